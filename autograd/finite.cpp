@@ -20,7 +20,7 @@ bool all_finite(const Tensor& x) {
   if (!x.defined()) return true;
   if (x.dtype() == DType::bf16) return all_finite(x.to(DType::f32));
   if (!is_floating(x.dtype())) return true;
-  // One NaN or infinity makes the sum of squares one; summed in double, squares of f32 stay far from overflow.
+  // One NaN or infinity makes the sum of squares non-finite; summed in double, squares of f32 are far from overflow.
   const Tensor sum = Tensor::empty({1}, DType::f64, x.device());
   const Tensor dense = x.to_dense();
   const View result = sum.view(), elements = dense.view();

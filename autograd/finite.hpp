@@ -1,5 +1,5 @@
-// The search for the operation that made the first number that is not finite: while it is on, every recorded operation
-// checks its result, and backward the gradients that each operation gives.
+// Finds the operation that produced the first non-finite number. While it is on, every recorded operation checks its
+// result, and backward checks the gradients of each operation.
 #pragma once
 
 #include <string_view>
@@ -15,11 +15,11 @@ class NotFinite : public Error {
   using Error::Error;
 };
 
-// For all threads of the program. Off at first: each check reads a whole tensor.
+// For all threads of the program. Off by default: each check reads a whole tensor.
 void set_finite_checks(bool on);
 bool finite_checks();
 
-// Whether all elements are finite (of f64: and below 1e150 or so, as they are squared). True for types without
+// Whether all elements are finite (for f64 also below about 1e150, because they are squared). True for types without
 // infinity.
 bool all_finite(const Tensor& x);
 // Throws NotFinite("[operation] what, [shape], is not finite").

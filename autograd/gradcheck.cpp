@@ -27,7 +27,7 @@ std::vector<double> random_values(Rng& rng, std::int64_t count) {
   return values;
 }
 
-// In place, on whatever device x is.
+// In place, on the device of x.
 void set_values(Tensor x, const std::vector<double>& values) { x.copy_from(Tensor::from(values, x.shape())); }
 
 double dot(const std::vector<double>& a, const std::vector<double>& b) {

@@ -1,4 +1,4 @@
-// The layers of a block, several operations in one.
+// Layers of a block: several operations fused into one.
 #pragma once
 
 #include "core/op_kinds.hpp"
@@ -11,10 +11,10 @@ struct Layer {
   const Tensor &weight, &bias;
 };
 
-// y = down(op(up(x))) (+ onto), op one of relu, gelu, gelu_tanh and silu; shapes and errors as of linear(), whose
-// `onto` this is. Where products round to bf16 (core/precision.md), so is what lies between the two layers: up's
-// result, of which op and its derivative are taken, op's result, and the gradient of up's result. The CPU's products
-// write all of these as they are computed, whatever their type.
+// y = down(op(up(x))) (+ onto), op one of relu, gelu, gelu_tanh and silu; shapes, errors and `onto` as of linear(). If
+// matmuls round to bf16 (core/precision.md), the tensors between the two layers are bf16 too. These are up's result
+// (the argument of op and its derivative), op's result, and the gradient of up's result. The CPU's matmuls write all of
+// these in their epilogue, in any type.
 Tensor mlp(UnaryOp op, Tensor x, const Layer& up, const Layer& down, Tensor onto = {});
 
 }  // namespace tally

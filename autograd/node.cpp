@@ -14,15 +14,15 @@ thread_local bool recording = true;
 std::atomic<std::uint64_t> next_sequence{1};
 std::atomic<std::int64_t> nodes_alive{0};
 
-// A broadcast tensor has fewer elements than it seems, and would have them all when converted.
+// A broadcast tensor stores fewer elements than its shape has, and converting it would store them all.
 bool is_repeated(const Tensor& x) {
   return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > x.storage()->bytes();
 }
 
 }  // namespace
 
-// A chain of a million nodes would be a million nested destructors. Each node that dies hands its inputs to a list; the
-// outermost destructor on this thread empties it.
+// A chain of a million nodes would be a million nested destructors. Each destroyed node moves its inputs to a list, and
+// the outermost destructor on this thread empties the list.
 Node::~Node() {
   nodes_alive.fetch_sub(1, std::memory_order_relaxed);
   thread_local std::vector<std::shared_ptr<AutogradData>>* doomed = nullptr;

@@ -16,25 +16,25 @@ namespace tally {
 
 class Gradients;
 
-// Receives the gradient of the operation's output and sets those of its inputs.
+// Takes the gradient of the operation's output and sets the gradients of its inputs.
 using Backward = std::function<void(const Tensor& d_y, Gradients& d)>;
 
 // One recorded operation. Nodes are numbered as they are made; an input's producer always has a smaller number.
 struct Node {
   std::string_view name;  // a string literal: "softmax"
   std::uint64_t sequence = 0;
-  std::vector<std::shared_ptr<AutogradData>> inputs;  // null where the input takes no gradient
+  std::vector<std::shared_ptr<AutogradData>> inputs;  // null if the input takes no gradient
   std::vector<Shape> input_shapes;
   Backward backward;  // empty once it has run
 
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  ~Node();  // takes long chains apart without recursion
+  ~Node();  // destroys long chains without recursion
 };
 
-// What the opaque pointer of a Tensor leads to. Leaves have no producer and keep their gradient; for the others
-// `gradient` is only in use while backward runs.
+// The target of a Tensor's opaque pointer. Leaves have no producer and keep their gradient; for other tensors
+// `gradient` is used only while backward runs.
 struct AutogradData {
   bool requires_grad = false;
   std::shared_ptr<Node> producer;
@@ -42,18 +42,18 @@ struct AutogradData {
   std::uint32_t deliveries = 0;  // gradients that have arrived while backward runs
 };
 
-// Gradients of a node's inputs, filled in by its backward. d.wants(i) tells whether input i takes one at all, so that
-// unneeded products are skipped.
+// Gradients of a node's inputs, filled in by its backward. d.wants(i) returns whether input i takes a gradient, so that
+// unneeded matmuls are skipped.
 class Gradients {
  public:
   explicit Gradients(const Node& node) : node_(node), values_(node.inputs.size()), added_(node.inputs.size()) {}
   bool wants(std::size_t input) const { return node_.inputs[input] != nullptr; }
   const Shape& shape(std::size_t input) const { return node_.input_shapes[input]; }
-  // Ignored where the input takes none. The shape must be the input's. Once per input.
+  // Ignored if the input takes no gradient. The shape must be the input's. Once per input.
   void set(std::size_t input, Tensor gradient);
   Tensor& operator[](std::size_t input) { return values_[input]; }
-  // What later readers of an input have given for it, of f32 or f64 and dense, where nobody else sees its elements: a
-  // product or a norm may add to it as it is written, and says so in place of set(). Undefined where there is none.
+  // The sum of the input's gradients so far, f32 or f64 and dense, if no one else shares its elements. A matmul or a
+  // norm may add to it in its epilogue, and calls added_to_it() instead of set(). Undefined otherwise.
   Tensor so_far(std::size_t input) const;
   void added_to_it(std::size_t input) { added_[input] = true; }
   bool is_added(std::size_t input) const { return added_[input]; }
@@ -64,18 +64,18 @@ class Gradients {
   std::vector<bool> added_;
 };
 
-// A value kept for backward. Held without its autograd data (an output kept by its own node would never be freed), and
-// with the version it had: get() throws Error naming the operation when the elements were changed in place since.
+// A value saved for backward. It is held without its autograd data (an output saved by its own node would never be
+// freed), and with its version. get() throws Error naming the operation if the elements were changed in place since.
 class Saved {
  public:
   Saved() = default;
   Saved(std::string_view operation, const Tensor& value)
       : operation_(operation), value_(value.detach()), version_(value.defined() ? value.version() : 0) {}
-  // As products read it (core/precision.md): where they round f32 to bf16, so does this, unless it is a leaf, which is
-  // kept anyway, or not to be recorded. get() is bf16 then.
+  // Saves the value as matmuls read it (core/precision.md): if they round f32 to bf16, the saved value is bf16. Leaves
+  // are not rounded, because they are in memory anyway, nor are values that will not be recorded.
   static Saved rounded(std::string_view operation, const Tensor& value);
   const Tensor& get() const;
-  // f32 where get() is bf16.
+  // f32, also if get() is bf16.
   Tensor widened() const { return tally::widened(get()); }
 
  private:
@@ -87,7 +87,7 @@ class Saved {
 // --- grad mode ---
 // Whether operations record on this thread.
 bool grad_enabled();
-// Within its scope nothing is recorded on this thread.
+// Within its scope, nothing is recorded on this thread.
 class NoGrad {
  public:
   NoGrad();
@@ -99,7 +99,7 @@ class NoGrad {
   bool before_;
 };
 
-// Within its scope operations record on this thread, also in a NoGrad's.
+// Within its scope, operations record on this thread, even inside a NoGrad.
 class WithGrad {
  public:
   WithGrad();
@@ -120,7 +120,7 @@ void record(std::string_view name, Tensor& y, std::span<const Tensor> inputs, Ba
 inline void record(std::string_view name, Tensor& y, std::initializer_list<Tensor> inputs, Backward backward) {
   record(name, y, std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(backward));
 }
-// For an operation without a derivative: throws Error("[name] has no derivative ...") when an input wants one.
+// For an operation without a derivative: throws Error("[name] has no derivative ...") if an input wants one.
 void record_no_derivative(std::string_view name, std::initializer_list<Tensor> inputs);
 
 // --- leaves ---
@@ -134,9 +134,9 @@ void clear_gradient(const Tensor& leaf);
 
 // --- backward ---
 // Adds d loss / d leaf to the gradient of every leaf that loss depends on. loss: one element, floating (d_loss = 1), or
-// any shape with d_loss given. Nodes run by falling sequence number from a queue, never by recursion, and free what
-// they kept as they go; a second pass through the same graph throws. First derivatives only: what backward computes is
-// not itself recorded.
+// any shape with d_loss given. Nodes run in descending order of their number from a queue, never by recursion. Each
+// node frees its saved activations when it has run; a second pass through the same graph throws. First derivatives
+// only: the backward pass is not recorded.
 void backward(const Tensor& loss, Tensor d_loss = {});
 
 // Number of nodes alive, for leak tests.

@@ -19,11 +19,11 @@ namespace tally {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// The same of two activations, which are kept for backward as products read them (core/precision.md); writes over an a
-// that is moved to it, where nothing else holds its memory.
+// The same for two activations, which are saved for backward as matmuls read them (core/precision.md). If a is moved in
+// and no one shares its memory, the result overwrites a.
 Tensor multiply_activations(Tensor a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where equal the gradient goes to a
+Tensor maximum(const Tensor& a, const Tensor& b);  // if equal, the gradient goes to a
 Tensor minimum(const Tensor& a, const Tensor& b);
 Tensor add(const Tensor& x, double c);
 Tensor multiply(const Tensor& x, double c);
@@ -45,7 +45,7 @@ Tensor relu(const Tensor& x);       // gradient 0 at 0
 Tensor gelu(const Tensor& x);       // x Phi(x), by erf
 Tensor gelu_tanh(const Tensor& x);  // the same with Phi by tanh
 Tensor silu(const Tensor& x);
-// These write over x where nothing else holds its memory.
+// These overwrite x if no one else shares its memory.
 Tensor relu(Tensor&& x);
 Tensor gelu(Tensor&& x);
 Tensor gelu_tanh(Tensor&& x);
@@ -75,7 +75,7 @@ inline Tensor operator-(const Tensor& x) { return negate(x); }
 // Over the given axes (all if none are given). keep: the reduced axes stay with size 1.
 Tensor sum(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
 Tensor mean(const Tensor& x, const std::vector<int>& axes = {}, bool keep = false);
-// Largest element along one axis; the gradient goes to the first element that holds it. Throws for an empty axis.
+// Largest element along one axis; its gradient goes to the first of equal elements. Throws for an empty axis.
 Tensor max(const Tensor& x, int axis, bool keep = false);
 // i64 index of the largest element of the last axis; no derivative.
 Tensor argmax(const Tensor& x);
@@ -87,37 +87,37 @@ Tensor softmax(const Tensor& x);
 // x [..., T, T]: row i over j <= i; 0 above the diagonal.
 Tensor causal_softmax(const Tensor& x);
 
-// x of f32 or f64 as it is, and what was written for products (ReadBy) in f32, to be computed with. The gradient stays
-// f32.
+// x unchanged if it is f32 or f64; bf16 written for matmuls (ReadBy) is converted to f32, for other computations. The
+// gradient stays f32.
 Tensor unrounded(const Tensor& x);
 
 // --- norms over the last axis; weight, bias [N] ---
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5,
                   ReadBy readers = ReadBy::anyone);
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6, ReadBy readers = ReadBy::anyone);
-// With a weight of ones; keeps the result and not x.
+// With a weight of ones; saves the result instead of x.
 Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 
-// --- products ---
+// --- matmul ---
 // alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
-// x [..., in] times weight [out, in] transposed, plus bias [out], plus onto [..., out] (either may be undefined). What
-// is moved here is let go as early as can be: x before its product, where backward keeps it as products read it
-// (core/precision.md); onto becomes the result where nothing else holds it. An x of bf16 is one that was written
-// for products (ReadBy), as the result is where `readers` says so and nothing is added.
+// x [..., in] times weight [out, in] transposed, plus bias [out], plus onto [..., out] (either may be undefined).
+// Arguments that are moved in are freed as early as possible: x before the matmul, if backward saves it as matmuls read
+// it (core/precision.md). onto becomes the result if no one shares its memory. A bf16 x was written for matmuls
+// (ReadBy). The result is bf16 too if `readers` is ReadBy::products and nothing is added.
 Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor onto = {},
               ReadBy readers = ReadBy::anyone);
 
 // --- triangular systems ---
-// Y of (I + L) Y = given, L the part of l [..., C, C] strictly below its diagonal, which alone is read; given and Y
-// [..., C, N], of the same leading axes. Throws Error naming the shapes.
+// Y of (I + L) Y = given. L is the part of l [..., C, C] strictly below its diagonal; the rest is not read. given and Y
+// [..., C, N] have the same leading axes. Throws Error naming the shapes.
 Tensor solve_unit_lower(const Tensor& l, const Tensor& given);
 
 // --- index ---
-// ids i32 of any shape, table [V, D] -> [..., D]. On the CPU throws naming the first id outside 0..V-1; elsewhere,
-// where looking at ids would mean waiting for them, the row of such an id is NaN.
+// ids i32 of any shape, table [V, D] -> [..., D]. On the CPU it throws an Error naming the first id outside 0..V-1. On
+// other devices checking would mean waiting, and the row of such an id is NaN.
 Tensor embedding(const Tensor& table, const Tensor& ids);
-// Throws Error naming the first of the ids, i32, that is outside 0..V-1 of a table [V, D]; waits for ids on a device.
+// Throws Error naming the first of the ids, i32, that is outside 0..V-1 of a table [V, D]; waits for the device.
 void check_ids(std::string_view name, const Tensor& ids, const Tensor& table);
 // y[..., i, j] = x[..., i, i-j], x [..., T or 1, W] -> [..., T, T], 0 above the diagonal. Distances >= W: row W-1 if
 // cap, else 0. `length` is T.
@@ -130,15 +130,16 @@ Tensor interpolate(const Tensor& table, const Tensor& position);
 
 // --- scan over the last axis ---
 Tensor cumsum(const Tensor& x, bool reverse = false);
-// y[..., j] = decay[..., j] y[..., j-1] + x[..., j]: a sum that forgets, carried in double. x [..., N]; decay
-// broadcasts to it, from 0 to 1 as a rule: of a head and token for all channels, [B, H, 1, T] beside x [B, H, d, T].
+// y[..., j] = decay[..., j] y[..., j-1] + x[..., j]: a running sum with decay, carried in double. x [..., N]; decay
+// broadcasts to it, and usually is from 0 to 1. Example: one per head and token for all channels, [B, H, 1, T] with x
+// [B, H, d, T].
 Tensor decayed_cumsum(const Tensor& x, const Tensor& decay);
-// x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions from gates.
+// x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions, computed from gates.
 Tensor causal_suffix_sum(const Tensor& x);
 
 // --- lstm ---
-// The recurrence of an LSTM over T steps. x [B, T, 4D], the products of the inputs with their weight; weight [4D, D] of
-// the h before; hidden, cell [B, D] before the first step. Gates in the order i, f, g, o.
+// The recurrence of an LSTM over T steps. x [B, T, 4D]: the inputs times their weight; weight [4D, D] of the previous
+// h; hidden, cell [B, D] before the first step. Gates in the order i, f, g, o.
 struct LstmSteps {
   Tensor hidden;  // h of each step, [B, T, D]
   Tensor cells;   // c of each step, [B, T, D]; no gradient passes through it
@@ -146,10 +147,10 @@ struct LstmSteps {
 LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, const Tensor& cell);
 
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
-// Of an x that was written for products (ReadBy) the result is, too.
+// If x was written in bf16 for matmuls (ReadBy), so is the result.
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
-// The same by angles [..., T, r/2] that take gradients; their leading axes broadcast to those of x, their type may be
-// f64 where they grow with the length. Keeps the result, sines and cosines.
+// The same by angles [..., T, r/2] that take gradients. Their leading axes broadcast to those of x; their type may be
+// f64 if they grow with the length. Saves the result, sines and cosines.
 Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
 
 // --- random ---
@@ -158,23 +159,23 @@ Tensor dropout(const Tensor& x, double rate, RandomStream stream);
 
 // --- loss ---
 // Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool
-// of the leading shape. Throws when a target that counts is out of range or when nothing counts.
+// of the leading shape. Throws if a target under the mask is out of range, or if the mask is empty.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask);
 // The sum over these positions times `weight`, one number of the logits' type that takes no gradient. Reads nothing
-// back from the device, so the caller has to know that the targets are in range (counted_targets).
+// back from the device, so the caller must ensure that the targets are in range (counted_targets).
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);
-// What a loss over tokens leaves beside itself; neither takes a gradient.
+// The loss over tokens and two by-products, which take no gradient.
 struct TokenLoss {
   Tensor loss;  // as cross_entropy with a weight
-  Tensor rows;  // of each position by itself, unweighted; 0 where the mask is not set
-  Tensor best;  // where its largest logit stands, i64
+  Tensor rows;  // loss of each position, unweighted; 0 outside the mask
+  Tensor best;  // index of its largest logit, i64
 };
 TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);
-// The same of logits = x head^T, x [..., D] and head [V, D], of which only so many rows are there at a time (0: as many
-// as suit V): for vocabularies whose logits are larger than all else.
+// The same for logits = x head^T, x [..., D] and head [V, D]. At most strip_rows rows of the logits are in memory at a
+// time (0: a number that suits V), for vocabularies whose logits would be the largest tensor.
 TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,
                                const Tensor& weight, std::int64_t strip_rows = 0);
-// Number of positions where mask is set. Throws when a target of theirs is outside 0..classes-1, or there are none.
+// Number of positions in the mask. Throws if a target there is outside 0..classes-1, or if the mask is empty.
 std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int64_t classes);
 
 // --- shape; views wherever possible ---

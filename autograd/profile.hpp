@@ -1,5 +1,5 @@
-// Where the time goes: while a profile is taken, the forward and the backward of every operation are timed by name, as
-// the default device comes by them.
+// Timing: while a profile is recorded, the forward and the backward of every operation are timed by name, by the clock
+// of the default device.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct ProfileEvent {
   std::string name;  // "softmax", "softmax backward"
   double start_us;   // since start_profile
   double duration_us;
-  std::uint64_t bytes;  // by which the device's memory in use grew: results and what is saved for backward
+  std::uint64_t bytes;  // growth of the device's memory in use: results and saved activations
 };
 
 // Starts a profile, dropping the events of an earlier one.
@@ -22,8 +22,8 @@ bool profiling();
 // Ends it, waits for the device and returns its events in order of their start.
 std::vector<ProfileEvent> stop_profile();
 
-// A scope that is one event while a profile is taken, and costs one branch otherwise. Of nested scopes on one thread
-// only the outermost counts: an operation composed of others appears once, by the name its caller knows.
+// A scope that becomes one event while a profile is recorded, and costs one branch otherwise. Only the outermost of
+// nested scopes on a thread counts: a composed operation appears once, by the name its caller knows.
 class ProfileScope {
  public:
   explicit ProfileScope(std::string_view name, std::string_view suffix = {});

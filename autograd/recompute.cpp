@@ -1,5 +1,5 @@
-// A node that runs f again stands behind one for each result: as its number is the smallest, the gradients of all
-// results that get one are there when it runs.
+// The node that runs f again is the producer of one node per result. Its number is the smallest of them, so all
+// gradients of results have arrived when it runs.
 #include "autograd/recompute.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace tally {
 namespace {
 
-// Where parts of the inputs begin, and the end of the last one. Of a single part nothing is cut.
+// The start of each part of the inputs, and the end of the last one.
 std::vector<std::int64_t> bounds_of(std::string_view name, const std::vector<Tensor>& inputs, const Parts& parts) {
   const std::int64_t size = inputs.at(0).size(parts.axis);
   std::int64_t widest = 1;
@@ -48,7 +48,8 @@ std::vector<Tensor> results_of(const std::vector<Tensor>& inputs, int axis, cons
   return all;
 }
 
-// Computes f again from leaves that take gradients, and gives it those of its results: d_result(n, result).
+// Runs f again on leaves that take gradients, and runs its backward from the gradients of its results: d_result(n,
+// result).
 template <class DResult>
 void differentiate(std::string_view name, const std::vector<Tensor>& leaves, const Recomputed& f,
                    const DResult& d_result) {

@@ -1,4 +1,4 @@
-// Results whose intermediates are computed twice instead of kept.
+// Results whose intermediates are recomputed in backward instead of saved.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace tally {
 
-// f(inputs), without what its operations keep for backward: backward computes it again from the inputs, which costs
-// f's time once more and its memory only then (Chen et al. 2016, arXiv 1604.06174). All tensors that f reads and that
-// take gradients must be among the inputs, f gives the same bits each time, and no result is an input itself. name: a
-// string literal, for errors and profiles. Where nothing takes gradients this is f(inputs).
+// f(inputs), without its operations' saved activations: backward recomputes them from the inputs. This costs f's time
+// once more, and its memory only during backward (Chen et al. 2016, arXiv 1604.06174). The inputs must include all
+// tensors that f reads and that take gradients. f must give the same bits each time, and no result may be an input
+// itself. name: a string literal, for errors and profiles. If no input takes gradients, this is f(inputs).
 using Recomputed = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>& inputs, Recomputed f);
 
-// The same in parts, so that what f needs beside its results is there for one part at a time: all inputs have `size`
-// elements along the axis, of which f takes any multiple of `step` (and what is left over at the end) by themselves:
-// its results for these stand one after the other along the same axis. `numbers` of an input are about what a part
-// has; a smaller input is one part.
+// The same in parts, so that the intermediates of f are in memory for one part at a time. All inputs have the same size
+// along the axis. f processes any multiple of `step` elements (and the remainder at the end) independently, and its
+// results are concatenated along the same axis. A part has about `numbers` elements of an input; a smaller input is one
+// part.
 struct Parts {
   int axis;
   std::int64_t step;
@@ -29,15 +29,15 @@ struct Parts {
 std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>& inputs, const Parts& parts,
                                Recomputed f);
 
-// The same of one result that is made part by part, part n by f(n, what it reads of each input): views that may have
-// elements in common with those of other parts. Of backward, too, one part is there at a time.
+// The same for one result that is computed part by part: part n is f(n, its view of each input). These views may
+// overlap. Backward also has one part in memory at a time.
 struct OverlappingParts {
   std::size_t count;
   std::function<Tensor(std::size_t part, std::size_t input, const Tensor& whole)> of_input;
-  std::function<Tensor(std::size_t part, const Tensor& whole)> of_result;  // of every element some part makes it
+  std::function<Tensor(std::size_t part, const Tensor& whole)> of_result;  // together these cover all elements
 };
 using RecomputedPart = std::function<Tensor(std::size_t part, const std::vector<Tensor>& inputs)>;
-// `result`, of any strides, with its elements written.
+// `result`, which may have any strides, with its elements written.
 Tensor recomputed(std::string_view name, const std::vector<Tensor>& inputs, const OverlappingParts& parts,
                   Tensor result, RecomputedPart f);
 

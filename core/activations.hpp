@@ -1,5 +1,5 @@
-// Activations of a layer as functors (core/functors.hpp): f(x) and f.derivative(x or y), of numbers and of vectors of
-// them (core/vector.hpp).
+// Activation functions of a layer as functors (core/functors.hpp): f(x) and f.derivative(x or y), for scalars and for
+// vectors (core/vector.hpp).
 #pragma once
 
 #include "core/math.hpp"
@@ -7,8 +7,8 @@
 
 namespace tally::functors {
 
-// Beyond these bounds the result is at its limit in either type; 0 * infinity would give NaN there. Of numbers as loops
-// are made vector code best.
+// Clamping: beyond these bounds the result has reached its limit in either type, and 0 * infinity would give NaN. The
+// scalar branch is the form that compilers vectorise best in a loop.
 template <class T>
 TALLY_INLINE T at_least(T x, Scalar<T> bound) {
   if constexpr (std::is_same_v<T, Scalar<T>>) {
@@ -51,7 +51,7 @@ struct Gelu {
   template <class T>
   TALLY_INLINE T derivative(T x) const {
     const T bounded = clamp_magnitude(x, 40);
-    // Of the absolute value, as normal_cdf has it: their exponential is the same one.
+    // Takes the absolute value, as normal_cdf does, so both share one exponential.
     return math::normal_cdf(bounded) + bounded * math::normal_density(math::abs(bounded));
   }
 };
@@ -94,7 +94,7 @@ struct Silu {
   }
 };
 
-// Of those between the products of a layer; nothing for others.
+// Calls f with the activations that an MLP can have; does nothing for other operations.
 template <class F>
 [[gnu::always_inline]] inline void visit_activation(UnaryOp op, F&& f) {
   switch (op) {

@@ -45,10 +45,10 @@ Cache& cache() {
   return *instance;
 }
 
-// Null where the system has none left. Blocks that hold huge pages ask for them: a step that walks through hundreds of
-// MiB in pages of 4 KiB looks up where they are again and again, which costs more where a hypervisor translates once
-// more. What fills no huge page at a block's end stays on small ones. A system may refuse; where addresses are short,
-// of which alignment takes up to 2 MiB, small pages do.
+// Returns null if the system has no memory left. Blocks of huge-page size ask for huge pages: a step that walks through
+// hundreds of MiB in 4 KiB pages misses the TLB again and again, and under a hypervisor each miss costs two
+// translations. The end of a block that does not fill a huge page stays on small pages. The system may refuse huge
+// pages. If address space is too short for the alignment of up to 2 MiB, the block gets small pages.
 void* block_of_system(std::size_t size) {
   void* block = nullptr;
 #ifdef MADV_HUGEPAGE
@@ -70,8 +70,8 @@ void release(Cache& c) {
 
 }  // namespace
 
-// Few sizes above 16 KiB, so that a block that is a little too large is found again: at most 1/8 is wasted. Tensors
-// that grow from token to token would otherwise leave a block of each size behind.
+// There are few sizes above 16 KiB, so that a slightly too large block can be reused: at most 1/8 is wasted. Otherwise
+// tensors that grow from token to token would leave a block of each size behind.
 std::size_t block_bytes(std::size_t bytes) {
   const std::size_t grain = bytes <= small ? alignment : std::bit_floor(bytes) / 8;
   return (bytes + grain - 1) / grain * grain;
@@ -133,7 +133,7 @@ void reset_peak_memory() {
 
 namespace {
 
-// The number in a file of the system, or nothing that limits.
+// The number in a file of the system; infinity if there is no limit.
 double limit_in(const char* path) {
   std::ifstream file(path);
   double value = 0;

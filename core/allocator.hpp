@@ -1,7 +1,7 @@
 // The caching allocator: freed blocks are kept by size and handed out again, because a fresh block costs page faults.
-// Sizes are rounded up (to 64 bytes up to 16 KiB, to 1/8 of the power of two below them from there on). Blocks of 2 MiB
-// and more lie on huge pages where Linux grants them (madvise). Under a sanitizer nothing is cached, so that use after
-// free is seen.
+// Sizes are rounded up: to 64 bytes up to 16 KiB, above that to 1/8 of the power of two below the size. Blocks of 2 MiB
+// and more use huge pages if Linux grants them (madvise). Under a sanitizer nothing is cached, so that it detects use
+// after free.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ struct MemoryCounters {
   std::uint64_t system_allocations = 0;  // times memory was taken from the system; steady in a steady training step
 };
 
-// A tensor that no machine has memory for.
+// A tensor that is too large for the memory of any machine.
 class TooLarge : public Error {
  public:
   using Error::Error;
 };
 
-// What a block of so many bytes counts as.
+// The rounded size of a block of `bytes` bytes.
 std::size_t block_bytes(std::size_t bytes);
 
 // A block of at least `bytes` bytes aligned to 64, on huge pages to 2 MiB; null for 0 bytes. Throws Error when the
@@ -36,8 +36,8 @@ void free_bytes(void* block, std::size_t bytes);
 MemoryCounters memory_counters();
 void reset_peak_memory();
 
-// Bytes that this process can still get: free memory, the limits of its control group and its own. Infinite where
-// the system tells none of them.
+// Bytes that this process can still get: the least of free memory, the limit of its control group and its own limit.
+// Infinite if the system reports none of them.
 double available_memory();
 
 }  // namespace tally

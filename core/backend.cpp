@@ -21,7 +21,7 @@ double time_between(void* first, void* last) {
   return std::chrono::duration<double, std::micro>(at(last) - at(first)).count();
 }
 
-// The kernel in the floating-point mode of kernels, with what it computes outside of parallel_for.
+// Wraps a kernel so that all of it runs in the floating-point mode of kernels, including code outside of parallel_for.
 template <auto kernel, class... Arguments>
 constexpr auto in_kernel_mode(void (*)(Arguments...)) {
   return +[](Arguments... arguments) {

@@ -1,4 +1,4 @@
-// Where a tensor lives.
+// The device on which a tensor is stored.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace tally {
 
 // cuda_host: the CUDA kernels executed on the CPU (see cuda/README.md). meta: computes nothing and counts memory (see
-// core/meta.cpp); its index is the type of the device that it stands for.
+// core/meta.cpp); its index is the type of the device that it simulates.
 enum class DeviceType : std::uint8_t { cpu, cuda, cuda_host, meta };
 
 struct Device {
@@ -20,21 +20,22 @@ struct Device {
 // "cpu", "cuda", "cuda:1", "cuda-host".
 std::string to_text(Device device);
 
-// The device that counts what this one would need.
+// The counting device that simulates this one.
 Device meta_of(Device device);
-// Whose kernels run, or are stood for.
+// The type whose kernels run, or are simulated.
 constexpr DeviceType type_of_kernels(Device device) {
   return device.type == DeviceType::meta ? static_cast<DeviceType>(device.index) : device.type;
 }
 constexpr bool is_cpu(Device device) { return type_of_kernels(device) == DeviceType::cpu; }
-// Where tensors are put together that go to the device, and where they come back to: the CPU, or what stands for it.
+// The host side of a device, where tensors are assembled before a transfer and arrive after one: the CPU, or the
+// counting device that simulates it.
 Device host_of(Device device);
 
-// Where programs make their models: the CPU until set. Operations work where their arguments lie.
+// The device on which programs create their models; the CPU until set. Operations run on the device of their arguments.
 Device default_device();
 void set_default_device(Device device);
 
-// The reverse; throws Error that lists what is possible.
+// The inverse of to_text; throws an Error that lists the possible names.
 Device device_from_text(std::string_view text);
 
 }  // namespace tally

@@ -1,5 +1,5 @@
 // Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
-// stored, filled, copied and converted; some kernels read and write it in the place of f32 (core/kernels.def).
+// stored, filled, copied and converted; some kernels read and write it instead of f32 (core/kernels.def).
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-// What operations take as floating numbers.
+// The types that operations accept as floating-point numbers.
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 constexpr bool is_integer(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 
@@ -88,7 +88,7 @@ void dispatch_floating(DType dtype, F&& f) {
   }
 }
 
-// Calls f(T{}, K{}) with T likewise and the type of what was kept of that: T, or of f32 bf16 (core/precision.md).
+// Calls f(T{}, K{}) with T likewise and K the type of the saved activation: T, or bf16 for f32 (core/precision.md).
 template <class F>
 void dispatch_kept(DType dtype, DType kept, F&& f) {
   if (dtype == DType::f64) {
@@ -100,7 +100,8 @@ void dispatch_kept(DType dtype, DType kept, F&& f) {
   }
 }
 
-// Calls f(T{}) with the type of numbers to compute with: any but bool and bf16, which the operation has refused.
+// Calls f(T{}) with the type of numbers to compute with: any type except bool and bf16, which the operation has
+// refused.
 template <class F>
 void dispatch_numbers(DType dtype, F&& f) {
   switch (dtype) {

@@ -1,5 +1,5 @@
 // Errors. A user's mistake throws tally::Error; a broken promise inside tally throws InternalError.
-// Messages name the location, what was found and what would be right:
+// Messages name the location, the value found and the expected one:
 //   [matmul] inner sizes differ: got [8, 64] and [32, 8]; transpose one of them?
 #pragma once
 
@@ -72,7 +72,7 @@ void check(bool ok, std::string_view where, const Parts&... parts) {
     fail(where, parts...);
 }
 
-// The same for what cannot be a user's mistake: throws InternalError.
+// The same for an error that no user can cause: throws InternalError.
 template <class... Parts>
 void check_internal(bool ok, std::string_view where, const Parts&... parts) {
   if (!ok) [[unlikely]]

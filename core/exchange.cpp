@@ -15,9 +15,9 @@ std::span<std::byte> bytes_of(const Tensor& tensor) {
           static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
 }
 
-// The tree's sum, in the first term's memory or another's; the terms are used up.
+// The sum in tree order. The result is in the memory of the first term or another; the terms are overwritten.
 Tensor add_in_tree(const std::vector<Tensor>& terms) {
-  std::vector<std::pair<std::int64_t, Tensor>> sums;  // of so many terms each
+  std::vector<std::pair<std::int64_t, Tensor>> sums;  // each with its number of terms
   const auto add_last = [&sums] {
     const auto [count, last] = sums.back();
     sums.pop_back();
@@ -33,13 +33,13 @@ Tensor add_in_tree(const std::vector<Tensor>& terms) {
   return sums.front().second;
 }
 
-// From and to the host's memory, by messages that go on whenever somebody looks.
+// All-reduce through host memory. Messages make progress whenever advance() or finish() is called.
 class HostExchange final : public Exchange {
  public:
   explicit HostExchange(const Ranks& ranks) : ranks_(ranks) {}
 
-  // Left by an error while messages are on their way: their memory stays, for they may still arrive before all ranks
-  // are ended.
+  // After an error, messages may still be under way: their memory is never freed, because they may arrive before all
+  // processes are ended.
   ~HostExchange() override {
     if (!begun_.empty()) new std::list<Bucket>(std::move(begun_));  // NOLINT: never deleted
   }
@@ -91,8 +91,8 @@ class HostExchange final : public Exchange {
  private:
   struct Bucket {
     explicit Bucket(const Ranks& ranks) : messages(ranks) {}
-    std::vector<Tensor> parts;  // one a rank, of the bucket's own memory
-    std::vector<Tensor> terms;  // of this rank's part
+    std::vector<Tensor> parts;  // one per rank, views into the bucket
+    std::vector<Tensor> terms;  // from other ranks, for this rank's part
     Messages messages;
     int tag = 0;
     bool added = false;
@@ -100,22 +100,22 @@ class HostExchange final : public Exchange {
 
   std::size_t own_index() const { return static_cast<std::size_t>(ranks_.rank()); }
 
-  // Pairs of ranks to send to and to receive from, others for each rank at the same time.
+  // Calls f(to, from) for the ranks to send to and to receive from, in an order that spreads the load over all ranks.
   template <class F>
   void for_each_other(F&& f) const {
     const std::int64_t size = ranks_.size(), rank = ranks_.rank();
     for (std::int64_t d = 1; d < size; ++d) f((rank + d) % size, (rank - d + size) % size);
   }
 
-  // Two for each bucket, so that a sum is never taken for a term of a later bucket; they come again when those before
-  // are long done.
+  // Each bucket has two tags, so that a sum is never taken for a term of a later bucket. Tags are used again long after
+  // their earlier buckets are finished.
   int next_tag() {
     constexpr int tags = 1 << 13;
     tag_ = (tag_ + 1) % tags;
     return 1 + 2 * tag_;
   }
 
-  // Of a bucket whose messages have arrived; the next one.
+  // Advances a bucket whose messages have arrived, and returns the next one.
   std::list<Bucket>::iterator go_on(std::list<Bucket>::iterator work) {
     work->messages.wait();
     if (work->added) return begun_.erase(work);
@@ -146,7 +146,7 @@ class CountingExchange final : public Exchange {
     const auto own = static_cast<std::size_t>(ranks_.rank());
     const std::int64_t count = begins[own + 1] - begins[own];
     if (static_cast<DeviceType>(bucket.device().index) != DeviceType::cpu) {
-      // One bucket after the other, in memory that stays.
+      // Buckets follow one after the other in memory that is kept.
       if (!received_.defined() || received_.numel() < terms * count) {
         received_ = Tensor::empty({terms * count}, bucket.dtype(), bucket.device());
       }
@@ -162,8 +162,8 @@ class CountingExchange final : public Exchange {
 
  private:
   const Ranks& ranks_;
-  std::vector<Tensor> terms_;  // that others send to the CPU
-  Tensor received_;            // and to a GPU
+  std::vector<Tensor> terms_;  // terms received by the CPU
+  Tensor received_;            // receive buffer of a GPU
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Sums over ranks of what lies on their devices, bucket by bucket, while other work goes on.
+// All-reduce over processes, bucket by bucket, while other work continues.
 //
-// Of a bucket each rank adds up a part: it gets that part of all others, adds them in a fixed tree, and sends the sum
-// to all. So a rank sends and receives less than twice the bytes of a bucket, whatever the number of ranks
-// (reduce-scatter and all-gather, Patarasuk & Yuan 2009, with messages to all others at once instead of a ring: in a
-// ring the order of the additions would follow from who stands where).
+// Each rank sums one part of a bucket: it receives this part from all other ranks, adds them in a fixed tree and sends
+// the sum to all. So a rank sends and receives less than twice the bytes of a bucket, for any number of ranks. This is
+// reduce-scatter and all-gather (Patarasuk & Yuan 2009), with messages to all others at once instead of a ring. In a
+// ring the order of the additions would depend on the rank.
 #pragma once
 
 #include <cstddef>
@@ -20,28 +20,29 @@ namespace tally {
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  // Begins to replace the elements of `bucket` (dense, f32 or f64) by the sum of those of the first `terms` ranks: of
-  // neighbours first, then of neighbouring pairs, and so on; what is left over at the end from the last to the first
-  // (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. Nothing else touches the
-  // elements until finish().
+  // Begins to replace the elements of `bucket` (dense, f32 or f64) by their sum over the first `terms` ranks.
+  // Neighbours are added first, then neighbouring pairs, and so on; remaining sums are added at the end from the last
+  // to the first (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. The elements must
+  // not be used until finish().
   virtual void begin(const Tensor& bucket, std::int64_t terms) = 0;
-  // Goes on with what has been begun, as far as it can without waiting.
+  // Makes progress on all buckets, as far as possible without waiting.
   virtual void advance() = 0;
   // Returns when all buckets are sums.
   virtual void finish() = 0;
-  // Of the elements of `all` (dense) each rank has the part [begins[rank], begins[rank + 1]); all get all.
+  // All-gather: each rank has the part [begins[rank], begins[rank + 1]) of `all` (dense); afterwards every rank has all
+  // parts.
   virtual void share(const Tensor& all, const std::vector<std::int64_t>& begins) = 0;
 };
 
-// For tensors of the device: over MPI from the CPU's memory, over NCCL from that of GPUs. Throws Error where the latter
+// For tensors of `device`: over MPI from host memory, over NCCL from GPU memory. Throws Error if NCCL is needed and
 // cannot be loaded.
 std::unique_ptr<Exchange> make_exchange(const Ranks& ranks, Device device);
 std::unique_ptr<Exchange> make_host_exchange(const Ranks& ranks);
-// For tensors of a device that only counts (core/meta.cpp): takes the memory that the exchange of the device it stands
-// for takes at most, which on the CPU is that of all buckets on their way at once.
+// For tensors of the counting device (core/meta.cpp): allocates the peak memory of an exchange on the simulated device.
+// On the CPU that is the memory of all buckets in flight.
 std::unique_ptr<Exchange> make_counting_exchange(const Ranks& ranks);
 
-// Where the parts of `elements` begin, one a rank, and the end of the last.
+// The offsets at which the parts of `elements` begin, one per rank, followed by the end of the last part.
 std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks);
 
 }  // namespace tally

@@ -1,5 +1,5 @@
 // One small struct per elementwise operation: the value and the derivative, for float and double, host and device.
-// derivative(v) takes the result of the operation where unary_needs_output(op), the argument elsewhere.
+// derivative(v) takes the result of the operation if unary_needs_output(op), otherwise the argument.
 #pragma once
 
 #include <cmath>
@@ -180,7 +180,7 @@ struct Power {
   }
 };
 
-// With a slope of at least 0 the sign of the result is that of the argument.
+// With a slope of at least 0, the result has the sign of the argument.
 struct LeakyRelu {
   double slope;
   template <class T>

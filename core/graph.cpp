@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-thread_local bool read_back = false;  // in the capture of this thread
+thread_local bool read_back = false;  // in this thread's capture
 
 }  // namespace
 
@@ -27,13 +27,13 @@ DeviceGraph DeviceGraph::capture(Device device, const std::function<void()>& wor
   on.begin_capture();
   try {
     work();
-    // Whoever caught the refusal went on without the numbers.
+    // work() caught the refusal and continued without the numbers.
     if (read_back) refuse_read_back();
   } catch (const std::exception& error) {
     try {
       on.destroy(on.end_capture());
     } catch (const Error&) {
-      // What made work() throw has made the capture invalid, and is what the caller hears of.
+      // The error of work() has invalidated the capture, and is the one to report.
     }
     if (read_back) throw ReadsBack(error.what());
     throw;

@@ -1,5 +1,5 @@
-// Work of a device that is captured once and run as often as wanted (CUDA graphs): what starts hundreds of small
-// kernels then costs one start.
+// Device work that is captured once and run any number of times (CUDA graphs): one launch replaces the launches of
+// hundreds of small kernels.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,27 @@
 
 namespace tally {
 
-// Work that is being captured asked for numbers that are not computed yet.
+// The captured work asked for numbers that are not computed yet.
 class ReadsBack : public Error {
  public:
   using Error::Error;
 };
 
-// For backends, where a capture would have to read from its device: throws what the capture ends with as ReadsBack,
-// also where it is caught or given another type on its way.
+// For backends: refuses a read from the device during a capture. The capture then ends with ReadsBack, even if the
+// exception is caught or replaced on its way.
 [[noreturn]] void refuse_read_back();
 
 class DeviceGraph {
  public:
-  // Whether the device can do it now. The CPU cannot and need not: it calls its kernels at once. CUDA devices cannot
-  // with TALLY_CUDA_SYNC=1, which waits after every kernel.
+  // Whether the device supports graphs now. The CPU does not need them: it calls its kernels at once. CUDA devices do
+  // not with TALLY_CUDA_SYNC=1, which waits after every kernel.
   static bool available(Device device);
 
   // Calls work() once on the device's stream without running any of it. The graph keeps addresses and the values of
-  // arguments: tensors it reads and writes must live as long as it does, what changes from run to run is read from
-  // tensors; numbers that work() copies from the host are copied again at every run, as they were. Tensors that are
-  // made in work() have to be gone at its end, tensors from before must not go in it. Throws Error where the device has
-  // no graphs, ReadsBack where work() reads numbers back, and what work() throws.
+  // arguments, so tensors that it reads and writes must live as long as the graph. Values that change from run to run
+  // must be in tensors. Numbers that work() copies from the host are copied again at every run with their old values.
+  // Tensors created in work() must be freed at its end; older tensors must not be freed in it. Throws Error if the
+  // device has no graphs, ReadsBack if work() reads numbers back, and the errors of work().
   static DeviceGraph capture(Device device, const std::function<void()>& work);
 
   DeviceGraph(DeviceGraph&& other) noexcept;
@@ -40,7 +40,7 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
   ~DeviceGraph();
 
-  // Runs the work, after all that was started before.
+  // Runs the work, after all work that was started before.
   void launch() const;
 
  private:
@@ -50,15 +50,15 @@ class DeviceGraph {
   void* graph_;  // the backend's; null after a move
 };
 
-// Work that is done again and again with other numbers in the same tensors: the first time it is called, which also
-// makes what is made only once, the second time captured, and from then on launched. On devices without graphs, and
-// where it reads numbers back, it is called every time.
+// Work that is repeated with other numbers in the same tensors. The first call runs it and creates everything that is
+// created once, the second call captures it, and later calls launch the graph. Without graphs, or if the work reads
+// numbers back, every call runs it.
 class RepeatedWork {
  public:
   void operator()(Device device, const std::function<void()>& work);
   // Why it is not captured; empty unless it reads numbers back.
   const std::string& refusal() const { return refusal_; }
-  // Begins anew: other tensors, or something that a graph cannot do was switched on.
+  // Starts over, because tensors were replaced or an option is on that a graph cannot support.
   void forget() { *this = {}; }
 
  private:

@@ -1,6 +1,6 @@
-// What one update of a parameter reads besides the tensors, in the type of the parameters. The host works it out in
-// double (differences from 1 before they are rounded), so that all devices use the same bits; the kernels find it in
-// device memory as a row of `count` numbers. `scale` comes first: clipping rewrites it there.
+// The scalars that one update of a parameter reads, in the type of the parameters. The host computes them in double
+// (differences from 1 before rounding), so that all devices use the same bits. The kernels read them from device memory
+// as a row of `count` numbers. `scale` comes first, because clipping rewrites it there.
 #pragma once
 
 #include <cmath>
@@ -45,14 +45,14 @@ inline AdamHyperparameters<double> adam_hyperparameters(const AdamStep& s) {
           .v_correction = 1.0 / (1.0 - std::pow(s.beta2, t)),
           .eps = s.eps};
 }
-// As the row that a tensor of hyperparameters has.
+// The hyperparameters as one row of their tensor.
 inline std::vector<double> row_of(const SgdHyperparameters<double>& f) { return {f.scale, f.decay, f.momentum, f.lr}; }
 inline std::vector<double> row_of(const AdamHyperparameters<double>& f) {
   return {f.scale, f.decay, f.beta1, f.beta1_rest, f.beta2, f.beta2_rest, f.shrink, f.step_size, f.v_correction, f.eps};
 }
 
-// What clipping multiplies gradients by. squares [n]: sums of squares of each; not a number where their sum or the loss
-// is not finite, and the update then leaves everything as it is.
+// The factor by which clipping multiplies gradients. squares [n]: sums of squares of each gradient. NaN if their sum or
+// the loss is not finite; the update then changes nothing.
 template <class T>
 TALLY_HOST_DEVICE double clip_scale_of(const double* squares, std::int64_t n, T loss, double clip) {
   double sum = 0;

@@ -1,9 +1,9 @@
-// Inlining that does not wait for the optimiser's opinion.
+// Inlining that is independent of the optimiser's heuristics.
 #pragma once
 
 #include "core/random.hpp"
 
-// Inlined whatever the optimiser thinks: what a function with TALLY_CLONES calls must become part of it. TALLY_INLINED
-// stands after the parameters of a lambda.
+// Forces inlining: functions called by a TALLY_CLONES function must become part of it. TALLY_INLINED follows the
+// parameters of a lambda.
 #define TALLY_INLINE [[gnu::always_inline]] TALLY_HOST_DEVICE inline
 #define TALLY_INLINED __attribute__((always_inline))

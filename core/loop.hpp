@@ -1,5 +1,5 @@
 // Several views of one shape as one nest of loops. Axes are merged as far as all views allow, so that dense tensors
-// become one long row. The offsets are for kernels of every device.
+// become one long row. Kernels of every device use the offsets.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ struct Loop {
   TALLY_HOST_DEVICE const std::array<std::int64_t, N>& inner_step() const {
     return step[static_cast<std::size_t>(rank - 1)];
   }
-  // Rows are all axes but the innermost, row-major; the offset of each view at the begin of a row.
+  // Rows are all axes except the innermost, row-major. Returns the offset of each view at the start of a row.
   TALLY_HOST_DEVICE std::int64_t rows() const {
     std::int64_t n = 1;
     for (std::size_t axis = 0; axis + 1 < static_cast<std::size_t>(rank); ++axis) n *= size[axis];
     return n;
   }
   TALLY_HOST_DEVICE std::array<std::int64_t, N> row_offsets(std::int64_t row) const { return offsets(row, rank - 1); }
-  // The same for single elements, all axes counted.
+  // The same for single elements, over all axes.
   TALLY_HOST_DEVICE std::array<std::int64_t, N> element_offsets(std::int64_t element) const {
     return offsets(element, rank);
   }
@@ -38,7 +38,7 @@ struct Loop {
     std::array<std::int64_t, N> offset{};
     for (auto axis = static_cast<std::size_t>(axes); axis-- > 0 && rest > 0;) {
       std::int64_t index = rest;
-      if (axis > 0) {  // dividing is what takes longest here
+      if (axis > 0) {  // division is the most expensive operation here
         rest /= size[axis];
         index -= rest * size[axis];
       }
@@ -48,8 +48,8 @@ struct Loop {
   }
 };
 
-// The loop over `shape`. Views of lower rank are aligned at the last axis; axes of size 1 are repeated. Axes a, b next
-// to each other become one where a step along a is b's size times a step along b in every view. The rank is at least 1.
+// The loop over `shape`. Views of lower rank are aligned at the last axis; axes of size 1 are repeated. Adjacent axes a
+// and b are merged if the stride of a is the size of b times the stride of b in every view. The rank is at least 1.
 template <class... Views>
 Loop<sizeof...(Views)> make_loop(const Shape& shape, const Views&... views) {
   constexpr std::size_t n_views = sizeof...(Views);

@@ -1,6 +1,6 @@
-// Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on the host
-// (inside `#pragma omp simd` loops they become vector code, which calls into libm do not) and on the device; of
-// vectors (core/vector.hpp) likewise, but for the normal distribution in double.
+// Exponential, logistic and normal-distribution functions without branches or tables, for float and double, on host and
+// device. Inside `#pragma omp simd` loops they are vectorised, unlike calls into libm. They also take vectors
+// (core/vector.hpp), except the normal distribution in double.
 //
 // Relative error about 1e-7 in float and 1e-15 in double. NaN passes through; infinities and overflow give the limits,
 // results below the normal numbers 0.
@@ -62,10 +62,10 @@ template <class T>
 TALLY_INLINE ReducedExp<T> reduce_exp(T x) {
   using S = Scalar<T>;
   using F = Format<S>;
-  // Numbers beside 1.5 * 2^mantissa_bits are spaced by 1: adding it rounds x / ln 2 to n, and n stands in the lowest
-  // bits; with the bias added these are the exponent bits of 2^(n-1).
+  // Numbers near 1.5 * 2^mantissa_bits are spaced by 1. Adding it rounds x / ln 2 to n, and leaves n in the lowest
+  // bits; with the bias added, these are the exponent bits of 2^(n-1).
   constexpr S rounder = S{1.5} * static_cast<S>(typename F::Bits{1} << F::mantissa_bits) + S{F::exponent_bias - 1};
-  if constexpr (std::is_same_v<T, S>) {  // as loops are made vector code best
+  if constexpr (std::is_same_v<T, S>) {  // the form that compilers vectorise best in a loop
     x = x < F::lowest ? F::lowest : x;
     x = x > F::highest ? F::highest : x;
   } else {
@@ -103,8 +103,8 @@ struct Turned {
   BitsOf<T> quarter;
 };
 
-// x - r has an error of 1e-7 (1e-16) up to |x| of some 10^4 (10^9), and beyond that one of the order of what rounding
-// has made of x; beyond 2^22 (2^51), where numbers are farther apart than half a turn, r is any number.
+// x - r has an error of 1e-7 (1e-16) up to |x| of about 10^4 (10^9). Beyond that the error has the order of the
+// rounding of x. Beyond 2^22 (2^51) numbers are farther apart than half a turn, and r is arbitrary.
 template <class T>
 TALLY_INLINE Turned<T> turned(T x) {
   using S = Scalar<T>;
@@ -170,8 +170,8 @@ TALLY_INLINE T exp(T x) {
   return (Scalar<T>{2} + Scalar<T>{2} * reduced.q) * reduced.half_scale;
 }
 
-// The natural logarithm: -infinity of 0, not a number below. x = 2^e m with m from sqrt(1/2) to sqrt(2), and log m =
-// 2 artanh(s), |s| = |m - 1| / (m + 1) < 0.172, by its power series.
+// The natural logarithm: -infinity for 0, NaN below. x = 2^e m with m from sqrt(1/2) to sqrt(2), and log m = 2
+// artanh(s), |s| = |m - 1| / (m + 1) < 0.172, by its power series.
 template <class T>
 TALLY_INLINE T log(T x) {
   using S = Scalar<T>;
@@ -179,9 +179,9 @@ TALLY_INLINE T log(T x) {
   using Bits = BitsOf<T>;
   using Word = typename F::Bits;
   constexpr S least = std::numeric_limits<S>::min(), infinity = std::numeric_limits<S>::infinity();
-  constexpr int raised_by = F::mantissa_bits + 1;  // what numbers below the normal ones are made normal with
+  constexpr int raised_by = F::mantissa_bits + 1;  // exponent of the factor that makes subnormal numbers normal
   constexpr Word one = std::bit_cast<Word>(S{1}), half_root = std::bit_cast<Word>(static_cast<S>(0.70710678118654752));
-  constexpr S magic = static_cast<S>(Word{1} << F::mantissa_bits);  // whole numbers below it stand in its last bits
+  constexpr S magic = static_cast<S>(Word{1} << F::mantissa_bits);  // adding it leaves whole numbers in the last bits
 
   const T normal = choose(x < least, x * static_cast<S>(Word{1} << raised_by), x);
   const Bits bits = std::bit_cast<Bits>(normal);
@@ -256,9 +256,10 @@ TALLY_INLINE T normal_density(T x) {
   return exp(Scalar<T>{-0.5} * x * x) * static_cast<Scalar<T>>(0.3989422804014327);
 }
 
-// Phi(x) = (1 + erf(x / sqrt(2))) / 2, relatively exact in the lower tail. In float 1 - Phi(a) = e^(-a^2/2) R(a) with
-// R a polynomial in t = 1 / (1 + 0.36 a), which maps a = 0..infinity to 1..0; fitted at Chebyshev nodes of t, relative
-// error 1.6e-8. The square in the exponent is rounded: the relative error grows as a^2/2 times that of one operation.
+// Phi(x) = (1 + erf(x / sqrt(2))) / 2, with a small relative error in the lower tail. In float 1 - Phi(a) = e^(-a^2/2)
+// R(a) with R a polynomial in t = 1 / (1 + 0.36 a), which maps a = 0..infinity to 1..0. R is fitted at Chebyshev nodes
+// of t with relative error 1.6e-8. The square in the exponent is rounded: the relative error grows as a^2/2 times the
+// rounding error of one operation.
 template <class T>
 TALLY_INLINE T normal_cdf(T x) {
   static_assert(std::is_same_v<Scalar<T>, float>);

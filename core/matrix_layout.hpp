@@ -1,4 +1,4 @@
-// How the matrices of a view, its last two axes, lie in memory; for the matrix products of every device.
+// The memory layout of the matrices of a view (its last two axes), for the matmuls of every device.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Layout {
   std::int64_t ld;
 };
 
-// Of the last two axes; nothing where they are neither row-major nor transposed.
+// The layout of the last two axes; nothing if they are neither row-major nor transposed.
 inline std::optional<Layout> layout_of(const View& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
   const std::int64_t row_step = x.strides[x.shape.rank - 2], column_step = x.strides[x.shape.rank - 1];

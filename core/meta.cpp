@@ -1,8 +1,8 @@
-// A device that computes nothing: its kernels return at once, its memory is only counted. Work that runs on it tells
-// how much memory the same work takes on the device that it stands for.
+// A counting device: its kernels return at once and its memory is only counted. Running a step on it reports the memory
+// the real device would need.
 //
-// Tensors have an address, since a null one says that there is none, and nothing lies there: whoever reads it is
-// stopped by the system. Numbers that are read back are 0.
+// Tensors get an invalid address instead of null, because null means an absent tensor. Reading there is a fault.
+// Numbers read back are 0.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -23,15 +23,15 @@ struct Counted {
   static inline MemoryCounters counters;
 };
 
-// More is not counted: it fits nowhere, and sums of it stay far from the end of 64 bits.
+// Larger totals are not counted: they fit nowhere, and sums stay far from 64-bit overflow.
 constexpr std::size_t most_bytes = std::size_t{1} << 56;
 
-// Whoever reads there stops at once.
+// An address that faults on access.
 void* address() {
   return reinterpret_cast<void*>(std::uintptr_t{64});  // NOLINT(performance-no-int-to-ptr): no object is there
 }
 
-// As the device's own counters see it.
+// The counters as the real device would report them.
 template <DeviceType stands_for>
 std::size_t size_of_block(std::size_t bytes) {
   return stands_for == DeviceType::cpu ? block_bytes(bytes) : bytes;
@@ -61,7 +61,7 @@ void release(void* block, std::size_t bytes, int) {
   --Own::counters.live_blocks;
 }
 
-// Work that is captured there keeps what was copied from the host within it: blocks of so many bytes.
+// A captured graph keeps copies of all data from the host: the sizes of these blocks.
 using CapturedWork = std::vector<std::size_t>;
 thread_local std::unique_ptr<CapturedWork> capturing;
 
@@ -83,7 +83,7 @@ void copy_to_host(void* target, const void*, std::size_t bytes) {
   if (target != address()) std::memset(target, 0, bytes);
 }
 
-// A kernel with these arguments.
+// A kernel that takes these arguments and does nothing.
 template <class... Arguments>
 constexpr auto nothing(void (*)(Arguments...)) {
   return +[](Arguments...) {};

@@ -65,7 +65,7 @@ void load(std::int64_t processes) {
        " processes, and OpenMPI cannot be loaded (libopenmpi3):", tried);
 }
 
-// 0 where the variable is not there, or no number.
+// The value of an environment variable; 0 if it is not set or is not a number.
 std::int64_t number_in(const char* variable) {
   const char* const value = std::getenv(variable);
   const std::string_view text = value == nullptr ? "" : value;
@@ -74,7 +74,7 @@ std::int64_t number_in(const char* variable) {
   return number;
 }
 
-// Errors end all processes inside of MPI, which says why: MPI_ERRORS_ARE_FATAL is its rule unless told otherwise.
+// MPI errors end all processes inside MPI, which prints the reason: the default handler is MPI_ERRORS_ARE_FATAL.
 class Mpi final : public Transport {
  public:
   Request send(std::span<const std::byte> bytes, std::int64_t to, int tag) override {
@@ -115,7 +115,7 @@ class Mpi final : public Transport {
     check_internal(bytes <= std::numeric_limits<int>::max(), "mpi", "too much to be sent at once");
     return static_cast<int>(bytes);
   }
-  // A request that has ended is an object of the library there, null here.
+  // OpenMPI marks a finished request by an object of the library; here it is null.
   static void show(std::span<Request> requests) {
     for (Request& request : requests) request = request == nullptr ? library.no_request : request;
   }
@@ -128,7 +128,7 @@ class Mpi final : public Transport {
 
 std::int64_t started_processes() {
   if (const std::int64_t processes = number_in("OMPI_COMM_WORLD_SIZE"); processes > 0) return processes;
-  const std::int64_t others = number_in("PMI_SIZE");  // which srun sets as well
+  const std::int64_t others = number_in("PMI_SIZE");  // also set by srun
   check(others <= 1 || others == started_by_srun(), "mpi", "started as one of ", others,
         " processes by an mpirun that is not OpenMPI's");
   return 1;

@@ -1,6 +1,6 @@
-// How matrix products of f32 read their operands. Sums and results are f32 always; tensor cores take operands of TF32
-// (10 bits after the point) or bfloat16 (7 bits), processors of bfloat16, at many times the rate of f32. What is
-// rounded where stands in core/precision.md.
+// How f32 matmuls read their operands. Sums and results are always f32. Tensor cores take operands of TF32 (10 bits
+// after the point) or bfloat16 (7 bits), processors take bfloat16, at many times the rate of f32. core/precision.md
+// lists every rounding.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace tally {
 
-// Of each ProductPrecision, in its order.
+// The name of each ProductPrecision, in its order.
 inline constexpr std::array<std::string_view, 3> product_precision_names{"f32", "tf32", "bf16"};
 
 // To the nearest number with 10 bits after the point, ties away from zero (PTX: cvt.rna.tf32.f32).
@@ -32,7 +32,7 @@ TALLY_INLINE float round_to_bf16(float x) {
   return std::bit_cast<float>((bits + below_half + (bits >> 16 & 1)) & ~dropped);
 }
 
-// x as a product of this precision reads it.
+// x as a matmul of this precision reads it.
 template <ProductPrecision precision, class T>
 TALLY_INLINE T rounded(T x) {
   if constexpr (precision == ProductPrecision::tf32) return round_to_tf32(x);

@@ -31,7 +31,7 @@ TALLY_HOST_DEVICE inline PhiloxBlock philox4x32_10(PhiloxBlock counter, std::uin
   return counter;
 }
 
-// 32-bit FNV-1a of a name: the stream of a parameter's start values is that of its path.
+// 32-bit FNV-1a of a name: the stream of a parameter's initial values is the hash of its path.
 constexpr std::uint32_t stream_of(std::string_view name) {
   std::uint32_t hash = 2166136261u;
   for (const char c : name) hash = (hash ^ static_cast<std::uint8_t>(c)) * 16777619u;
@@ -43,10 +43,10 @@ struct RandomStream {
   std::uint64_t seed = 0;
   std::uint32_t stream = 0;
   std::uint32_t step = 0;
-  // Where given, the step stands there, in memory of the device that draws: work that is captured once and run at every
-  // step (core/graph.hpp) draws other numbers at each. Kernels take now() first.
+  // If set, the step is read from this address in the memory of the drawing device. So work that is captured once and
+  // run at every step (core/graph.hpp) draws other numbers each time. Kernels call now() first.
   const std::uint32_t* step_at = nullptr;
-  // What a kernel counts as element 0 is this one of the stream: of a tensor that is a part of a larger one.
+  // The element of the stream that a kernel counts as element 0, if the tensor is a part of a larger one.
   std::uint64_t first = 0;
 
   TALLY_HOST_DEVICE RandomStream now() const {
@@ -84,7 +84,7 @@ class Rng {
     return block_[lane];
   }
   double uniform() { return uniform_from_bits(bits()); }
-  // Uniform in 0 .. n-1 without bias (draws again where 2^32 is no multiple of n); n > 0.
+  // Uniform in 0 .. n-1 without bias (draws again if 2^32 is not a multiple of n); n > 0.
   std::uint32_t below(std::uint32_t n) {
     const std::uint32_t limit = (0u - n) % n;  // 2^32 mod n
     std::uint32_t value = bits();

@@ -1,6 +1,6 @@
-// Normal numbers by the method of Box and Muller (Annals of Mathematical Statistics, 1958), from operations that every
-// device and instruction set rounds alike: additions, products, fma, quotients and roots in f64. A library's logarithm
-// and cosine are rounded by each in its own way.
+// Normal numbers by the method of Box and Muller (Annals of Mathematical Statistics, 1958). They use only operations
+// that every device and instruction set rounds alike: additions, products, fma, quotients and roots in f64. The
+// logarithm and cosine of a library differ between libraries.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,8 @@
 namespace tally {
 namespace detail {
 
-// Series, from their last term on. Their coefficients are constants, which loops would find by a division each.
+// Power series, evaluated from the last term. The coefficients are constants; a loop would compute each with a
+// division.
 // 1 + t/3 + t²/5 + ... + t^12/25
 template <std::size_t... n>
 TALLY_INLINE double log_series(double t, std::index_sequence<n...>) {
@@ -22,7 +23,8 @@ TALLY_INLINE double log_series(double t, std::index_sequence<n...>) {
   ((sum = std::fma(sum, t, 1.0 / (23 - 2 * static_cast<int>(n)))), ...);
   return sum;
 }
-// With t = x² those of sin(x) / x (next = 1) and cos(x) (next = -1): 1 - t/(2 (2+next)) (1 - t/(4 (4+next)) (1 - ...))
+// The series in t = x² of sin(x) / x (next = 1) and cos(x) (next = -1): 1 - t/(2 (2+next)) (1 - t/(4 (4+next)) (1 -
+// ...))
 template <int next, std::size_t... n>
 TALLY_INLINE double turn_series(double t, std::index_sequence<n...>) {
   double sum = 1;
@@ -43,7 +45,7 @@ TALLY_INLINE double log_of_uniform(double x) {
   return std::fma(exponent, std::numbers::ln2, 2 * s * series);
 }
 
-// cos(2 pi u), 0 <= u <= 1 with no digit below 2^-32, so that u comes down to an eighth of a turn without rounding.
+// cos(2 pi u), 0 <= u <= 1 with no digit below 2^-32, so that u is reduced to an eighth of a turn without rounding.
 TALLY_INLINE double cos_of_turn(double u) {
   double part = u > 0.5 ? 1 - u : u;
   const bool negative = part > 0.25;
@@ -61,7 +63,7 @@ TALLY_INLINE double positive_uniform(std::uint32_t bits) { return (bits + 1.0) *
 
 }  // namespace detail
 
-// From two words of a stream.
+// A normal number from two words of a stream.
 TALLY_INLINE double normal_from_bits(std::uint32_t first, std::uint32_t second, double mean, double deviation) {
   const double radius = std::sqrt(-2 * detail::log_of_uniform(detail::positive_uniform(first)));
   return std::fma(deviation * radius, detail::cos_of_turn(detail::positive_uniform(second)), mean);

@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// A transport takes so much at once.
+// Splits a message into chunks, because a transport limits their size.
 template <class Span, class F>
 void in_pieces(Span bytes, F&& f) {
   constexpr std::size_t most = std::size_t{1} << 30;

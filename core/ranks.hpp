@@ -1,5 +1,5 @@
-// The processes that mpirun started to do one piece of work together; a program that was started by itself is the only
-// one.
+// The process group: processes that mpirun started for one piece of work. A program started without mpirun is the only
+// member.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,16 @@ namespace tally {
 
 class Ranks {
  public:
-  // Joins the others. Throws Error where mpirun started this process and MPI cannot be loaded.
+  // Joins the process group. Throws Error if mpirun started this process and MPI cannot be loaded.
   static void join();
-  // Those that were joined; until then a process is alone.
+  // The group that was joined; before that, this process only.
   static const Ranks& world();
-  // A process without others, whatever was joined: of work that is its own.
+  // This process only, whatever group was joined. For work that is not shared.
   static const Ranks& one();
-  // This one of as many as were joined, to whom nothing is sent and who never say anything: of work that is only
-  // counted (core/meta.cpp).
+  // Same rank and size as world(), but with no communication. For dry runs that only count memory (core/meta.cpp).
   static const Ranks& counted();
 
-  // Number `rank` of `size` that talk by `transport`, which lives longer.
+  // Rank `rank` of `size`, communicating through `transport`, which must outlive it.
   Ranks(std::int64_t rank, std::int64_t size, Transport& transport) : rank_(rank), size_(size), by_(&transport) {}
 
   std::int64_t rank() const { return rank_; }
@@ -32,34 +31,34 @@ class Ranks {
   bool alone() const { return size_ == 1; }
   bool first() const { return rank_ == 0; }
 
-  // All below are called by all of them in the same order. Where a process is alone they do nothing.
+  // Collective: all members call these in the same order. In a group of one they do nothing.
 
-  // Returns when all have come.
+  // A barrier: returns when all members have called it.
   void wait_for_all() const;
-  // Whether it is true for any.
+  // Whether the value is true on any member.
   bool any(bool value) const;
-  // Throws Error naming `what` and a rank whose value is another.
+  // Throws Error naming `what` and a rank whose value differs.
   void check_same(std::int64_t value, const std::string& what) const;
-  // Of all.size() bytes each has the part [begins[rank], begins[rank + 1]); all get all.
+  // All-gather: each member has the part [begins[rank], begins[rank + 1]) of all.size() bytes; afterwards each has all.
   void share(std::span<std::byte> all, std::span<const std::size_t> begins) const;
 
-  // Ends all of them at once with this exit code.
+  // Ends all members at once with this exit code.
   [[noreturn]] void end_all(int code) const;
-  // To be called at the end of a program that did not fail.
+  // To be called at the end of a program that succeeded.
   static void leave();
 
  private:
   friend class Messages;
   Ranks() = default;
   static Ranks& instance();
-  // One value of each rank, known to all.
+  // The value of each member, gathered on all.
   std::vector<std::int64_t> values_of_all(std::int64_t value) const;
 
   std::int64_t rank_ = 0, size_ = 1;
-  Transport* by_ = nullptr;  // null where alone
+  Transport* by_ = nullptr;  // null in a group of one
 };
 
-// Messages of a rank that are on their way together. Their memory stays as long as they do.
+// Messages of this process in flight. Their memory must stay valid until they have arrived.
 class Messages {
  public:
   explicit Messages(const Ranks& ranks) : by_(ranks.by_) {}
@@ -69,7 +68,7 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
   ~Messages() = default;
 
-  // Both sides name the same number of bytes. Tags from 1 on; 0 is that of the functions of Ranks.
+  // Both sides give the same number of bytes. Tags start at 1; tag 0 belongs to the functions of Ranks.
   void send(std::span<const std::byte> bytes, std::int64_t to, int tag);
   void receive(std::span<std::byte> bytes, std::int64_t from, int tag);
   // Whether all have arrived, without waiting.

@@ -7,7 +7,7 @@
 namespace tally {
 namespace {
 
-// The elements of another type, in the places that they have in x.
+// The elements converted to another type, with the same layout as in x.
 Tensor converted(const Tensor& x, DType dtype) {
   if (!has_all_of_its_storage(x)) return x.to(dtype);
   const Shape all{x.numel()};
@@ -29,7 +29,7 @@ Tensor rounded_to_bf16(const Tensor& x) {
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (x.strides()[axis] == 0) once[axis] = std::min<std::int64_t>(once[axis], 1);
   }
-  if (once != x.shape()) {  // what is repeated is rounded once, and goes on being repeated
+  if (once != x.shape()) {  // repeated elements are rounded once and stay repeated
     const Tensor rounded = rounded_to_bf16(x.as_strided(once, x.strides(), x.offset()));
     Strides strides = rounded.strides();
     for (int axis = 0; axis < x.rank(); ++axis) strides[axis] = x.strides()[axis] == 0 ? 0 : strides[axis];

@@ -1,29 +1,29 @@
-// Tensors of f32 rounded to bf16, where product_precision() asks for it (core/precision.md): what products read, and
-// what is kept of activations, in half the memory.
+// f32 tensors rounded to bf16, if product_precision() is bf16 (core/precision.md): matmul operands and saved
+// activations, in half the memory.
 #pragma once
 
 #include "core/tensor.hpp"
 
 namespace tally {
 
-// Who reads a result: products alone (linear(), mlp(), and as q, k, v and other operands of products of tiled
-// attention) get it in bf16 where they round to it; what layers and attention give, on the CPU, whose kernels write
-// that.
+// Who consumes a result. If only matmuls do, and they use bf16, the producer writes bf16 directly. Such consumers are
+// linear(), mlp(), and the operands of fused attention. Results of layers and of attention are written so on the CPU
+// only, whose kernels can do it.
 enum class ReadBy : bool { anyone, products };
 
-// Whether products read x rounded to bf16: f32, in that precision.
+// Whether matmuls read x rounded to bf16: x is f32, and the precision is bf16.
 bool is_rounded_by_products(const Tensor& x);
 
-// Whether as many elements are stored as x has.
+// Whether x covers all elements of its storage.
 bool has_all_of_its_storage(const Tensor& x);
 
-// x of f32 in bf16. Where x has all elements of its storage they lie as in x, and are rounded once for all who ask as
-// long as somebody keeps them (Storage::rounded). Without autograd data.
+// f32 x in bf16. If x covers its storage, the result has the same layout and is cached: it is shared by all callers
+// while any of them holds it (Storage::rounded). Without autograd data.
 Tensor rounded_to_bf16(const Tensor& x);
 
-// What is computed with numbers of this type: f32 with those that are kept in bf16.
+// The type to compute in: f32 for elements stored as bf16.
 inline DType widened(DType type) { return type == DType::bf16 ? DType::f32 : type; }
-// x in f32 where it is bf16, its elements lying as in x; else x.
+// x in f32 with the same layout if it is bf16; otherwise x.
 Tensor widened(const Tensor& x);
 
 }  // namespace tally

@@ -61,7 +61,7 @@ std::string to_text(const Shape& shape);
 // Row-major strides of a dense tensor.
 Strides dense_strides(const Shape& shape);
 
-// Whether elements lie row-major without gaps (axes of size 1 may have any stride).
+// Whether the elements are row-major without gaps (axes of size 1 may have any stride).
 bool is_dense(const Shape& shape, const Strides& strides);
 
 // The shape both broadcast to, by the NumPy rule (aligned at the last axis). Throws Error("[where] ...") naming both.

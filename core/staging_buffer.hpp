@@ -1,5 +1,5 @@
-// Several small tensors in one block of memory on a device and its copy on the host, so that they move in one transfer:
-// each that waits for the device takes ten microseconds or more.
+// Several small tensors in one block of device memory and its copy on the host, so that they move in one transfer: each
+// transfer that waits for the device takes ten microseconds or more.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ class StagingBuffer {
   StagingBuffer(const std::vector<Part>& parts, Device device);
 
   bool defined() const { return device_storage_ != nullptr; }
-  // On the device; these share memory and with it the version that in-place changes raise.
+  // On the device. The tensors share memory, and so they share the version that in-place changes raise.
   Tensor& on_device(std::size_t part) { return on_device_[part]; }
-  // On the host, to be written before send() and read after fetch(). On a CPU the same memory.
+  // On the host, to be written before send() and read after fetch(). On a CPU it is the same memory.
   Tensor& on_host(std::size_t part) { return on_host_[part]; }
 
   void send();   // from the host to the device
-  void fetch();  // from the device to the host, once it has done what was asked of it before
+  void fetch();  // from the device to the host, after all work started before
 
  private:
   std::shared_ptr<Storage> device_storage_, host_storage_;

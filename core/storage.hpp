@@ -21,12 +21,12 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
-  // Raised by every in-place change; backward compares it with what it was when a value was saved.
+  // Raised by every in-place change; backward compares it with the version at the time a value was saved.
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
-  // These elements rounded to another type, as long as somebody keeps them: made once for all who do. Null where nobody
-  // does, or an element has changed since.
+  // A cached copy of the elements, rounded to another type and shared by all holders. Null if there is no holder, or if
+  // an element has changed since.
   std::shared_ptr<Storage> rounded() const { return rounded_version_ == version_ ? rounded_.lock() : nullptr; }
   void set_rounded(const std::shared_ptr<Storage>& rounded) {
     rounded_ = rounded;

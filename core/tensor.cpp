@@ -168,7 +168,7 @@ double Tensor::item() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor dense_elements = to_dense().to(Device{});  // keeps alive what the span refers to
+  const Tensor dense_elements = to_dense().to(Device{});  // keeps the span's memory alive
   const std::span<T> values = dense_elements.template span<T>();
   return {values.begin(), values.end()};
 }

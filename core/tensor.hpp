@@ -31,7 +31,7 @@ class Tensor {
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
-  // Copies the values; their number must be that of the shape. T: float, double, int32_t, int64_t, bool, Bfloat16.
+  // Copies the values; their number must match the shape. T: float, double, int32_t, int64_t, bool, Bfloat16.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
   template <class T>
@@ -55,7 +55,7 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   std::uint64_t version() const { return storage_->version(); }
 
-  // What kernels take. An undefined tensor gives a null view.
+  // The argument of kernels. An undefined tensor gives a null view.
   View view() const;
 
   // Other views of the same elements, without gradients: the operations of autograd/ops.hpp record them.
@@ -74,7 +74,8 @@ class Tensor {
   Tensor to_dense() const { return dense() ? detach() : clone(); }
   // Elements converted to another type, fresh memory unless the type is the same.
   Tensor to(DType dtype) const;
-  // The elements on another device, dense there; never records gradients. This tensor itself if it is there already.
+  // The elements on another device, dense; never records gradients. Returns this tensor if it is already on that
+  // device.
   Tensor to(Device device) const;
   // Copies the elements of `source` (broadcast, converted, from any device) into this tensor and raises the version.
   void copy_from(const Tensor& source);

@@ -1,4 +1,4 @@
-// How bytes get from one rank to another (core/ranks.hpp): by MPI (core/mpi.cpp), in tests also between threads.
+// How ranks send bytes to each other (core/ranks.hpp): by MPI (core/mpi.cpp), in tests also between threads.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@ namespace tally {
 
 class Transport {
  public:
-  // A message on its way; null once it has arrived.
+  // A message in flight; null once it has arrived.
   using Request = void*;
 
   virtual ~Transport() = default;
-  // Begin a message of at most 2^31 - 1 bytes, whose memory must stay until it has arrived. Those of one tag from one
-  // rank to another arrive in the order in which they were begun on either side.
+  // Begin a message of at most 2^31 - 1 bytes, whose memory must stay valid until it has arrived. Messages with one tag
+  // from one rank to another arrive in the order in which either side began them.
   virtual Request send(std::span<const std::byte> bytes, std::int64_t to, int tag) = 0;
   virtual Request receive(std::span<std::byte> bytes, std::int64_t from, int tag) = 0;
   // Whether all have arrived.

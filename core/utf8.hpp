@@ -15,7 +15,7 @@ std::size_t find_invalid_utf8(std::string_view text);
 void append_utf8(std::string& text, char32_t code_point);
 
 // For messages: control characters, marks that change the direction of writing, backslashes and bytes that are not
-// UTF-8 become \n, \u202e, \\, \xff. What is longer than `limit` bytes is cut and its length told.
+// UTF-8 become \n, \u202e, \\, \xff. Text longer than `limit` bytes is cut, and its length is appended.
 std::string escape_for_print(std::string_view text, std::size_t limit = 200);
 
 }  // namespace tally

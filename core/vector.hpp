@@ -1,6 +1,6 @@
-// Vectors as numbers: arithmetic, comparisons and choices of all lanes at once. What is written for a number T works
-// for float, double and, on the host, vectors of them. They should be as wide as the instruction set that they are
-// compiled for has them: wider ones are compared and chosen from lane by lane.
+// Vectors as numbers: arithmetic, comparisons and selection in all lanes at once. Code written for a number T works for
+// float, double and, on the host, vectors of them. Vectors should be as wide as the registers of the target instruction
+// set: compilers compare and select wider ones lane by lane.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct NumberOf {
 };
 
 #ifndef TALLY_BY_NVCC
-// What takes or gives vectors is inlined: no call has them as arguments, whose registers would depend
-// on the instruction set.
+// Functions that take or return vectors are always inlined: the calling convention of vector arguments would depend on
+// the instruction set.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 template <class T, int bytes>
@@ -59,11 +59,11 @@ using BitsOf = typename detail::NumberOf<T>::Bits;
 #ifndef TALLY_BY_NVCC
 template <class T, int bytes>
 using Vector = typename detail::VectorOf<T, bytes>::Type;
-// What comparisons of a Vector give, and counts of its lanes.
+// The results of comparing a Vector, and lane counters.
 template <class T, int bytes>
 using VectorOfCounts = typename detail::VectorOf<T, bytes>::Counts;
 
-// From and to any address.
+// Load and store at any address.
 template <class V>
 TALLY_INLINE V load_vector(const Scalar<V>* x) {
   V y;
@@ -82,7 +82,7 @@ TALLY_INLINE T splat(Scalar<T> x) {
   if constexpr (std::is_same_v<T, Scalar<T>>) {
     return x;
   } else {
-    return x - T{};  // exact, and nothing is left of it but the copies
+    return x - T{};  // exact, and leaves only the copies
   }
 }
 

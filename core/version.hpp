@@ -4,7 +4,7 @@
 
 namespace tally {
 
-// "0.1.0", as the project is called in CMakeLists.txt.
+// "0.1.0", the project version in CMakeLists.txt.
 extern const std::string_view version;
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// What a kernel sees of a tensor: address, type, shape and strides, nothing it could allocate or record with.
+// The kernel's view of a tensor: address, type, shape and strides, without ownership or autograd data.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ struct View {
   explicit operator bool() const { return data != nullptr; }
 };
 
-// Of several tensors, for kernels that take them all at once.
+// Several tensors, for kernels that take them all at once.
 using Views = std::span<const View>;
 
 }  // namespace tally

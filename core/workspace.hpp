@@ -1,4 +1,5 @@
-// Memory that a kernel works in: the kernel's sister tells how much, the operation takes it for the time of one call.
+// Scratch memory for a kernel. The operation allocates it for one call; a companion `*_workspace` function returns the
+// size.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,7 @@ namespace tally {
 
 class Workspace {
  public:
-  // Not initialised, aligned to 64 bytes. Throws Error when the device has none left.
+  // Uninitialised, aligned to 64 bytes. Throws Error if the device has no memory left.
   Workspace(std::int64_t bytes, Device device)
       : storage_(bytes > 0 ? Storage::allocate(static_cast<std::size_t>(bytes), device) : nullptr) {}
   void* data() const { return storage_ != nullptr ? storage_->data() : nullptr; }
@@ -23,24 +24,24 @@ class Workspace {
   std::shared_ptr<Storage> storage_;
 };
 
-// Hands out parts of a workspace one after the other. Without memory it only counts: what a kernel takes and what its
-// sister tells are the same code.
+// Divides a workspace into consecutive arrays. Without memory it only counts, so that the kernel and its `*_workspace`
+// function share one code.
 class Arena {
  public:
   explicit Arena(void* memory) : begin_(static_cast<std::byte*>(memory)) {}
 
-  // Aligned to 64 bytes; null where only counted.
+  // Aligned to 64 bytes; null if only counting.
   template <class T>
   T* take(std::int64_t count) {
     constexpr std::int64_t line = 64;
     if (count == 0) return nullptr;
     T* const part = begin_ != nullptr ? reinterpret_cast<T*>(begin_ + bytes_) : nullptr;
-    // One line more: parts of a power of two would fall on the same lines of a cache.
+    // One extra cache line: arrays whose size is a power of two would map to the same lines of a cache.
     const auto size = static_cast<std::int64_t>(sizeof(T));  // NOLINT(bugprone-sizeof-expression): pointers, too
     bytes_ += (count * size + line - 1) / line * line + line;
     return part;
   }
-  // A T made of these arguments and this arena, which must not look at any data yet; null where only counted.
+  // A T constructed from these arguments and this arena; the constructor must not read data. Null if only counting.
   template <class T, class... Arguments>
   T* make(const Arguments&... arguments) {
     static_assert(std::is_trivially_destructible_v<T>);

@@ -46,7 +46,7 @@ void count(MemoryCounters& mine, std::size_t bytes) {
 }
 
 [[noreturn]] void refuse(const MemoryCounters& mine, std::size_t bytes) {
-  cudaGetLastError();  // told by the text below
+  cudaGetLastError();  // the text below reports it
   fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
 }
 
@@ -61,7 +61,7 @@ void* allocate(std::size_t bytes) {
   void* block = nullptr;
   cudaError_t error = cudaMallocAsync(&block, bytes, c.stream);
   if (error == cudaErrorMemoryAllocation && account == nullptr) {
-    // Graphs keep the memory of their own from one launch to the next, which takes it again.
+    // Graphs keep their own memory between launches, and the next launch uses it again.
     cudaGetLastError();
     CUDA_CHECK(cudaStreamSynchronize(c.stream));
     CUDA_CHECK(cudaDeviceGraphMemTrim(c.index));
@@ -87,8 +87,8 @@ void* allocate_beside(std::size_t bytes) {
   return block;
 }
 
-// A failure here is that of an earlier kernel, which stays and the next check tells, or the driver is gone at the
-// program's end.
+// A failure here has one of two causes. Either an earlier kernel failed, and the next check reports it, or the driver
+// is already gone at the end of the program.
 void release(void* block, std::size_t bytes, int index) {
   if (block == nullptr) return;
   Counts& all = counts();

@@ -1,4 +1,4 @@
-// What core/backend.hpp asks of a device.
+// The functions of core/backend.hpp for CUDA.
 #include "core/backend.hpp"
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
-// A captured graph, and what was copied to the device within it: as constant as the arguments of its kernels.
+// A captured graph, and its copies of host data: they are constant, like the arguments of its kernels.
 struct CapturedWork {
   cudaGraphExec_t executable{};
   struct Constant {
@@ -33,7 +33,7 @@ struct CapturedWork {
 
 thread_local std::unique_ptr<CapturedWork> capturing;
 
-// While there is one, this thread may do what a capture does not keep; also when that fails.
+// Within its scope this thread may make calls that a capture forbids. The mode is restored even after an error.
 class BesideTheCapture {
  public:
   BesideTheCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -45,8 +45,8 @@ class BesideTheCapture {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// A copy on the device, there before anything of the captured work is run: a graph would read the host's memory again
-// at each launch, when it is gone.
+// A copy on the device, made before any captured work runs: a graph would read the host's memory again at each launch,
+// when it may be gone.
 const void* constant_of(const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().uploads;
   const BesideTheCapture beside;
@@ -57,7 +57,7 @@ const void* constant_of(const void* source, std::size_t bytes) {
   return constant;
 }
 
-// Waits: the caller's memory may be changed as soon as it returns.
+// Waits, because the caller may change its memory as soon as this returns.
 void copy_from_host(void* target, const void* source, std::size_t bytes) {
   const cudaStream_t stream = context().stream;
   if (capturing != nullptr) {
@@ -77,7 +77,7 @@ void copy_to_host(void* target, const void* source, std::size_t bytes) {
 
 void synchronize() { CUDA_CHECK(cudaStreamSynchronize(context().stream)); }
 
-// Only this thread's work is kept: other threads may go on allocating.
+// Captures only this thread's work: other threads may continue to allocate.
 void begin_capture() {
   CUDA_CHECK(cudaStreamBeginCapture(context().stream, cudaStreamCaptureModeThreadLocal));
   capturing = std::make_unique<CapturedWork>();
@@ -112,7 +112,7 @@ void launch_graph(void* graph) {
   const cudaGraphExec_t executable = static_cast<CapturedWork*>(graph)->executable;
   cudaError_t error = cudaGraphLaunch(executable, c.stream);
   if (error == cudaErrorMemoryAllocation) {
-    // What was freed outside of graphs is kept for the next allocation outside of them.
+    // The pool keeps memory that was freed outside of graphs: release it and try again.
     cudaGetLastError();
     cudaMemPool_t pool{};
     CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, c.index));
@@ -123,12 +123,12 @@ void launch_graph(void* graph) {
   check_call(error, "cudaGraphLaunch(executable, stream)", __FILE__, __LINE__);
 }
 
-// A failure here is that of an earlier kernel, which the next check tells.
+// If an earlier kernel failed, the next check reports it.
 void destroy_graph(void* graph) {
   const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
   cudaStreamSynchronize(context().stream);  // it may be running
   cudaGraphExecDestroy(owned->executable);
-  cudaDeviceGraphMemTrim(context().index);  // graphs have a pool of their own, which would keep its memory
+  cudaDeviceGraphMemTrim(context().index);  // graphs have a separate pool, which would keep the memory
 }
 
 void* set_mark() {

@@ -16,7 +16,7 @@ namespace {
 
 void check_call(cudaError_t error, const char* call, const char* file, int line) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // told now, not again after the next launch
+  cudaGetLastError();  // reported now, not again after the next launch
   fail_call(call, cudaGetErrorString(error), file, line);
 }
 

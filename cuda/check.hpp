@@ -15,7 +15,7 @@ void check_call(cublasStatus_t status, const char* call, const char* file, int l
 
 // TALLY_CUDA_SYNC=1 in the environment
 bool waits_after_launch();
-// After a launch: whether it was accepted, and where that is waited for whether it ran well.
+// After a launch: checks that it was accepted, and with TALLY_CUDA_SYNC=1 waits and checks that it ran without error.
 void check_launch(cudaStream_t stream, const char* file, int line);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -12,10 +12,10 @@ namespace {
 
 struct Contexts {
   std::mutex mutex;
-  std::deque<std::unique_ptr<const Context>> all;  // by index; null where not used yet
+  std::deque<std::unique_ptr<const Context>> all;  // by index; null before the first use
 };
 
-// Never destroyed: the driver may be gone before, and tensors with static lifetime are freed late.
+// Never destroyed: the driver may be gone earlier, and tensors with static lifetime are freed late.
 Contexts& contexts() {
   static Contexts* const instance = [] {
     int count = 0;
@@ -36,7 +36,7 @@ std::unique_ptr<const Context> make_context(int index) {
   CUDA_CHECK(cudaGetDeviceProperties(&c.properties, index));
   CUDA_CHECK(cudaStreamCreateWithFlags(&c.stream, cudaStreamNonBlocking));
   CUDA_CHECK(cudaStreamCreateWithFlags(&c.uploads, cudaStreamNonBlocking));
-  // Freed memory stays with the process: to ask the system anew costs more than a small kernel.
+  // The process keeps freed memory: asking the system again costs more than a small kernel.
   cudaMemPool_t pool{};
   CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, index));
   std::uint64_t keep = UINT64_MAX;

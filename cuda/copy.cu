@@ -1,4 +1,4 @@
-// Filling and copying with conversion of type; both sides of any strides.
+// Filling, and copying with type conversion; both sides may have any strides.
 #include "core/kernels.hpp"
 #include "core/math.hpp"
 #include "cuda/strided.hpp"

@@ -1,6 +1,6 @@
-// cuBLAS, loaded by the first call of it: linked in the ordinary way its 600 MB of address space would come with every
-// start of the program, and a machine without it could not run what needs no GPU. Defines the functions of cublas_v2.h
-// that are called here; each hands its arguments on.
+// cuBLAS, loaded by its first call. If it were linked, every start of the program would map its 600 MB, and a machine
+// without it could not run even work that needs no GPU. Defines those functions of cublas_v2.h that tally calls; each
+// forwards its arguments.
 #if defined(__CUDACC__)
 #include <cublas_v2.h>
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection. One thread an element; the
-// functors are those of the CPU. Every element is read and written once: the time is that of the memory.
+// Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection. One thread per element; the
+// functors are shared with the CPU. Every element is read and written once, so memory bandwidth determines the time.
 #include "core/functors.hpp"
 #include "core/kernels.hpp"
 #include "cuda/strided.hpp"
@@ -16,7 +16,7 @@ struct Unary {
   __device__ void operator()(const std::array<std::int64_t, 2>& at) const { y[at[0]] = f(x[at[1]]); }
 };
 
-// In bf16, computed in f32.
+// bf16 elements, computed in f32.
 template <class F>
 struct Activation {
   Bfloat16* y;
@@ -84,7 +84,7 @@ void unary(UnaryOp op, double parameter, View y, View x) {
 }
 
 void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
-  // Linear operations read neither x nor y; any readable element stands in.
+  // Linear operations read neither x nor y; any readable element serves as the argument.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
   const auto loop = make_loop(d_x.shape, d_x, d_y, v);
   if (d_x.dtype == DType::bf16) {

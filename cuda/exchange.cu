@@ -1,6 +1,6 @@
-// Sums over ranks of what lies on their GPUs (core/exchange.hpp): one GPU a rank, NCCL between them, on a stream beside
-// that of the kernels. NCCL's own sums would have another order for another number of ranks, so it only carries parts
-// of buckets; they are added here.
+// All-reduce over GPUs (core/exchange.hpp): one GPU per rank, NCCL between them, on a second stream next to the
+// kernels' stream. The order of NCCL's own sums would depend on the number of ranks, so NCCL only transports parts of
+// buckets, and kernels here add them.
 #include "cuda/exchange.hpp"
 
 #include <cstddef>
@@ -27,13 +27,13 @@ void check_call(ncclResult_t result, const char* call, const char* file, int lin
 
 namespace {
 
-// own [n] = the sum of the terms, one a rank, in their tree: that of rank `rank` is own itself, the others are rows
-// [n] of `terms`.
+// own [n] = the sum of the terms in tree order, one term per rank: `own` itself is the term of rank `rank`, the others
+// are rows [n] of `terms`.
 template <class T>
 __global__ void add_in_tree(T* own, const T* terms, std::int64_t n, int count, int rank) {
   const std::int64_t stride = std::int64_t{blockDim.x} * gridDim.x;
   for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    // Where the binary digits of the number of terms so far are 1, there is a partial sum of so many.
+    // Each 1 in the binary digits of the number of terms so far corresponds to one partial sum.
     T sums[32];
     int held = 0;
     for (int term = 0; term < count; ++term) {
@@ -50,7 +50,7 @@ __global__ void add_in_tree(T* own, const T* terms, std::int64_t n, int count, i
 class NcclExchange final : public Exchange {
  public:
   explicit NcclExchange(const Ranks& ranks) : ranks_(ranks), kernels_(context().stream) {
-    ncclUniqueId id;  // the first rank's, for all
+    ncclUniqueId id;  // created by the first rank, sent to all
     std::vector<std::byte> shared(sizeof id);
     if (ranks.first()) {
       NCCL_CHECK(ncclGetUniqueId(&id));
@@ -65,8 +65,8 @@ class NcclExchange final : public Exchange {
     CUDA_CHECK(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming));
   }
 
-  // Left by an error it stays: the other ranks would have to come to take it down, and all of them are about to be
-  // ended. Another failure here is that of what went before, which has been told.
+  // After an error the communicator is not destroyed: all ranks would have to take part, and they are about to be
+  // ended. Any other failure here was caused by an earlier one, which is already reported.
   ~NcclExchange() override {
     if (std::uncaught_exceptions() > errors_) return;
     cudaStreamSynchronize(stream_);
@@ -83,7 +83,7 @@ class NcclExchange final : public Exchange {
     }
   }
 
-  // What is in a stream goes on by itself.
+  // A stream makes progress without calls.
   void advance() override {}
 
   void finish() override {
@@ -100,13 +100,13 @@ class NcclExchange final : public Exchange {
   }
 
  private:
-  // What the exchange's stream does from here on comes after all that the kernels' stream has been asked for.
+  // Later work of the exchange's stream follows all work that was put into the kernels' stream so far.
   void after_kernels() {
     CUDA_CHECK(cudaEventRecord(ready_, kernels_));
     CUDA_CHECK(cudaStreamWaitEvent(stream_, ready_, 0));
   }
 
-  // Each part, of elements that have `size` numbers of the type, to all other ranks.
+  // Sends each part, with elements of `size` numbers of the type, to all other ranks.
   template <class T>
   void gather(T* data, const std::vector<std::int64_t>& begins, std::int64_t size, ncclDataType_t type) {
     const auto first = [&](int rank) { return begins[static_cast<std::size_t>(rank)] * size; };
@@ -121,7 +121,7 @@ class NcclExchange final : public Exchange {
     NCCL_CHECK(ncclGroupEnd());
   }
 
-  // Memory for as many elements from others. Buckets come one after the other on the stream, and all have the same.
+  // A receive buffer for this number of elements. Buckets follow one another on the stream, so all share the buffer.
   View received(std::int64_t elements, const Tensor& bucket) {
     if (!received_.defined() || received_.numel() < elements) {
       if (received_.defined()) kept_.push_back(received_);
@@ -163,7 +163,7 @@ class NcclExchange final : public Exchange {
   ncclComm_t communicator_{};
   cudaStream_t stream_{};
   cudaEvent_t ready_{};
-  std::vector<Tensor> kept_;  // that are being exchanged
+  std::vector<Tensor> kept_;  // buckets in flight
   Tensor received_;
   int errors_ = std::uncaught_exceptions();
 };

@@ -1,4 +1,4 @@
-// Sums over ranks on GPUs (core/exchange.hpp), by NCCL.
+// All-reduce on GPUs (core/exchange.hpp), by NCCL.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-// On the current device. All ranks call it. Throws Error where NCCL cannot be loaded, was not there when tally was
-// built, or refuses, as it does where two ranks have one GPU.
+// On the current device. All ranks call it. Throws Error if NCCL cannot be loaded, was missing when tally was built, or
+// reports an error, for example because two ranks use one GPU.
 std::unique_ptr<Exchange> make_exchange(const Ranks& ranks);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

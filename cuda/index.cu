@@ -1,7 +1,7 @@
-// Rows of a table by number, and the adjoint. A thread has one element of the result: of the adjoint one column of one
-// row of the table for a part of the ids, which it goes through in order, so that no two threads add to one number; the
-// parts are added in order afterwards. That suits the small tables of symbols that are trained here: each thread reads
-// all ids of its part, whosever they are.
+// Rows of a table by index, and the adjoint. A thread computes one element of the result. In the adjoint that is one
+// column of one table row, for a part of the ids, which the thread reads in order, so that no two threads add to one
+// number. The parts are added in order afterwards. That suits the small tables of symbols that are trained here: each
+// thread reads all ids of its part, also those of other rows.
 #include <algorithm>
 #include <limits>
 
@@ -54,7 +54,7 @@ void embedding(View y, View table, View ids) {
   });
 }
 
-// As many parts as give the device enough threads, of as many ids as are worth one.
+// Enough parts to give the device enough threads, each with enough ids to be worth a thread.
 static std::int64_t parts_of_ids(std::int64_t elements, std::int64_t count) {
   constexpr std::int64_t enough = 1 << 18, least_ids = 64;
   return elements == 0 ? 0 : std::min((count + least_ids - 1) / least_ids, (enough + elements - 1) / elements);

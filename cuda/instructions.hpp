@@ -1,11 +1,11 @@
-// The instructions of the tensor cores, each a small function of one warp with a scalar twin for the host, and the
-// products of tiles in shared memory that are made of them. The twin of mma.sync fetches every operand from the lane
-// that has it, which shows that each lane holds what it should (tests/cuda/instructions_test.cpp); as that takes a
-// thousand times as long, attention on the host multiplies without it, by the same rounded operands.
+// The instructions of the tensor cores, each a small function of one warp with a scalar version for the host, and
+// matmuls of tiles in shared memory built from them. The scalar version of mma.sync fetches every operand from the lane
+// that has it, which checks the layout of each lane (tests/cuda/instructions_test.cpp). It takes a thousand times as
+// long, so attention on the host multiplies without it, with the same rounded operands.
 //
-// A warp's tile of results has 16 rows and 4 C columns, in registers: thread l holds rows l/4 + 8 r and columns
-// 8 (c/2) + 2 (l%4) + c%2, r < 2, c < C. This is how mma.sync lays out its results (PTX ISA, "Matrix fragments for
-// mma.m16n8k8" and "mma.m16n8k16"); products of f32 and f64, which use no tensor cores, keep to it.
+// A warp's tile of results has 16 rows and 4 C columns, in registers: thread l holds rows l/4 + 8 r and columns 8 (c/2)
+// + 2 (l%4) + c%2, r < 2, c < C. This is how mma.sync lays out its results (PTX ISA, "Matrix fragments for mma.m16n8k8"
+// and "mma.m16n8k16"). Matmuls of f32 and f64, which use no tensor cores, use the same layout.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,8 @@
 #include "core/precision.hpp"
 #include "cuda/launch.hpp"
 
-// Whether this pass of the compiler has the instructions: GPUs from compute capability 8.0 on do, and the host their
-// twins; the others multiply without.
+// Whether this compiler pass has the instructions: GPUs from compute capability 8.0 on have them, the host has the
+// scalar versions. Older GPUs multiply without.
 #if !defined(__CUDACC__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)
 #define TALLY_TENSOR_CORES 1
 #endif
@@ -25,11 +25,11 @@ inline constexpr int warp_rows = 16;  // of a warp's tile
 inline constexpr int row_lanes = 4;   // threads that share a row
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % 32; }
-// Of the thread's element (r, c), in the tile.
+// The position in the tile of the thread's element (r, c).
 __device__ inline int tile_row(int r) { return lane_of_warp() / row_lanes + 8 * r; }
 __device__ inline int tile_column(int c) { return 8 * (c / 2) + 2 * (lane_of_warp() % row_lanes) + c % 2; }
 
-// A factor of a product in shared memory, ld elements from line to line. k: the index that is summed over.
+// An operand of a matmul in shared memory, ld elements from line to line. k: the summation index.
 template <class T, bool lines_along_k>
 struct Factor {
   const T* data;
@@ -44,7 +44,7 @@ using ByColumn = Factor<T, false>;  // at [k][i]
 
 namespace detail {
 
-// n neighbours, on 4 n bytes where they are float.
+// n adjacent elements, aligned to 4 n bytes if they are float.
 template <std::size_t n, class T>
 __device__ void read(T (&values)[n], const T* from) {
   if constexpr (std::is_same_v<T, float> && n == 4) {
@@ -69,7 +69,7 @@ __device__ void write(T* to, const T (&values)[n]) {
   }
 }
 
-// Without tensor cores: four values of k at a time, whose elements are read together.
+// Without tensor cores: four values of k at a time, whose elements are read at once.
 template <ProductPrecision precision, class T, std::size_t C, class A, class B>
 __device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int depth) {
   constexpr int step = 4;
@@ -137,7 +137,7 @@ __device__ inline std::uint32_t as_bf16_pair(float low, float high) {
 }
 
 #if !defined(__CUDACC__)
-// What mma.sync does, from the registers of the lanes that have them: a register has `packed` neighbours in k, four
+// mma.sync in scalar form, reading registers of the lanes that have them. A register has `packed` neighbours in k, four
 // lanes follow each other in k, then comes the next register; a's registers alternate between its upper and lower rows.
 template <int packed>
 void mma_of_lanes(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
@@ -180,7 +180,7 @@ __device__ inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], cons
 #endif
 }
 
-// What a register of a fragment holds: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
+// The content of a fragment's register: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
 template <ProductPrecision precision, class X>
 __device__ std::uint32_t fragment(const X& x, int i, int k) {
   if constexpr (precision == ProductPrecision::tf32) {
@@ -225,8 +225,8 @@ __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, cons
 inline constexpr int product_step = 16;  // depths are multiples of it
 
 // result[i][j] += sum over k < depth of a(i, k) b(j, k), i the rows and j the columns of the warp's tile; operands are
-// rounded to `precision`, sums are T. All threads of a warp call it together, when what others of them have written
-// to a and b is there (__syncwarp). Lines that are read along k begin on 16 bytes.
+// rounded to `precision`, sums are T. All threads of a warp call it together, after their writes to a and b are visible
+// (__syncwarp). Lines that are read along k are aligned to 16 bytes.
 template <ProductPrecision precision, class T, std::size_t C, class A, class B>
 __device__ void multiply_tile(T (&result)[2][C], const A& a, const B& b, int depth) {
 #if defined(__CUDACC__) && defined(TALLY_TENSOR_CORES)

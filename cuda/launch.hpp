@@ -18,9 +18,9 @@
 #include "cuda/context.hpp"
 #include "cuda/runtime.hpp"
 
-// TALLY_UNROLL stands before a loop whose index must be a constant to the compiler, as that of an array in registers
-// is; TALLY_UNROLL_BY(n) before one of which n turns should wait for memory together, TALLY_ROLLED before one whose
-// copies would take more registers than they save time.
+// TALLY_UNROLL precedes a loop whose index must be a compile-time constant, for example because it indexes an array in
+// registers. TALLY_UNROLL_BY(n) precedes a loop in which n iterations should wait for memory together. TALLY_ROLLED
+// precedes a loop that must not be unrolled, because copies would cost more registers than they save time.
 #if defined(__CUDACC__)
 #define TALLY_UNROLL _Pragma("unroll")
 #define TALLY_PRAGMA(text) _Pragma(#text)
@@ -42,14 +42,14 @@
 namespace tally::TALLY_CUDA_NAMESPACE {
 
 #if defined(__CUDACC__)
-// As in host/language.hpp, where it is checked.
+// As in host/language.hpp, which checks the alignment.
 template <class Vector, class T>
 __device__ Vector* vector_at(T* first) {
   return reinterpret_cast<Vector*>(first);
 }
 #endif
 
-// The size of a grid, and the line in the source where it was written: messages name a launch by it.
+// The size of a grid, and the source line that created it: messages name a launch by this line.
 struct Grid {
   dim3 size;
   const char* file;
@@ -60,15 +60,15 @@ struct Grid {
       : size(size_), file(file_), line(line_) {}
 };
 
-// Blocks that cover n > 0 elements with `each` a block, for kernels that step by the whole grid: more than `most` only
-// take turns on the GPU's processors.
+// Blocks that cover n > 0 elements with `each` per block, for kernels that step by the whole grid: more than `most`
+// blocks would only take turns on the GPU's processors.
 inline unsigned blocks_for(std::int64_t n, std::int64_t each, std::int64_t most = 4096) {
   return static_cast<unsigned>(std::min((n + each - 1) / each, most));
 }
 
-// kernel(arguments...) on every thread of the grid, in the order of the stream. At least one block; at most 1024
-// threads a block and shared_memory_limit() of shared memory, at most 48 KiB of it in arrays. Throws Error when CUDA
-// refuses it.
+// Runs kernel(arguments...) on every thread of the grid, in stream order. At least one block; at most 1024 threads per
+// block and shared_memory_limit() of shared memory, at most 48 KiB of it in arrays. Throws Error if CUDA refuses the
+// launch.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
@@ -76,7 +76,8 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
 #if defined(__CUDACC__)
   constexpr std::size_t without_asking = std::size_t{48} << 10;
   if (shared_bytes > without_asking) {
-    // All that there is, whatever this launch takes: another may be waiting in a graph, or come from another thread.
+    // Reserves the limit, not only this launch's size: other launches may be waiting in a graph or come from other
+    // threads.
     cudaFuncAttributes own{};
     CUDA_CHECK(cudaFuncGetAttributes(&own, kernel));
     const std::size_t most = shared_memory_limit() - own.sharedSizeBytes;

@@ -1,4 +1,4 @@
-// Cross entropy from logits, row by row (formulas: core/cpu/loss.cpp). A warp has a row.
+// Cross entropy from logits, row by row (formulas: core/cpu/loss.cpp). One warp per row.
 #include <cmath>
 #include <limits>
 
@@ -48,7 +48,8 @@ struct LossBackwardRow {
     const bool sure = counts && std::abs(share(target)) > std::abs(factor) / 2;
     double others = 0;
     if (sure) others = row_sum(width, lane, [&](std::int64_t j) { return j == target ? T{0} : share(j); });
-    // d_logits may be the logits: no lane writes before all of them have read, and a sum's shuffles order no memory.
+    // d_logits may be the logits: no lane writes before all of them have read, and the shuffles of a sum do not order
+    // memory.
     __syncwarp();
     for (std::int64_t j = lane; j < width; j += warp_lanes) {
       T value = 0;

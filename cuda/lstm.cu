@@ -1,7 +1,7 @@
-// The recurrence of an LSTM over all steps (formulas: core/cpu/lstm.cpp). A block has one sequence and takes it through
-// all steps by itself: its threads meet after each half of a step, blocks never. Every step reads the whole weight,
-// from the L2 cache, so a step takes about as long as that: few sequences leave most of the GPU idle, but one launch
-// for all steps is far cheaper than two for each.
+// The recurrence of an LSTM over all steps (formulas: core/cpu/lstm.cpp). Each block computes all steps of one
+// sequence. Its threads synchronise after each half of a step; blocks never do. Every step reads the whole weight from
+// the L2 cache, which determines its time. Few sequences leave most of the GPU idle, but one launch for all steps is
+// far cheaper than two for each.
 #include <algorithm>
 
 #include "core/kernels.hpp"
@@ -14,7 +14,7 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-// Threads of a block: one a column if possible, whole warps.
+// Threads per block: one per column if possible, in whole warps.
 unsigned threads_for(std::int64_t columns) {
   constexpr std::int64_t most = 1024;
   return static_cast<unsigned>(std::min(most, (columns + warp_lanes - 1) / warp_lanes * warp_lanes));
@@ -37,7 +37,7 @@ __global__ void lstm_kernel(Forward<T> f) {
     const T* const before = t > 0 ? f.cells + (step - 1) * D : f.cell + row * D;
     T* const gates = f.gates + step * 4 * D;
     for (std::int64_t n = threadIdx.x; n < 4 * D; n += blockDim.x) {
-      T sum = f.x[step * 4 * D + n];  // waits for memory: several terms are fetched together
+      T sum = f.x[step * 4 * D + n];  // memory latency: several terms are loaded at once
       TALLY_UNROLL_BY(8)
       for (std::int64_t k = 0; k < D; ++k) sum += earlier[k] * f.by_columns[k * 4 * D + n];
       gates[n] = sum;
@@ -61,7 +61,7 @@ template <class T>
 struct Backward {
   T *d_x, *d_hidden, *d_cell;
   const T *d_y, *gates, *cells, *weight, *cell;
-  T* parts;  // [B, 4, D]: what each gate's part of W^T d_a comes to
+  T* parts;  // [B, 4, D]: each gate's part of W^T d_a
   std::int64_t length, width;
 };
 
@@ -104,7 +104,7 @@ __global__ void lstm_backward_kernel(Backward<T> b) {
 
 }  // namespace
 
-// The weight transposed, so that threads beside each other read beside each other.
+// The transposed weight, so that adjacent threads read adjacent elements.
 std::int64_t lstm_workspace(View weight) { return weight.numel() * static_cast<std::int64_t>(size_of(weight.dtype)); }
 
 void lstm(View y, View gates, View cells, View x, View weight, View hidden, View cell, void* workspace) {

@@ -1,4 +1,4 @@
-// NCCL as cuda/exchange.cu sees it: its own header where nvcc compiles and the toolkit has one (TALLY_WITH_NCCL), else
+// NCCL for cuda/exchange.cu: its own header if nvcc compiles and the toolkit has one (TALLY_WITH_NCCL), otherwise
 // host/, which sends over MPI.
 #pragma once
 

@@ -1,5 +1,5 @@
-// NCCL, loaded by the first call of it, as cuBLAS is (cuda/cublas_loader.cu): a program that uses one GPU starts
-// without it. Defines the functions of nccl.h that are called here; each hands its arguments on.
+// NCCL, loaded by its first call, like cuBLAS (cuda/cublas_loader.cu): a program that uses one GPU starts without it.
+// Defines those functions of nccl.h that tally calls; each forwards its arguments.
 #if defined(__CUDACC__) && TALLY_WITH_NCCL
 #include <dlfcn.h>
 #include <nccl.h>

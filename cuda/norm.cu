@@ -1,5 +1,6 @@
-// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp). Forward and d_x: a warp has a row. The gradients of
-// weight and bias: a thread adds up one column of 64 rows, and afterwards one the columns' parts, in fixed order.
+// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp). Forward and d_x: one warp per row. For the gradients
+// of weight and bias, a thread sums one column of 64 rows, and then one thread sums the parts of a column, in fixed
+// order.
 #include <cmath>
 
 #include "core/kernels.hpp"

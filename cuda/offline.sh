@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Builds and tests tally with its CUDA backend on a machine with a GPU that has no network and, it may be, no root.
+# Builds and tests tally with its CUDA backend on a machine with a GPU but without a network, and perhaps without root.
 #
-#   cuda/offline.sh pack [FOLDER]      here, on Debian with a network: downloads the packages that such a machine may lack
-#   cuda/offline.sh test [FOLDER]      there, with FOLDER beside the sources: all of what follows; what failed is named last
-#   cuda/offline.sh build [FOLDER]     builds by nvcc, for the GPU of the machine where it has one
-#   cuda/offline.sh tests [OPTIONS]    runs what was built on the GPU: all tests but those labelled slow; OPTIONS of ctest
-#   cuda/offline.sh sanitizer TOOL     runs small shapes of it under compute-sanitizer; TOOL is memcheck, racecheck,
+#   cuda/offline.sh pack [FOLDER]      on Debian with a network: downloads the packages that such a machine may lack
+#   cuda/offline.sh test [FOLDER]      on the GPU machine, FOLDER next to the sources: runs all below; failures are last
+#   cuda/offline.sh build [FOLDER]     builds with nvcc, for the machine's GPU if it has one
+#   cuda/offline.sh tests [OPTIONS]    runs the tests on the GPU, except slow ones; OPTIONS are ctest's
+#   cuda/offline.sh sanitizer TOOL     runs small shapes under compute-sanitizer; TOOL is memcheck, racecheck,
 #                                      initcheck or synccheck
 #
-# FOLDER is build/offline unless given. The unpacked packages stay inside it; nothing is installed, and a tally that was
-# built so finds its libraries there by itself. The machine has g++ 12 or newer, CMake 3.22 or newer and the CUDA toolkit, 12 or newer.
-# CUDAARCHS=90: architectures to build for. TALLY_SANITIZER_SECONDS=180: the time of each program under each tool.
+# FOLDER is build/offline by default. The unpacked packages stay inside it; nothing is installed, and the built program
+# finds its libraries there. The machine needs g++ 12 or newer, CMake 3.22 or newer and the CUDA toolkit, 12 or newer.
+# CUDAARCHS=90: architectures to build for. TALLY_SANITIZER_SECONDS=180: time limit of each program under each tool.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Header-only libraries, static ones, and programs and libraries that need no more than the system's own: what is
-# unpacked is never put before the machine's libraries. (CMake needs forty others.)
+# Header-only libraries, static libraries, and programs and libraries that need only the system's own: unpacked files
+# never replace the machine's libraries. (CMake needs forty others.)
 packages=(libgtest-dev googletest nlohmann-json3-dev libcli11-dev libopenblas0-pthread libgfortran5 libquadmath0
   ninja-build)
 tools=(memcheck racecheck initcheck synccheck)
@@ -30,7 +30,7 @@ pack() {
   local folder=$1
   command -v apt-get >/dev/null || stop "pack is for Debian and its like: there is no apt-get here"
   mkdir -p "$folder"
-  # The first try fails where the package lists were never fetched or are out of date.
+  # The first try fails if the package lists were never fetched or are out of date.
   if ! (cd "$folder" && apt-get -qq download "${packages[@]}" 2>/dev/null); then
     local as_root=()
     if [ "$(id -u)" -ne 0 ]; then as_root=(sudo); fi
@@ -55,7 +55,7 @@ unpack() {
 find_toolkit() {
   local toolkit
   for toolkit in "${CUDA_HOME:-/usr/local/cuda}" /usr/lib/cuda; do
-    # Before what else is on the path: Debian's own nvcc is too old.
+    # First on the path, because Debian's own nvcc is too old.
     if [ -x "$toolkit/bin/nvcc" ]; then
       export PATH=$toolkit/bin:$toolkit/compute-sanitizer:$PATH
       return
@@ -63,7 +63,7 @@ find_toolkit() {
   done
 }
 
-# 90 for a GPU of compute capability 9.0; the first one's, nothing where there is none.
+# 90 for a GPU of compute capability 9.0. Uses the first GPU; prints nothing if there is none.
 own_architecture() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true
 }
@@ -78,34 +78,34 @@ build() {
   unpack "$folder" "$root"
   export PATH=$PATH:$root/usr/bin
 
-  options=(-D TALLY_WERROR=OFF) # what another compiler warns of does not matter here
+  options=(-D TALLY_WERROR=OFF) # warnings of another compiler do not matter here
   architectures=${CUDAARCHS:-$(own_architecture)}
   if [ -n "$architectures" ]; then options+=(-D CMAKE_CUDA_ARCHITECTURES="$architectures"); fi
   while IFS= read -r config; do
     options+=(-D "$(basename "$config" Config.cmake)_DIR=$(dirname "$config")")
   done < <(find "$root" -name GTestConfig.cmake -o -name CLI11Config.cmake -o -name nlohmann_jsonConfig.cmake)
-  # OpenBLAS is named in what is built. It looks for Fortran's library where the program says, which an RPATH does for
-  # all libraries and a RUNPATH, the linker's choice today, only for those that the program itself is linked with.
+  # The program names OpenBLAS's path. OpenBLAS looks for Fortran's library on the program's search path. An RPATH
+  # applies to all libraries, a RUNPATH (the linker's default today) only to those that the program links directly.
   blas=$(find "$root" -path '*openblas-pthread/libopenblas.so.0' | head -1)
   if [ -z "$blas" ]; then stop "libopenblas0-pthread is not among the packages of $folder"; fi
   options+=(-D TALLY_OPENBLAS_PATH="$blas"
     -D CMAKE_EXE_LINKER_FLAGS="-Wl,--disable-new-dtags,-rpath,$(dirname "$(dirname "$blas")")")
 
-  # Test programs are asked for their tests when they are linked: which they have depends on the machine.
+  # The linker step lists a program's tests, which depend on the machine.
   rm -f "$tests"/*_test
   cmake --preset cuda "${options[@]}" >/dev/null
   cmake --build --preset cuda
   cmake --build --preset cuda --target bench
 }
 
-# Programs whose tests run on the GPU by themselves, and those of their tests that start every kernel in small shapes.
+# Programs with GPU tests, and the tests among them that start every kernel in small shapes.
 programs=(autograd_test nn_test tasks_test)
 declare -A small=(
   [autograd_test]='Cuda/Operation.EqualsThePlainReference/*:Cuda/Operation.GradientsDoNotDependOnWhoElseTakesOne/*'
   [nn_test]='Cuda/Tiled.*:Cuda/TiledProducts.*:Cuda/Reference.*'
   [tasks_test]='Cuda/Steps.*')
 
-# A test that finds no GPU fails from here on, instead of being left out.
+# From here on, a test that finds no GPU fails instead of being skipped.
 need_gpu() {
   export TALLY_REQUIRE_GPU=1
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || stop "this machine has no GPU"
@@ -125,7 +125,7 @@ lists_gpu_tests() {
 
 run_tests() {
   need_gpu
-  # ctest knows the tests that there were when the programs were linked, perhaps on a machine without a GPU.
+  # ctest has the list of tests from the link step, perhaps made on a machine without a GPU.
   if ! lists_gpu_tests; then
     rm -f "$tests"/*_test
     cmake --build --preset cuda

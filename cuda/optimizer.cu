@@ -1,6 +1,5 @@
 // Parameter updates in one pass over parameter, gradient and state of all parameters (formulas: core/cpu/optimizer.cpp,
-// core/hyperparameters.hpp). 16 bytes are read and 12 written for each element in Adam, so the time is that of the
-// memory.
+// core/hyperparameters.hpp). Adam reads 16 bytes and writes 12 per element, so memory bandwidth determines the time.
 #include <cmath>
 
 #include "core/hyperparameters.hpp"
@@ -14,7 +13,7 @@ namespace {
 
 template <class T>
 struct Sgd {
-  // data: parameter, gradient, hyperparameters, m, which is null without momentum
+  // data: parameter, gradient, hyperparameters, and m, which is null without momentum
   __device__ void operator()(const TensorList<4>& list, int group, std::int64_t first, std::int64_t count) const {
     void* const* const data = list.data[group];
     const SgdHyperparameters<T> f = *static_cast<const SgdHyperparameters<T>*>(data[2]);
@@ -49,7 +48,7 @@ struct Adam {
   }
 };
 
-// A few hundred squares at most, read by every thread that writes: there is nothing to share out.
+// At most a few hundred squares, which every writing thread reads: too few to distribute.
 template <class T>
 struct ClipScale {
   T* scale;

@@ -1,6 +1,5 @@
-// Reading from tables by position, and the adjoints (formulas: core/cpu/position.cpp). These are parts of the composed
-// form of attention, for reading and for tests: a thread has one element of the result and goes through all that
-// reaches it, in order.
+// Table look-ups by position, and the adjoints (formulas: core/cpu/position.cpp). They belong to reference attention,
+// for reading and for tests: a thread computes one element of the result, from all its terms in order.
 #include "core/attention/policies.hpp"
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
@@ -26,7 +25,7 @@ struct ReadDistance {
   }
 };
 
-// Entry n of row `row` of x, which is that of `rows` rows of d_y: one, or a whole square.
+// Entry n of row `row` of x. Several rows of d_y share it: one, or a whole square.
 template <class T>
 struct AddByDistance {
   T* d_x;

@@ -1,6 +1,6 @@
-// Random numbers by element, and dropout: element n is a function of (stream, n) alone, so every thread draws those of
-// its own. Same bits as on the CPU: what dropout keeps is decided in whole numbers, uniform numbers are rounded once,
-// and normal numbers come from operations that all devices round alike (core/random_normal.hpp).
+// Random numbers by element, and dropout: element n depends only on (stream, n), so every thread draws its own. The
+// bits are the same as on the CPU: dropout decides in integers, uniform numbers are rounded once, and normal numbers
+// come from operations that all devices round alike (core/random_normal.hpp).
 #include "core/kernels.hpp"
 #include "core/random_normal.hpp"
 #include "cuda/instructions.hpp"
@@ -10,8 +10,8 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-// Element n of y is function(n, words), of the `words_each` of the stream's that are its own. A thread takes a block of
-// four words, and has the elements that they make; of the first block some may belong to what comes before y.
+// Element n of y is function(n, words), with its own `words_each` words of the stream. A thread takes a block of four
+// words and computes their elements; some elements of the first block may precede y.
 template <class T, int words_each, class F>
 struct Draw {
   T* y;
@@ -28,7 +28,7 @@ struct Draw {
       const std::int64_t element = begin + i;
       values[i] = element >= 0 && element < count ? function(element, words.data() + i * words_each) : T{0};
     }
-    // Whole blocks are written at once where they begin on a boundary.
+    // Whole blocks are written at once if they are aligned.
     if (begin >= 0 && begin + each <= count && reinterpret_cast<std::uintptr_t>(y + begin) % sizeof(values) == 0) {
       detail::write(y + begin, values);
       return;

@@ -1,7 +1,8 @@
-// Sum and maximum over any set of axes of x with any strides, the target of the largest element, and the sum of
-// squares. Neighbouring threads read neighbouring elements: where those stay in y a thread has one of them for a part
-// of the terms that go (the sums of columns, for the gradients of biases), or for all where y alone makes threads
-// enough; else a warp has one. Every number is formed in double in an order that the shape alone decides.
+// Sum and maximum over any set of axes of x with any strides, the index of the largest element, and the sum of squares.
+// Neighbouring threads read neighbouring elements. If those elements are kept in y, each thread has one of them, for a
+// part of the reduced terms (the sums of columns, for the gradients of biases). It has all terms if y already gives
+// enough threads. Otherwise a warp computes each element. Every number is formed in double in an order that depends
+// only on the shape.
 #include "core/kernels.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/rows.hpp"
@@ -17,7 +18,7 @@ struct Maximum {
   __device__ static double combine(double a, double b) { return (a > b || a != a) ? a : b; }
 };
 
-// Loops over the axes that stay, of x and y, and over those of x that go.
+// Loops over the kept axes, of x and y, and over the reduced axes of x.
 struct Axes {
   Loop<2> kept;
   Loop<1> reduced;
@@ -53,7 +54,7 @@ struct ReduceByThread {
   }
 };
 
-constexpr std::int64_t part_terms = 64;  // that one thread goes through where there are many
+constexpr std::int64_t part_terms = 64;  // terms per thread in a large reduction
 
 template <class Op, class T>
 struct ReducePart {
@@ -92,12 +93,12 @@ struct ReduceByWarp {
   }
 };
 
-constexpr std::int64_t enough_threads = 1 << 18;  // to keep the memory of any GPU busy
+constexpr std::int64_t enough_threads = 1 << 18;  // enough to saturate the memory of any GPU
 
-// Whether neighbouring threads, each with an element of y, read neighbouring elements.
+// Whether neighbouring threads, each with one element of y, read neighbouring elements.
 bool side_by_side(const Axes& axes) { return axes.kept.inner_step()[0] == 1 && axes.outputs >= warp_lanes; }
 
-// Without memory for parts.
+// Without scratch for parts.
 template <class Op, class To, class From>
 void reduce_whole(const View& y, const View& x, const Axes& axes) {
   if (axes.terms < warp_lanes || (side_by_side(axes) && axes.outputs >= enough_threads / warp_lanes)) {
@@ -107,7 +108,7 @@ void reduce_whole(const View& y, const View& x, const Axes& axes) {
   }
 }
 
-// In how many parts each element of y is formed; 0: whole.
+// The number of parts that each element of y is formed in; 0: whole.
 std::int64_t parts_of(const Axes& axes) {
   if (!side_by_side(axes) || axes.terms <= part_terms || axes.outputs >= enough_threads) return 0;
   return (axes.terms + part_terms - 1) / part_terms;
@@ -145,7 +146,7 @@ struct ArgmaxRow {
   }
 };
 
-// Of several tensors. data: x, result
+// For several tensors. data: x, result
 template <class T>
 struct SquaresOfWarp {
   double* partial;  // [blocks of the list][warps]
@@ -202,7 +203,7 @@ void argmax(View index, View x) {
   });
 }
 
-// One list after the other uses it.
+// Lists use it one after the other.
 std::int64_t squared_norm_workspace(Views x) {
   std::int64_t most = 0;
   each_list<1>({x}, [&](const TensorList<1>&, std::int64_t blocks) { most = std::max(most, blocks); });

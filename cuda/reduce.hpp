@@ -1,4 +1,4 @@
-// Sums of what the threads of other kernels have left.
+// Sums of partial results that other kernels' threads have written.
 #pragma once
 
 #include "core/view.hpp"
@@ -6,8 +6,8 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-// y, floating, = the sum of x, f64, both of any strides, over the axes along which y has size 1; in an order that
-// the shape alone decides.
+// y, floating, = the sum of x, f64, both with any strides, over the axes along which y has size 1. The order depends
+// only on the shape.
 void sum_doubles(const View& y, const View& x);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

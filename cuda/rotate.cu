@@ -1,4 +1,4 @@
-// Rotation of pairs (formulas: core/cpu/rotate.cpp). A thread has a pair, or one of the elements that stay as they are.
+// Rotation of pairs (formulas: core/cpu/rotate.cpp). One thread per pair, or per element that is not rotated.
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 
@@ -16,7 +16,7 @@ struct RotatePair {
   T sign;
 
   __device__ void operator()(std::int64_t n) const {
-    const std::int64_t each = width - pairs;  // threads a row
+    const std::int64_t each = width - pairs;  // threads per row
     const std::int64_t row = n / each, i = n % each;
     const T* const row_x = x + leading.element_offsets(row)[0];
     T* const row_y = y + row * width;

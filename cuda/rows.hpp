@@ -1,5 +1,5 @@
-// Kernels that work on whole rows (the last axis): a warp has a row, its lanes take every 32nd element, and what they
-// have in common goes through registers. Sums are formed in double, by each lane and then between lanes in fixed order.
+// Kernels that work on whole rows (the last axis): one warp per row. Its lanes take every 32nd element, and combine
+// their results through registers. Sums are formed in double, by each lane and then between lanes in fixed order.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 namespace tally::TALLY_CUDA_NAMESPACE {
 
 inline constexpr int warp_lanes = 32;
-inline constexpr unsigned row_threads = 128;  // a block: four rows at a time
+inline constexpr unsigned row_threads = 128;  // per block: four rows at a time
 
-// Every lane gets the sum, or the largest, of all.
+// Every lane gets the sum, or the largest, over all lanes.
 __device__ inline double warp_sum(double value) {
   for (int bit = 1; bit < warp_lanes; bit *= 2) value += __shfl_xor_sync(0xffffffffu, value, bit);
   return value;
@@ -28,14 +28,14 @@ __device__ T warp_max(T value) {
   return value;
 }
 
-// term(j) over j = 0 .. n - 1, for all lanes of a warp.
+// The sum of term(j) over j = 0 .. n - 1, for all lanes of a warp.
 template <class Term>
 __device__ double row_sum(std::int64_t n, int lane, Term&& term) {
   double sum = 0;
   for (std::int64_t j = lane; j < n; j += warp_lanes) sum += static_cast<double>(term(j));
   return warp_sum(sum);
 }
-// The largest; NaN are passed over.
+// The largest; NaN are ignored.
 template <class T, class Term>
 __device__ T row_max(std::int64_t n, int lane, Term&& term) {
   T largest = -std::numeric_limits<T>::infinity();
@@ -52,7 +52,7 @@ inline View leading_axes(const View& x) {
   --leading.shape.rank;
   return leading;
 }
-// Step along the last axis; 1 where there is no second element to step to.
+// Stride of the last axis; 1 if there is no second element.
 inline std::int64_t row_step(const View& x) { return x.shape.back() <= 1 ? 1 : x.strides[x.shape.rank - 1]; }
 
 template <class F>
@@ -65,10 +65,9 @@ __global__ void row_kernel(Loop<1> leading, std::int64_t rows, F f) {
   }
 }
 
-// Messages name what is launched below by the line where the caller stands.
+// Error messages name launches below by the caller's line.
 //
-// f(row, offset, lane) by the 32 lanes of a warp for every row of x [..., N]; offset is that of the row's first
-// element.
+// Calls f(row, offset, lane) on the 32 lanes of a warp for every row of x [..., N]; offset is the row's first element.
 template <class F>
 void for_each_row(const View& x, const F& f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const View leading = leading_axes(x);
@@ -83,8 +82,7 @@ struct Sum {
   __device__ static double combine(double a, double b) { return a + b; }
 };
 
-// Where threads share the terms of a result, each writes what its part comes to; this puts the parts together, in
-// order.
+// If several threads share the terms of a result, each writes a partial result; this combines the parts in order.
 template <class Op, class T>
 struct CombineParts {
   T* y;
@@ -103,7 +101,7 @@ __global__ void index_kernel(std::int64_t count, F f) {
   for (std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < count; n += step) f(n);
 }
 
-// f(n) for n = 0 .. count - 1, a thread each.
+// f(n) for n = 0 .. count - 1, one thread each.
 template <class F>
 void for_each_index(std::int64_t count, const F& f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   constexpr unsigned threads = 128;

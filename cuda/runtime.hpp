@@ -1,5 +1,5 @@
-// CUDA as the .cu files of this folder see it. nvcc compiles them against CUDA itself into tally::cuda; any C++
-// compiler compiles the same files against host/, which executes them on the CPU, into tally::cuda_host.
+// CUDA for the .cu files of this folder. nvcc compiles them against CUDA itself into tally::cuda; any C++ compiler
+// compiles the same files against host/, which executes them on the CPU, into tally::cuda_host.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,5 +1,5 @@
-// Running sums along rows, carried in double. A thread has a row: rows are many where sums are long only in the
-// composed form of attention, which is for reading and for tests.
+// Running sums along rows, carried in double. One thread per row: long sums with few rows occur only in reference
+// attention, which is for reading and for tests.
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 
@@ -63,7 +63,7 @@ struct DecayedScanRowBackward {
     const auto offsets = leading.element_offsets(row);
     const T* const row_decay = decay + offsets[0];
     const T* const row_d_y = d_y + offsets[1];
-    double carry = 0;  // what the sums behind j send back
+    double carry = 0;  // gradient from the sums after j
     for (std::int64_t j = width - 1; j >= 0; --j) {
       const std::int64_t element = row * width + j;
       const double d_sum = static_cast<double>(row_d_y[j * d_y_step]) + carry;

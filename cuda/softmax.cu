@@ -1,4 +1,4 @@
-// Softmax over rows, and its derivative from the result (formulas: core/cpu/softmax.cpp). A warp has a row: three
+// Softmax over rows, and its derivative from the result (formulas: core/cpu/softmax.cpp). One warp per row: three
 // passes over x (maximum, sum, result), the last two mostly from the cache.
 #include "core/kernels.hpp"
 #include "core/math.hpp"

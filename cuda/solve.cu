@@ -1,5 +1,5 @@
-// Triangular systems (formulas: core/cpu/solve.cpp). A thread has one column of one right-hand side, and takes its rows
-// in order; neighbouring threads read and write beside each other, and the same number of L.
+// Triangular systems (formulas: core/cpu/solve.cpp). A thread computes one column of one right-hand side, row by row.
+// Neighbouring threads access neighbouring elements, and the same number of L.
 #include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 

@@ -1,4 +1,4 @@
-// One thread for each element of several views of one shape (core/loop.hpp), whatever their strides.
+// One thread for each element of several views of one shape (core/loop.hpp), with any strides.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-inline constexpr unsigned element_threads = 256;  // a block
+inline constexpr unsigned element_threads = 256;  // per block
 
 // f(offsets) for every element; a thread takes every (threads of the grid)-th.
 template <std::size_t N, class F>
@@ -22,7 +22,7 @@ __global__ void element_kernel(Loop<N> loop, std::int64_t elements, F f) {
 }
 
 // f has a __device__ operator()(const std::array<std::int64_t, N>&), which gets the offset in each of the views, in the
-// order in which make_loop was given them. Messages name the launch by the line where the caller stands.
+// order of make_loop's arguments. Error messages name the launch by the caller's line.
 template <std::size_t N, class F>
 void for_each_element(const Loop<N>& loop, const F& f, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {

@@ -1,5 +1,5 @@
-// Kernels that go through several tensors at once: a model's parameters are a hundred, most of them smaller than what
-// one block takes, and a launch for each would be as long as the work.
+// Kernels that process several tensors at once: a model has about a hundred parameters, most of them smaller than the
+// work of one block, and one launch per parameter would take as long as the work.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-inline constexpr int list_tensors = 48;              // of a launch: a kernel's parameters have 4 KiB
-inline constexpr std::int64_t list_elements = 1024;  // that a block takes, of one tensor
+inline constexpr int list_tensors = 48;              // per launch: a kernel's parameters have 4 KiB
+inline constexpr std::int64_t list_elements = 1024;  // per block, from one tensor
 inline constexpr unsigned list_threads = 128;
 
-// Up to list_tensors groups of N tensors, whose first decides how many elements a group has.
+// Up to list_tensors groups of N tensors; the first of each determines the group's number of elements.
 template <std::size_t N>
 struct TensorList {
   void* data[list_tensors][N];
@@ -23,7 +23,7 @@ struct TensorList {
   std::int32_t end[list_tensors];  // the block after the group's last
   int count;
 
-  // The group that a block belongs to, and that group's first block.
+  // The group of a block, and that group's first block.
   __device__ int group_of(int block) const {
     int low = 0, high = count - 1;
     while (low < high) {
@@ -47,7 +47,7 @@ __global__ void list_kernel(const __grid_constant__ TensorList<N> list, const F 
   f(list, group, first, left < list_elements ? left : list_elements);
 }
 
-// run(list, blocks) for lists that hold them all. tensors: N of them, equally many views each.
+// Calls run(list, blocks) for lists that together have all tensors. tensors: N sets of views, of equal length.
 template <std::size_t N, class Run>
 void each_list(const Views (&tensors)[N], const Run& run) {
   const std::size_t all = tensors[0].size();
@@ -66,7 +66,7 @@ void each_list(const Views (&tensors)[N], const Run& run) {
   }
 }
 
-// f(list, group, first, count) by all threads of a block for `count` elements of a group from `first` on.
+// f(list, group, first, count) on all threads of a block, for `count` elements of a group from `first` on.
 template <std::size_t N, class F>
 void launch_list(const TensorList<N>& list, std::int64_t blocks, const F& f, const char* file = __builtin_FILE(),
                  int line = __builtin_LINE()) {

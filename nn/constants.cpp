@@ -49,7 +49,7 @@ Tensor Constants::table(const Key& key, std::int64_t end, std::int64_t columns, 
       continue;
     }
     if (made.values.size(0) >= end) return made.values;
-    rows = std::max(rows, 2 * made.values.size(0));  // a text that grows token by token asks for a row more each time
+    rows = std::max(rows, 2 * made.values.size(0));  // a growing text would otherwise need a new row for each token
   }
   return tables_.emplace_back(Table{key, columns, table_of(rows, columns, dtype, device, value)}).values;
 }

@@ -1,5 +1,5 @@
-// Numbers of positions and distances that encodings compute on the host: made once, for all layers and steps, and not
-// in each of them. A captured step (core/graph.hpp) finds them on the device.
+// Constants of positions and distances that encodings compute on the host, once for all layers and steps. A captured
+// step (core/graph.hpp) finds them on the device.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace tally {
 
-// value(t, column) in each row t: [rows, columns]. Where memory is only counted (core/meta.cpp) nothing is computed.
+// value(t, column) in each row t: [rows, columns]. Nothing is computed on the counting device (core/meta.cpp).
 Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device device,
                 const std::function<double(std::int64_t t, std::int64_t column)>& value);
 
 class Constants {
  public:
-  // Of position or distance t, from 0. Functions, and not closures, which capture nothing: a function and the values
-  // that it is given name its table.
+  // The value at position or distance t, from 0. Plain functions instead of closures: the function and its extra values
+  // identify the table.
   using Number = double (*)(std::int64_t t);
   using NumberWith = double (*)(std::int64_t t, std::span<const double> values);
-  // Of t, in one of `columns` columns.
+  // The value at t, in one of `columns` columns.
   using Element = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns);
 
-  // Tables are made for `length` rows at once, which is the longest sequence as a rule, and anew where that is too few.
+  // Tables are created for `length` rows at once, usually the longest sequence, and again if that is too few.
   explicit Constants(std::int64_t length = 0) : length_(length) {}
 
   // number(t) of first .. end - 1: [end - first]
@@ -34,14 +34,14 @@ class Constants {
   // number(t, values), likewise
   Tensor of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end, DType dtype,
             Device device);
-  // number(n) of the n keys that each of the queries first .. end - 1 sees: [end - first]
+  // number(n) for the n keys in the attention mask of each of the queries first .. end - 1: [end - first]
   Tensor of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
                       Device device);
   // Rows first .. end - 1: [end - first, columns]
   Tensor of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype, Device device);
 
  private:
-  // What a table holds: of positions, or of the keys that they see.
+  // The table's index: positions, or numbers of unmasked keys.
   struct Key {
     void (*function)();
     std::optional<Visible> visible = {};
@@ -57,7 +57,7 @@ class Constants {
     Tensor values;  // [rows, columns]
   };
   std::int64_t length_;
-  std::vector<Table> tables_;  // those that became too short stay: captured steps go on reading them
+  std::vector<Table> tables_;  // shorter tables stay, because captured steps still read them
 };
 
 }  // namespace tally

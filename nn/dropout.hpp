@@ -11,15 +11,15 @@
 
 namespace tally {
 
-// One site in the model where dropout acts. Its mask is a pure function of (seed, site, step, element).
+// One place in the model with dropout. Its mask is a pure function of (seed, place, step, element).
 class Dropout {
  public:
-  // The site's random stream is that of "dropout/<path>", path as of a parameter of this name.
+  // The random stream is stream_of("dropout/<path>"), with the path that a parameter of this name would have.
   Dropout(const Initializer& start, std::string_view name, double rate);
   // x [B, ...]
   Tensor operator()(const Tensor& x, const Pass& pass) const;
-  // For operations that drop by themselves: the rate of this pass, 0 unless training, and the stream of its mask, which
-  // has so many numbers for each sequence.
+  // For operations with built-in dropout: the rate of this pass, 0 unless training, and the stream of the mask, which
+  // has `numbers` numbers for each sequence.
   double rate(const Pass& pass) const { return pass.training ? rate_ : 0; }
   RandomStream stream(const Pass& pass, std::int64_t numbers) const { return pass.step.stream(stream_, numbers); }
 

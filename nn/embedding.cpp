@@ -9,7 +9,7 @@ Embedding::Embedding(const Initializer& start, std::int64_t vocabulary, std::int
 
 Tensor Embedding::forward(const Tensor& ids) const {
   if (ids.device() == weight_.device()) return embedding(weight_, ids);
-  check_ids("embedding", ids, weight_);  // before they go where nobody looks at them
+  check_ids("embedding", ids, weight_);  // checked here, because the device does not check them
   return embedding(weight_, ids.to(weight_.device()));
 }
 

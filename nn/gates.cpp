@@ -44,7 +44,7 @@ ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)
 RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor opening = linear(in.x, weight_, bias_);
   const Tensor log_forget = negate(softplus(sign_ > 0 ? negate(opening) : opening));  // [B, T, H]
-  // In double: L grows with the length, while what counts are differences of neighbours.
+  // In double: L grows with the length, but only differences of neighbours matter.
   const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
   const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]
   return {slice(total, 2, in.first, in.keys()), negate(total)};

@@ -13,7 +13,7 @@ constexpr double gpt2_deviation = 0.02;
 
 double inverse_sqrt(std::int64_t n) { return 1.0 / std::sqrt(static_cast<double>(n)); }
 
-// Of fan_in.
+// The standard deviation of the token embedding with fan_in.
 double tied_deviation(std::int64_t width, Tied tied) {
   if (tied == Tied::no) return 1;
   const double of_projection = inverse_sqrt(width);
@@ -47,7 +47,7 @@ Tensor Initializer::make(std::string_view name, const Shape& shape, const Fill& 
   if (source_) return source_(path(name), shape, fill);
   if (fill.kind == Fill::Kind::list) return Tensor::from(fill.values, shape, device_).to(dtype_);
   if (fill.kind == Fill::Kind::constant) return Tensor::full(shape, fill.a, dtype_, device_);
-  // Where the model is: every device draws the same bits.
+  // On the model's device: every device draws the same bits.
   Tensor tensor = Tensor::empty(shape, dtype_, device_);
   const RandomStream stream{seed_, stream_of(path(name)), 0};
   if (fill.kind == Fill::Kind::normal) {

@@ -1,5 +1,5 @@
-// Start values. Every parameter draws from a random stream of its own, keyed by its path, so that a parameter's start
-// does not depend on which others exist.
+// Initial values. Every parameter draws from a separate random stream, keyed by its path, so that its initial values do
+// not depend on which other parameters exist.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace tally {
 // authors: linear U(+-1/sqrt(in)) with bias, embeddings N(0, 1/D) (the released counting code).
 enum class StartValues { gpt2, fan_in, authors };
 
-// The other role of the token embedding: none, or the output projection too. With fan_in it then starts as one,
-// N(0, 1/D), so that logits are about 1 and the loss is about ln V (the shared matrix of Vaswani et al. 2017, arXiv
-// 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). If norms come after the residuals, they
-// carry the embedding to the output, and the logit of the token itself is D times the standard deviation. It then
-// starts as N(0, (4/D)^2) if that is less (it falls with 1/D: the readout of Yang et al. 2022, arXiv 2203.03466, table
-// 3).
+// The other role of the token embedding: none, or the output projection too. With fan_in a tied embedding is
+// initialised like a projection, N(0, 1/D), so that logits are about 1 and the loss is about ln V (the shared matrix of
+// Vaswani et al. 2017, arXiv 1706.03762, section 3.4, in tensor2tensor; SmolLM2, arXiv 2502.02737). If norms follow the
+// residuals, they pass the embedding to the output, and the logit of the token itself is D times the standard
+// deviation. The embedding is then N(0, (4/D)^2) if that is less (it falls with 1/D: the readout of Yang et al. 2022,
+// arXiv 2203.03466, table 3).
 enum class Tied { no, yes, after_norms };
 StartValues start_values_from_text(std::string_view text);  // "gpt2", "fan-in", "authors"
 
-// How one tensor is filled.
+// The distribution of one tensor.
 struct Fill {
   enum class Kind { constant, normal, uniform, list } kind = Kind::constant;
-  double a = 0, b = 0;         // value; mean and deviation; low and high
+  double a = 0, b = 0;         // value; mean and standard deviation; low and high
   std::vector<double> values;  // of a list: all elements
   static Fill constant(double value) { return {Kind::constant, value, 0, {}}; }
   static Fill normal(double deviation) { return {Kind::normal, 0, deviation, {}}; }
@@ -37,7 +37,7 @@ struct Fill {
   static Fill list(std::vector<double> values) { return {Kind::list, 0, 0, std::move(values)}; }
 };
 
-// Where parameters come from instead of their random streams: tensors of another model, or ones that take no memory.
+// An alternative source of parameters: tensors of another model, or tensors without memory.
 using ParameterSource = std::function<Tensor(const std::string& path, const Shape& shape, const Fill& fill)>;
 
 class Initializer {
@@ -47,7 +47,7 @@ class Initializer {
 
   // The same with all parameters from `source`.
   Initializer with_source(ParameterSource source) const;
-  // For a child module: names below get this prefix.
+  // For a child module: its names get this prefix.
   Initializer at(std::string_view name) const;
   // "blocks.0.attention.query.weight": the name with the prefixes.
   std::string path(std::string_view name) const;

@@ -10,7 +10,7 @@ void Kept::append(const Tensor& rows, int axis) {
   const std::int64_t before = tensor_.size(axis), count = before + rows.size(axis);
   const bool fits = room_ != nullptr && room_->filled == before && count <= room_->memory.size(axis);
   if (!fits) {
-    // An eighth of room costs every token a copy of eight others.
+    // An eighth of spare room: on average a token then copies eight earlier ones.
     Shape shape = tensor_.shape();
     shape[axis] = count + count / 8 + 16;
     room_ = std::make_shared<Room>(Room{Tensor::empty(shape, tensor_.dtype(), tensor_.device()), 0});

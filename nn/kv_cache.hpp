@@ -1,4 +1,4 @@
-// What a layer keeps of the tokens it has seen while a text is generated token by token.
+// The KV cache of one layer: tensors of earlier tokens, while a text is generated token by token.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace tally {
 
-// What is kept under one name. Rows that are appended are written behind those that are there, where memory has room
-// for them, so that a token does not copy those of all before it. Copies share that memory; of several that go on from
-// the same rows the first writes behind them, and the others take memory of their own.
+// One cached tensor. New rows are written after the existing ones if its memory has room, so that a token does not copy
+// all earlier rows. Copies share the memory. If several copies append to the same rows, the first appends in place, and
+// the others allocate their own memory.
 class Kept {
  public:
   const Tensor& tensor() const { return tensor_; }  // undefined at first
@@ -22,16 +22,16 @@ class Kept {
     tensor_ = std::move(tensor);
     room_.reset();
   }
-  // To be put in its place where what is kept is no row for each token.
+  // For cached state that is replaced, because it has no row per token.
   Tensor& state() {
     room_.reset();
     return tensor_;
   }
-  // Shapes must agree but along `axis`. Without gradients.
+  // Shapes must agree except along `axis`. Without gradients.
   void append(const Tensor& rows, int axis);
 
  private:
-  // Memory that tensor_ is the first rows of, and how many of it anybody has written.
+  // The memory whose first rows are tensor_, and how many of its rows any copy has written.
   struct Room {
     Tensor memory;
     std::int64_t filled;
@@ -41,7 +41,7 @@ class Kept {
   std::shared_ptr<Room> room_;
 };
 
-// By name: keys and values, and what encodings need.
+// By name: keys and values, and tensors of encodings.
 using KvCache = std::map<std::string, Kept, std::less<>>;
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// Parts of an attention layer that an encoding may bring along, whatever else it does: call shifts, convolutions and
-// norms from its hook `rotate` or `score`, the gate from `finish`.
+// Parts of an attention layer that any encoding may add: call shifts, convolutions and norms in its hook `rotate` or
+// `score`, the gate in `finish`.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace tally {
 // Throws Error for a head width of 1: a norm over each head would leave only a sign.
 void check_normed_heads(const EncodingSetup& setup, std::string_view what);
 
-// Rows mixed with those of the token before, per head (arXiv 2503.02130, section 4; RWKV's token shift):
+// Rows mixed with the previous token's rows, per head (arXiv 2503.02130, section 4; RWKV's token shift):
 //   y_t = a_t y0_{t-1} + (1-a_t) y0_t,  a_t = sigmoid(w.x_t),  y0 the rows as given, 0 before token 0
-// Parameters: <name>.weight [heads, D], as of a linear layer.
+// Parameters: <name>.weight [heads, D], initialised like a linear layer.
 class TokenShift {
  public:
   TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads);
@@ -26,12 +26,12 @@ class TokenShift {
   Tensor weight_;
 };
 
-// Causal convolution over tokens, every number by itself: y_t = sum_m weight[.., m] x_{t-M+1+m}, so that the last tap
-// is for the token itself; 0 before token 0. all [B, heads, keys, width], what `keep` has of these and earlier tokens;
-// weight [heads, width, M]. Of the last T tokens alone, [B, heads, T, width].
+// Causal depthwise convolution over tokens: y_t = sum_m weight[.., m] x_{t-M+1+m}, so that the last tap is for the
+// token itself; 0 before token 0. all [B, heads, keys, width]: the cached rows of these and earlier tokens; weight
+// [heads, width, M]. Returns the last T tokens only, [B, heads, T, width].
 Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries);
 
-// y = x / sqrt(mean(x²) + 1e-6) * w_h over each head by itself (RMSNorm, arXiv 1910.07467).
+// y = x / sqrt(mean(x²) + 1e-6) * w_h over each head separately (RMSNorm, arXiv 1910.07467).
 // Parameters: <name>.weight [heads, d] ones.
 class HeadNorm {
  public:
@@ -45,7 +45,7 @@ class HeadNorm {
   Tensor weight_;
 };
 
-// Norms of q [B, H, T, d] and k [B, G, T, d], of each head by itself.
+// Norms of q [B, H, T, d] and k [B, G, T, d], over each head separately.
 // Parameters: query-norm.weight [H, d], key-norm.weight [G, d].
 class QueryKeyNorm {
  public:
@@ -57,13 +57,13 @@ class QueryKeyNorm {
 };
 
 // y = o * sigmoid(W x).
-// Parameters: <name>.weight [H d, D], as of a linear layer.
+// Parameters: <name>.weight [H d, D], initialised like a linear layer.
 class OutputGate {
  public:
   OutputGate(const EncodingSetup& setup, std::string_view name);
   // output [B, H, T, d] -> the same shape
   Tensor operator()(const Tensor& output, const AttentionInput& in) const;
-  // Of norm(o): what lies in between is computed again in backward.
+  // The gate applied to norm(o); backward recomputes the intermediates.
   Tensor of_normed(const Tensor& output, const HeadNorm& norm, const AttentionInput& in) const;
 
  private:

@@ -15,14 +15,14 @@ class Linear final : public Module {
   // gain: see Initializer::linear_weight.
   Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
          double gain = 1);
-  // x [..., in] -> [..., out], onto which it is added, if that is there
+  // x [..., in] -> [..., out], added to `onto` if that is defined
   Tensor forward(Tensor x, Tensor onto = {}, ReadBy readers = ReadBy::anyone) const;
   const Tensor& weight() const { return weight_; }
-  const Tensor& bias() const { return bias_; }  // undefined without
+  const Tensor& bias() const { return bias_; }  // undefined without bias
 
  private:
   Tensor weight_;
-  Tensor bias_;  // undefined without
+  Tensor bias_;  // undefined without bias
 };
 
 }  // namespace tally

@@ -16,7 +16,7 @@ Fill uniform_of(std::int64_t inputs) {
   return Fill::uniform(-bound, bound);
 }
 
-// x [B, C, T, keys] with so many zeros before and behind the keys.
+// x [B, C, T, keys] with zeros: `before` before the keys and `behind` after them.
 Tensor padded(const Tensor& x, std::int64_t before, std::int64_t behind) {
   const auto zeros = [&](std::int64_t keys) {
     return Tensor::zeros({x.size(0), x.size(1), x.size(2), keys}, x.dtype(), x.device());
@@ -28,8 +28,8 @@ Tensor padded(const Tensor& x, std::int64_t before, std::int64_t behind) {
   return parts.size() == 1 ? x : concat(parts, 3);
 }
 
-// weight [N, C, K] over x [B, C, T, keys + K-1]: y_j = sum_k W_k x_{j+k}, [B, N, T, keys]. For few channels in: what
-// the product reads is there K times.
+// weight [N, C, K] over x [B, C, T, keys + K-1]: y_j = sum_k W_k x_{j+k}, [B, N, T, keys]. For few input channels: the
+// operand of the matmul is stored K times.
 Tensor gathered(const Tensor& weight, const Tensor& x) {
   const std::int64_t taps = weight.size(2), keys = x.size(3) - taps + 1;
   std::vector<Tensor> shifted;
@@ -40,8 +40,8 @@ Tensor gathered(const Tensor& weight, const Tensor& x) {
   return reshape(y, {x.size(0), weight.size(0), x.size(2), keys});
 }
 
-// The same for few channels out: what the product gives is there K times. x [B, C, T, keys + behind], with zeros before
-// its keys: y_j = sum_k W_k x_{j+k-before}, [B, N, T, keys]
+// The same for few output channels: the result of the matmul is stored K times. x [B, C, T, keys + behind], with zeros
+// before its keys: y_j = sum_k W_k x_{j+k-before}, [B, N, T, keys]
 Tensor scattered(const Tensor& weight, const Tensor& x, std::int64_t before, std::int64_t keys) {
   const std::int64_t taps = weight.size(2), outputs = weight.size(0), batch = x.size(0), length = x.size(2);
   const Tensor by_tap = reshape(transpose(transpose(weight, 1, 2), 0, 1), {taps * outputs, weight.size(1)});
@@ -55,7 +55,7 @@ Tensor scattered(const Tensor& weight, const Tensor& x, std::int64_t before, std
   return y;
 }
 
-// A matrix as a convolution that sees one key.
+// A matrix as a convolution over one key.
 Tensor with_taps(const Tensor& weight) { return weight.rank() == 2 ? unsqueeze(weight, 2) : weight; }
 
 }  // namespace
@@ -105,7 +105,7 @@ Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& seen, const Att
   const Tensor s = masked(logits, seen), b = bias_of(seen, in);
   const Tensor weight = with_taps(hidden_weight_);
   const Tensor of_heads = b.defined() ? slice(weight, 1, 0, heads) : weight;
-  // What the bias gives is the same for all sequences. The hidden layer reaches `half` keys beyond the last one.
+  // The bias term is the same for all sequences. The hidden layer extends `half` keys beyond the last one.
   Tensor shift = unsqueeze(unsqueeze(hidden_bias_, 1), 2);
   if (b.defined()) shift = gathered(slice(weight, 1, heads, 2 * heads), padded(b, half, 2 * half)) + shift;
   const Tensor hidden = gathered(of_heads, padded(s, half, 2 * half)) + shift;

@@ -12,7 +12,7 @@
 namespace tally {
 namespace {
 
-// U, the weight of the h before.
+// U, the weight of the previous h.
 class Recurrent final : public Module {
  public:
   Recurrent(const Initializer& start, std::int64_t width)
@@ -33,7 +33,7 @@ class Layer final : public Module {
     add_child("recurrent", recurrent_);
   }
 
-  // x [B, T, D] -> the same shape. The products of all inputs are one; only those with h have to wait for each other.
+  // x [B, T, D] -> the same shape. All inputs share one matmul; only the matmuls with h depend on each other.
   Tensor forward(const Tensor& x, const Pass& pass, KvCache* earlier) const {
     const bool begins = earlier == nullptr || earlier->empty();
     const Tensor zeros = begins ? Tensor::zeros({x.size(0), x.size(2)}, x.dtype(), x.device()) : Tensor();
@@ -91,7 +91,7 @@ Tensor Lstm::hidden(const Tensor& tokens, const Pass& pass) { return compute(tok
 
 Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
-  std::vector<KvCache> layers = state.layers;  // the state is as it was if this fails
+  std::vector<KvCache> layers = state.layers;  // on failure the state is unchanged
   layers.resize(parts_->layers.size());
   const Tensor logits = linear(compute(tokens, {}, &layers), head());
   state.layers = std::move(layers);

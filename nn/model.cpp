@@ -82,7 +82,7 @@ std::int64_t SequenceModel::matrix_parameter_count() const {
   const NamedTensors all = parameters();
   for (const auto& [path, parameter] : all) has_head = has_head || path == "head.weight";
   for (const auto& [path, parameter] : all) {
-    const bool looked_up = path == "embedding.weight" && has_head;  // a tied one is multiplied with, too
+    const bool looked_up = path == "embedding.weight" && has_head;  // a tied one is also an operand
     if (parameter.rank() == 2 && path.ends_with(".weight") && !looked_up) count += parameter.numel();
   }
   return count;

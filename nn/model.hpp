@@ -1,5 +1,5 @@
-// What is trained: a model of sequences, from tokens to the logits of what comes next, whatever it is made of; its
-// options, and the choice between the kinds there are.
+// The trained models: a sequence model computes the logits of the next token from the tokens; its options, and the
+// choice between the kinds of model.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   std::string kind = "transformer";  // transformer, lstm
   std::int64_t layers = 4;
   std::int64_t width = 256;             // D
-  std::int64_t heads = 4;               // H, divides the width where that of a head is not given
-  std::int64_t kv_heads = 0;            // G of keys and values, divides H; 0 for H
+  std::int64_t heads = 4;               // H, divides the width if head_width is not given
+  std::int64_t kv_heads = 0;            // G, heads of keys and values, divides H; 0 for H
   std::int64_t head_width = 0;          // d; 0 for D/H
-  std::int64_t hidden = 0;              // of the MLP; 0 for 4 D
+  std::int64_t hidden = 0;              // width of the MLP's hidden layer; 0 for 4 D
   std::string norm = "layer";           // layer, rms
   double norm_eps = 0;                  // 0 for the usual one of the norm
   std::string norm_place = "pre";       // pre, post
@@ -39,19 +39,19 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   // Throws Error when the sizes do not fit together.
   void validate() const override;
 
-  // G, d and the width of the MLP's hidden layer, also where the options leave them to H and D.
+  // G, d and the width of the MLP's hidden layer, with the defaults derived from H and D.
   std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   std::int64_t width_of_head() const { return head_width > 0 ? head_width : width / heads; }
   std::int64_t width_of_hidden() const { return hidden > 0 ? hidden : 4 * width; }
   bool is_transformer() const { return kind == "transformer"; }
-  // Names of those that the kind has no use for.
+  // Names of the options that this kind does not use.
   std::vector<std::string> idle() const;
 };
 
-// What a model has seen of a text, or of B texts at once, while it is generated. A copy goes its own way.
+// The state of a model during generation, for one text or B texts at once. A copy is independent.
 struct GenerationState {
   std::int64_t length = 0;      // tokens
-  std::vector<KvCache> layers;  // of each layer, what it needs of earlier tokens
+  std::vector<KvCache> layers;  // one KV cache for each layer
   // i32 [B, length] if every step recomputes all rows, or if a later step may (Encoding::same_up_to);
   // else undefined
   Tensor tokens;
@@ -59,22 +59,22 @@ struct GenerationState {
 
 class SequenceModel : public Module {
  public:
-  // That of the parameters.
+  // The device of the parameters.
   Device device() const { return head().device(); }
   std::int64_t vocabulary() const { return head().size(0); }
   // tokens i32 [B, T], on any device -> logits [B, T, V] = hidden(tokens) headᵀ
   Tensor forward(const Tensor& tokens, const Pass& pass = {});
   // token_cross_entropy(forward(tokens), ...): the loss of these tokens' successors. Logits of more than 64 MiB are
-  // never there as a whole.
+  // never materialised as a whole.
   TokenLoss loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
                  const Pass& pass = {});
-  // What the output projection is applied to: tokens i32 [B, T], on any device -> [B, T, D]. Errors name the layer on
-  // their way up: "in blocks.2.attention: ...". Layers without attention leave nothing in a trace.
+  // The input of the output projection: tokens i32 [B, T], on any device -> [B, T, D]. Errors name the layer as they
+  // propagate: "in blocks.2.attention: ...". Layers without attention leave nothing in a trace.
   virtual Tensor hidden(const Tensor& tokens, const Pass& pass = {}) = 0;
   // The weight [V, D] of the output projection.
   virtual const Tensor& head() const = 0;
-  // The same for tokens [B, T] that come after those which `state` has seen (none at first), with no gradients: logits
-  // [B, T, V] of these alone.
+  // The logits [B, T, V] of new tokens [B, T] only, which follow the tokens in `state` (none at first), without
+  // gradients.
   virtual Tensor step(const Tensor& tokens, GenerationState& state) = 0;
   // Throws Error naming the limit when sequences of this length are too long for it.
   virtual void check_length(std::int64_t length) const { (void)length; }

@@ -54,7 +54,7 @@ void load_tensors(NamedTensors targets, std::span<const StoredTensor> values) {
   std::string faults;
   constexpr std::int64_t most = 10;
   std::int64_t fault_count = 0;
-  // Names come from files: what could command a terminal is not printed, nor thousands of them.
+  // Names come from files: control characters are escaped, and at most a few names are printed.
   const auto note = [&](const std::string& path, const auto&... parts) {
     if (++fault_count <= most) faults += concat(faults.empty() ? "" : "; ", escape_for_print(path), parts...);
   };

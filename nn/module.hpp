@@ -25,8 +25,8 @@ class Module {
   NamedTensors parameters() const;
   std::int64_t parameter_count() const;
 
-  // Copies values into the parameters. Strict: throws one Error that lists all that is missing, unexpected, or of
-  // another shape or type, and changes nothing then.
+  // Copies values into the parameters. Strict: throws one Error that lists all missing and unexpected names and all
+  // wrong shapes and types, and changes nothing then.
   void load(const NamedTensors& values);
 
   void clear_gradients() const;
@@ -43,7 +43,7 @@ class Module {
   std::vector<std::pair<std::string, Module*>> children_;
 };
 
-// A value that is told of beforehand and read once it is wanted.
+// A tensor of known type and shape that is read on demand.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -51,8 +51,8 @@ struct StoredTensor {
   std::function<Tensor()> read;
 };
 
-// Copies each value into the tensor of its name, so that no more than one of those that are read is there at a time.
-// Throws Error naming what is missing, unexpected, given twice or of another type or shape, before anything is changed.
+// Copies each value into the tensor of its name; at most one read value is in memory at a time. Throws Error naming
+// every value that is missing, unexpected, given twice or of another type or shape, before anything is changed.
 void load_tensors(NamedTensors targets, std::span<const StoredTensor> values);
 void load_tensors(NamedTensors targets, const NamedTensors& values);
 

@@ -1,4 +1,4 @@
-// Norms over the last axis, with the usual eps or one that is given:
+// Norms over the last axis, with the default eps or a given one:
 //   layer  y = (x - mean) / sqrt(variance + eps) * weight + bias   arXiv 1607.06450, eps 1e-5
 //   rms    y = x / sqrt(mean(x²) + eps) * weight                   arXiv 1910.07467, eps 1e-6
 #pragma once
@@ -16,7 +16,7 @@ class Norm : public Module {
  public:
   // x [..., D] -> the same shape
   virtual Tensor forward(const Tensor& x, ReadBy readers = ReadBy::anyone) const = 0;
-  // kind: "layer" or "rms". eps: 0 for the usual one.
+  // kind: "layer" or "rms". eps: 0 for the default.
   static std::unique_ptr<Norm> make(std::string_view kind, const Initializer& start, std::int64_t width,
                                     double eps = 0);
 };

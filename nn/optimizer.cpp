@@ -37,9 +37,9 @@ const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::strin
   return found != options.end() ? &*found : nullptr;
 }
 
-// The gradients that there are, dense, as kernels take them.
+// The defined gradients, dense, in the form that kernels take.
 struct DenseGradients {
-  std::vector<std::size_t> owners;  // their parameters
+  std::vector<std::size_t> owners;  // indices of their parameters
   std::vector<Tensor> tensors;
 
   explicit DenseGradients(const NamedTensors& parameters) {
@@ -52,7 +52,7 @@ struct DenseGradients {
   }
 };
 
-// Each step takes lr decay of a parameter off it; adam divides that by the gradient's size.
+// Each step subtracts lr decay times a parameter; adam divides that by the gradient's size.
 void check_decay(const OptimizerOptions& options, double lr) {
   const double part = options.name == "adam" ? 0 : lr * options.weight_decay;
   check(part < 1, "optimiser", "weight-decay ", options.weight_decay, " with lr ", lr, " takes ", part,

@@ -1,4 +1,4 @@
-// Optimisers: what all have in common. An update rule is one file in nn/optim/, found by the build.
+// Optimisers: the part that all have in common. An update rule is one file in nn/optim/, found by the build.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tally {
 
-// Options that every update rule understands, and those of the chosen one.
+// Options that every update rule has, and the options of the chosen rule.
 struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   std::string name = "adamw";
   double lr = 1e-3;
@@ -23,22 +23,22 @@ struct OptimizerOptions final : OptionsOf<OptimizerOptions> {
   std::string decay = "all";
   double clip = 0;                        // gradient norm; 0 for none
   std::string schedule = "constant";      // constant, linear, cosine, wsd, inverse-root (nn/schedule.cpp)
-  double lr_floor = 0;                    // of the learning rate, as a part of its peak
+  double lr_floor = 0;                    // of the learning rate, as a fraction of its peak
   std::int64_t warmup = 0;                // steps
-  double cooldown = 0;                    // share of the steps, of wsd and inverse-root; 0 for the usual one
+  double cooldown = 0;                    // share of the steps, for wsd and inverse-root; 0 for the default
   std::string cooldown_shape = "linear";  // linear, 1-sqrt
-  std::string lr_scale;                   // "pe.*=10": of the parameters that a pattern names (nn/parameter_choice.hpp)
+  std::string lr_scale;  // "pe.*=10": for the parameters that match a pattern (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
-  // Throws Error for values out of range, and where a step's weight decay would leave nothing of a parameter.
+  // Throws Error for values out of range, and if weight decay would reduce a parameter to nothing in one step.
   void validate() const override;
 
-  // As set_option, which does not know the options of other update rules: these are accepted at their defaults and
-  // refused otherwise, because they have no effect.
+  // As set_option, but options of other update rules are accepted at their defaults and otherwise refused, because they
+  // have no effect.
   void set(std::string_view option, std::string_view text);
   // Options of the other update rules.
   std::vector<OptionInfo> others() const;
-  // A copy of those of the rule `name`. What the rule chosen before had under the same name keeps its value.
+  // A copy of the options of rule `name`. Options that the previous rule had under the same name keep their values.
   std::unique_ptr<Options> rule() const;
 
  private:
@@ -53,63 +53,63 @@ std::int64_t cooldown_steps(const OptimizerOptions& options, std::int64_t steps)
 
 class Optimizer {
  public:
-  // Throws Error for an unknown name and for parameters that are no dense leaves of one type and device.
+  // Throws Error for an unknown name, and unless parameters are dense leaves of one type and device.
   static std::unique_ptr<Optimizer> make(const OptimizerOptions& options, NamedTensors parameters);
   virtual ~Optimizer() = default;
 
-  // One update from the gradients; `n` counts from 1. Parameters without a gradient are left alone. Gradients are
+  // One update from the gradients; `n` counts from 1. Parameters without a gradient are not changed. Gradients are
   // multiplied by gradient_scale first (clipping).
   void step(std::int64_t n, double lr, double gradient_scale);
 
-  // The same in parts, of which the latter two can be captured (core/graph.hpp):
-  // what changes from step to step, [parameters, row] f64 on the host, the scale of the gradients first;
+  // The same in three steps, the last two of which can be captured (core/graph.hpp). First the values that change from
+  // step to step: [parameters, row] f64 on the host, the scale of the gradients first.
   Tensor hyperparameters(std::int64_t n, double lr, double gradient_scale = 1) const;
-  // with these on the parameters' device and of their type: the gradients' squared norms, squares [parameters] f64 (0
-  // without a gradient), and the loss [1] decide how gradients are scaled: to a norm of at most `clip` (0: any), and no
-  // update where one of them is not finite;
+  // Then the scale, with the hyperparameters on the parameters' device and in their type. Inputs are the squared norms
+  // of the gradients, squares [parameters] f64 (0 without a gradient), and the loss [1]. Gradients are scaled to a norm
+  // of at most `clip` (0: any); there is no update if any of these numbers is not finite.
   static void clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss, double clip);
-  // the update.
+  // Then the update.
   void update(const Tensor& hyperparameters);
 
-  // Whether each number of a parameter is updated from its own gradient and state alone, so that parts of parameters
-  // can be updated as parameters of their own.
+  // Whether each element of a parameter is updated only from its own gradient and state, so that parts of parameters
+  // can be updated as separate parameters.
   virtual bool elementwise() const { return false; }
 
   // State by name ("blocks.0.attention.query.weight.m"), for checkpoints; the tensors share their elements.
   NamedTensors state() const;
-  // Of each parameter's: "m", "v".
+  // Names of the state tensors of a parameter: "m", "v".
   const std::vector<std::string>& state_names() const { return state_names_; }
 
  protected:
-  // What the numbers of one parameter's update follow from.
+  // The numbers that determine one parameter's update.
   struct Numbers {
     std::int64_t step;  // from 1
     double lr, weight_decay, gradient_scale;
   };
-  // One parameter with what its update reads and changes; gradient and state are dense and of the parameter's shape.
+  // One parameter with the tensors that its update reads and changes; gradient and state are dense and have its shape.
   struct Update {
-    Tensor parameter, gradient, row;  // row: of hyperparameters
+    Tensor parameter, gradient, row;  // row: its hyperparameters
     std::vector<Tensor> state;        // in the order of their names
 
-    // For rules made of operations instead of a kernel: number n of the row, rank 0, and a tensor's new value, which
-    // nothing takes where the scale of the gradients is not a number.
+    // For rules composed of operations instead of a kernel: number n of the row, rank 0, and a function that stores a
+    // new value, unless the scale of the gradients is NaN.
     Tensor number(std::int64_t n) const { return row.select_view(0, n); }
     void assign(Tensor target, const Tensor& value) const;
   };
 
   // state: names of the tensors kept for each parameter, 0 at the start.
   Optimizer(const OptimizerOptions& options, NamedTensors parameters, std::vector<std::string> state = {});
-  // What the kernel reads for one parameter (core/hyperparameters.hpp), in double, the gradients' scale first.
+  // The row that the kernel reads for one parameter (core/hyperparameters.hpp), in double, the gradients' scale first.
   virtual std::vector<double> row(const Numbers& numbers) const = 0;
-  // Changes parameters and state in place; nothing where the scale in the row is not a number.
+  // Changes parameters and state in place; does nothing if the scale in the row is NaN.
   virtual void apply(const std::vector<Update>& updates) const = 0;
 
  private:
   OptimizerOptions options_;
   NamedTensors parameters_;
-  std::vector<double> lr_factors_;  // of each
+  std::vector<double> lr_factors_;  // one per parameter
   std::vector<std::string> state_names_;
-  std::vector<std::vector<Tensor>> state_;  // of each parameter
+  std::vector<std::vector<Tensor>> state_;  // one per parameter
 };
 
 struct OptimizerEntry {
@@ -140,8 +140,8 @@ std::span<const OptimizerEntry* const> optimizer_registry();
   }                                                                                                                 \
   static_assert(true)
 
-// Writes each gradient's sum of squares, in fixed order, to squares [parameters] f64 on the parameters' device: 0 where
-// there is none.
+// Writes the sum of squares of each gradient, in fixed order, to squares [parameters] f64 on the parameters' device: 0
+// for a parameter without a gradient.
 void squared_gradients(const Tensor& squares, const NamedTensors& parameters);
 
 }  // namespace tally

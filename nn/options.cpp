@@ -1,4 +1,4 @@
-// Options by name: listing, setting from text, and the nearest known name for a misspelt one.
+// Options by name: listing, setting from text, and suggestions for a misspelt name.
 #include "nn/options.hpp"
 
 #include <algorithm>
@@ -86,7 +86,7 @@ class Setter final : public OptionVisitor {
   void real(std::string_view name, double& value, std::string_view, RangeEnd minimum, RangeEnd maximum) override {
     if (!is_wanted(name)) return;
     const auto number = parsed<double>("a finite number");
-    // NaN and infinities read as numbers but lie in no range.
+    // NaN and infinities parse as numbers but are outside any range.
     check(std::numeric_limits<double>::lowest() <= number && number <= std::numeric_limits<double>::max(), where_,
           name_, " must be a finite number, got '", text_, "'");
     check(holds(minimum, number, maximum), where_, name_, " must be ", range_text(minimum, maximum), ", got '", text_,
@@ -188,7 +188,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
   std::size_t best_distance = std::min(most_edits, std::max<std::size_t>(1, name.size() / 2)) + 1;
   std::string best;
   for (const std::string& candidate : candidates) {
-    // A name may come from a file and be of any length: the lengths alone settle most cases.
+    // A name may come from a file and be of any length: comparing lengths is enough in most cases.
     const std::size_t longer = std::max(name.size(), candidate.size());
     if (longer - std::min(name.size(), candidate.size()) >= best_distance) continue;
     const std::size_t distance = edit_distance(name, candidate);

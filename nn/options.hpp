@@ -1,5 +1,6 @@
-// Options of tasks, models, encodings and runs: one struct each with one `visit`, from which the command-line flag, the
-// JSON, the help and the printing follow. Names are written as on the command line: "p-max", "weight-decay".
+// Options of tasks, models, encodings and runs: one struct each with one `visit`, from which the command-line flags,
+// the JSON, the help and the printed text are derived. Names are written as on the command line: "p-max",
+// "weight-decay".
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,8 @@
 
 namespace tally {
 
-// An end of the range of a real option. A number is an end that belongs to the range; `above` and `below` give one that
-// does not: real("beta1", beta1, "...", 0, below(1)) allows 0 <= value < 1.
+// An end of the range of a real option. A plain number belongs to the range; `above` and `below` give an end that does
+// not: real("beta1", beta1, "...", 0, below(1)) allows 0 <= value < 1.
 struct RangeEnd {
   double value;
   bool open;
@@ -42,7 +43,7 @@ class Options {
  public:
   virtual ~Options() = default;
   virtual void visit(OptionVisitor& visitor) = 0;
-  // Throws Error naming options that do not fit together: one that could have no effect beside another's value.
+  // Throws Error naming options that contradict each other, such as one without effect because of another's value.
   virtual void validate() const {}
   virtual std::unique_ptr<Options> clone() const = 0;
 };
@@ -70,19 +71,19 @@ struct OptionInfo {
   std::vector<std::string> allowed;  // of a choice
   std::string range;                 // "1 to 8", "in [0, 1)", empty when any value is fine
 
-  // The help, and behind it the values that the option may have: "kind of norm (layer|rms)", "a share (in [0, 1))".
+  // The help text with the allowed values: "kind of norm (layer|rms)", "a share (in [0, 1))".
   std::string help_with_range() const;
 };
 
-// All options with their values now.
+// All options with their current values.
 std::vector<OptionInfo> list_options(Options& options);
 
-// Sets one option from text ("64", "3e-4", "true", "half"). Throws Error("[where] ...") naming the option when it is
-// unknown (with the nearest known name), not readable as its type, or out of range; the options are unchanged then.
+// Sets one option from text ("64", "3e-4", "true", "half"). Throws Error("[where] ...") naming the option if it is
+// unknown (with the nearest known name), cannot be parsed as its type, or is out of range; the options are then
+// unchanged.
 void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
 
-// Throws Error("[where] ...") for a value that set_option would refuse: options that C++ code filled in have not been
-// through it.
+// Throws Error("[where] ...") for a value that set_option would refuse: for options that C++ code has filled in.
 void check_values(const Options& options, std::string_view where);
 
 // "64", "0.5", "true", "half".
@@ -91,16 +92,16 @@ std::string to_text(const OptionValue& value);
 // The candidate nearest to `name` by edit distance, empty when none is near.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
-// "; did you mean 'step'?" with that candidate; empty when none is near.
+// "; did you mean 'step'?" with the nearest candidate; empty if none is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
-// The same, or "; known are step, size" when none is near.
+// The same, or "; known are step, size" if none is near.
 std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates);
 
-// "a, b" of {"a", "b"}.
+// {"a", "b"} -> "a, b".
 std::string joined(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-// "flip_flop" -> "flip-flop": the name of what stands in a file of this stem.
+// "flip_flop" -> "flip-flop": the registered name for a file with this stem.
 std::string name_from_stem(std::string_view stem);
 
 }  // namespace tally

@@ -12,7 +12,7 @@
 namespace tally {
 namespace {
 
-// The usual way with one star to come back to: linear but for what lies between two stars.
+// Standard matching that backtracks to one star: linear, except for the text between two stars.
 bool fits(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
   while (t < text.size()) {

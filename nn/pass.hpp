@@ -1,4 +1,4 @@
-// What one forward pass is told, and what it may leave behind for dumps and pictures.
+// The inputs of one forward pass, and its optional records for dumps and pictures.
 #pragma once
 
 #include <array>
@@ -10,21 +10,21 @@
 
 namespace tally {
 
-// Attention of one layer as computed, without gradients. Each is [B, H, T, T], 0 above the diagonal and for heads that
-// have none, and undefined where no head has any.
+// Attention of one layer as computed, without gradients. Each tensor is [B, H, T, T], 0 above the diagonal and for
+// heads without such a value, and undefined if no head has it.
 struct AttentionTrace {
   Tensor weights;    // a_ij, before dropout
-  Tensor gates;      // g_ij, where positions are contextual
+  Tensor gates;      // g_ij of contextual positions
   Tensor positions;  // p_ij, not clamped
-  // The weights if position alone decided: from what joins the scores, l_ij - s_ij, by the same rule (softmax or
-  // another of the encoding). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined where nothing joins them:
-  // positions that turn q and k or are part of the embeddings cannot be had without what stands there.
+  // The weights that position would give without content: from the terms added to the scores, l_ij - s_ij, by the same
+  // rule (softmax or another normaliser). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined without added
+  // terms: rotations of q and k and positions in the embeddings cannot be separated from the content.
   Tensor position_weights;
-  Tensor decay;   // exp(row_i + column_j): what forget gates have left of key j at query i
-  Tensor breaks;  // sigmoid(l_ij) of stick-breaking: the share of what is left that key j takes
+  Tensor decay;   // exp(row_i + column_j): the share of key j that forget gates leave at query i
+  Tensor breaks;  // sigmoid(l_ij) of stick-breaking: the fraction of the rest of the stick that key j takes
 };
 
-// What of a trace dumps hold, by the name it has there.
+// One tensor of a trace, and its name in dumps.
 struct AttentionTracePart {
   const char* name;
   Tensor AttentionTrace::*tensor;
@@ -38,35 +38,35 @@ inline constexpr std::array<AttentionTracePart, 6> attention_trace_parts{{
     {"breaks", &AttentionTrace::breaks},
 }};
 
-// The step of a run: what its random numbers follow from. Where `scalar` is given, i32 [1] on the model's device, the
-// number stands there, and a step that is captured once (core/graph.hpp) draws other numbers at every launch; it must
-// outlive the backward pass.
+// The step of a run, which determines its random numbers. If `scalar` is set, i32 [1] on the model's device, the step's
+// number is read from it. Then a step that is captured once (core/graph.hpp) draws other numbers at every launch;
+// `scalar` must outlive the backward pass.
 struct StepContext {
   std::uint64_t seed = 0;  // of the run
   std::uint32_t number = 0;
   Tensor scalar = {};
-  // Where a batch is computed in parts: the number of sequences before this one, so that each part draws what the whole
-  // batch would.
+  // The number of sequences before this one, if a batch is computed in parts: each part then draws the numbers that the
+  // whole batch would draw.
   std::int64_t first_sequence = 0;
 
-  // That of one site in the model, which draws so many numbers for each sequence.
+  // The stream of one place in the model, which draws `numbers` numbers for each sequence.
   RandomStream stream(std::uint32_t site, std::int64_t numbers) const {
     return {seed, site, number, scalar.defined() ? scalar.view().as<std::uint32_t>() : nullptr,
             static_cast<std::uint64_t>(first_sequence * numbers)};
   }
 };
 
-// Where tokens stand: one after the other from `first` on; or, of texts that are parts of longer sequences, as `each`
-// says, which a model without encodings that embed may be spared.
+// The positions of tokens: consecutive from `first` on; or, for texts that are parts of longer sequences, given by
+// `each`. A model whose encodings do not embed may ignore them.
 struct TokenPositions {
   std::int64_t first = 0;
   Tensor each = {};      // i32 [B, T] on the model's device
-  std::int64_t end = 0;  // of such texts, else 0: beyond the last of all positions
+  std::int64_t end = 0;  // with `each`: one beyond the largest position; otherwise 0
 };
 
 // One forward pass.
 struct Pass {
-  bool training = false;  // dropout acts
+  bool training = false;  // enables dropout
   StepContext step = {};
   TokenPositions positions = {};
   std::vector<AttentionTrace>* trace = nullptr;  // one entry per layer is appended

@@ -1,4 +1,4 @@
-// Where the part of a row goes that its weights leave over of 1, for encodings with another rule than the softmax
+// The value that gets the leftover mass of a row, for encodings that replace the softmax by another normaliser
 // (Normaliser::rest).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which pairs of a query and a key count, where attention is written out.
+// The attention mask of the reference form, as a tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace tally {
 
-// Whether query i, of those from `first` on, sees key j, bool [1, length - first, length]; strictly: no token sees
-// itself. In numbers of this type, on this device.
+// Whether key j is unmasked for query i, for the queries from `first` on: bool [1, length - first, length]; strictly: a
+// token is masked from itself. Computed in numbers of this type, on this device.
 Tensor seen_pairs(const Visible& visible, std::int64_t length, DType dtype, Device device, std::int64_t first = 0,
                   bool strictly = false);
 
-// x [.., T, T] with 0 for every pair that is not seen.
+// x [.., T, T] with 0 for every masked pair.
 Tensor masked(const Tensor& x, const Tensor& seen);
-// With the lowest of all numbers, whose exponential is 0; not infinite, which the search for the first number that is
-// not finite would take for a mistake.
+// With the lowest finite number, whose exponential is 0, for masked pairs. Not infinite: the search for the first
+// non-finite number would report it.
 Tensor lowered(const Tensor& x, const Tensor& seen);
 
 }  // namespace tally

@@ -18,7 +18,7 @@ namespace tally {
 
 namespace {
 
-// Errors from below get the location in the model that they came from.
+// Adds the location in the model to the errors of a layer.
 template <class F>
 auto with_location(const std::string& location, F&& compute) {
   try {
@@ -37,7 +37,7 @@ void check_tokens(const Tensor& tokens) {
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
 }
 
-// The parameters of encodings, under "position.<encoding>.<name>".
+// The parameters of encodings, named "position.<encoding>.<name>".
 class Positions final : public Module {
  public:
   Tensor add(std::string_view name, Tensor value) { return add_parameter(name, std::move(value)); }
@@ -70,11 +70,10 @@ class Block final : public Module {
   const LayerEncoding& encoding() const { return encoding_; }
   bool continues() const { return attention_.continues(encoding_); }
 
-  // x [B, T, D] -> the same shape
-  // Takes x, so that it is let go as soon as nothing reads it: what backward needs of it may be kept in less, and a
-  // result may be added to it in its place.
+  // x [B, T, D] -> the same shape. Takes x by value so its buffer can be freed or reused in place once it is no longer
+  // needed, and saved in bf16 for backward.
   Tensor forward(Tensor x, const Pass& pass, const Earlier& earlier) const {
-    // Each adds its result to `onto`; with dropout, that of what is left of it.
+    // Each sublayer adds its result to `onto`, after dropout if there is any.
     const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
       return with_location(location_ + "attention", [&] {
         const bool drops = attention_dropout_.rate(pass) != 0;
@@ -102,7 +101,7 @@ class Block final : public Module {
 
  private:
   static WithBias biases(const ModelOptions& options) { return options.bias ? WithBias::yes : WithBias::no; }
-  // Two projections a layer add into the residual stream: this keeps the sum's variance from growing with depth.
+  // Two projections per layer add to the residual stream: this keeps the variance of the sum from growing with depth.
   static double residual_gain(const ModelOptions& options) {
     return 1.0 / std::sqrt(2.0 * static_cast<double>(options.layers));
   }

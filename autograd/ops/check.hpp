@@ -1,4 +1,4 @@
-// Checks and views that the operations share. Every error names the operation and what was found.
+// Checks and views that the operations share. Every error names the operation and the value found.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ inline void check_same_floating(std::string_view name, const Tensor& a, const Te
   check_same_type(name, a, b);
 }
 
-// Throws unless x has at least so many axes; `expected` describes the shape: "[..., T, T]".
+// Throws unless x has at least `least` axes; `expected` describes the shape: "[..., T, T]".
 inline void check_rank(std::string_view name, const Tensor& x, int least, std::string_view expected) {
   check(x.rank() >= least, name, "needs shape ", expected, ", got ", x.shape());
 }
@@ -68,7 +68,7 @@ inline Shape append_axes(Shape shape, std::initializer_list<std::int64_t> sizes)
   return shape;
 }
 
-// That r [B, H, T, w] and e [1 or B, heads, N, w] have products r_i.e_n: heads that divide H.
+// Checks that r [B, H, T, w] and e [1 or B, heads, N, w] have products r_i.e_n: `heads` must divide H.
 inline void check_products_of_rows(std::string_view operation, const Tensor& query, const Tensor& key) {
   check_defined(operation, query);
   check_defined(operation, key);
@@ -79,21 +79,21 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
         "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
 }
 
-// Whether x is what an operation of the CPU wrote in bf16 for products to read (ReadBy).
+// Whether x was written in bf16 by an operation of the CPU as a matmul operand (ReadBy).
 inline bool is_for_products(const Tensor& x) {
   return x.defined() && x.dtype() == DType::bf16 && is_cpu(x.device()) && product_precision() == ProductPrecision::bf16;
 }
 
-// Whether x is dense and all of a memory that nothing else holds.
+// Whether x is dense, covers its storage and is the only owner of it.
 inline bool holds_elements_alone(const Tensor& x) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
   return x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
 }
 
-// x itself where nothing else holds its memory, to be written over as it is read, else a new tensor like it.
+// x itself if it is the only owner of its storage, to be overwritten in place; otherwise a new tensor like it.
 inline Tensor own_or_new(const Tensor& x) {
   if (!holds_elements_alone(x)) return Tensor::empty(x.shape(), x.dtype(), x.device());
-  x.storage()->bump_version();  // what its elements were rounded to is no longer theirs
+  x.storage()->bump_version();  // invalidates the cached rounded elements
   return x.detach();
 }
 

@@ -1,6 +1,5 @@
-// One number in, one number out: functions of one and of two operands, comparisons, and the choice between two.
-// Operands of different shapes broadcast by the NumPy rule; the gradient of a broadcast operand is summed back to its
-// shape (sum_to).
+// Elementwise operations: functions of one and of two operands, comparisons, and selection. Operands of different
+// shapes broadcast by the NumPy rule; the gradient of a broadcast operand is summed back to its shape (sum_to).
 #include <array>
 #include <cstddef>
 #include <utility>
@@ -38,7 +37,7 @@ Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tenso
   return y;
 }
 
-// condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of an operand that was chosen.
+// condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of a selected operand.
 Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, const Shape& shape) {
   const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
   return sum_to(flip ? where(condition, zero, d_y) : where(condition, d_y, zero), shape);
@@ -57,12 +56,12 @@ Backward derivative_of_product(Saved a, Saved b) {
   };
 }
 
-//   y = a + b       d_a = d_y            d_b = d_y
-//   y = a - b       d_a = d_y            d_b = -d_y
-//   y = a b         d_a = d_y b          d_b = d_y a
-//   y = a / b       d_a = d_y / b        d_b = -d_a y
-//   y = max(a, b)   d_a = d_y [a >= b]   d_b = d_y [a < b]
-//   y = min(a, b)   d_a = d_y [a <= b]   d_b = d_y [a > b]
+//   y = a + b       d_a = d_y            d_b = d_y;
+//   y = a - b       d_a = d_y            d_b = -d_y;
+//   y = a b         d_a = d_y b          d_b = d_y a;
+//   y = a / b       d_a = d_y / b        d_b = -d_a y;
+//   y = max(a, b)   d_a = d_y [a >= b]   d_b = d_y [a < b];
+//   y = min(a, b)   d_a = d_y [a <= b]   d_b = d_y [a > b].
 Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y) {
   switch (op) {
     case BinaryOp::add:
@@ -98,12 +97,13 @@ Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const 
 
 }  // namespace
 
-// d_x = d_y op'(x); what op' is computed from (argument, result or neither) is said by unary_needs_output.
+// d_x = d_y op'(x). op' is computed from the result if unary_needs_output(op), from neither if unary_is_linear(op),
+// otherwise from the argument.
 Tensor unary(UnaryOp op, Tensor x, double parameter) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
   check_floating(name, x);
-  // Between the products of a layer, what backward reads may be kept as they read theirs.
+  // Activations of an MLP are saved as matmuls read them.
   const auto keep = [&](const Tensor& value) {
     return is_activation(op) ? Saved::rounded(name, value) : Saved(name, value);
   };
@@ -149,7 +149,7 @@ Tensor multiply_activations(Tensor a, const Tensor& b) {
   return y;
 }
 
-// d_a = d_y where the condition holds, d_b = d_y elsewhere.
+// d_a = d_y if the condition holds, else 0; d_b is the reverse.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const ProfileScope scope("where");
   check_same_type("where", a, b);

@@ -1,4 +1,4 @@
-// Reading at indices that other tensors, or row and column, name.
+// Look-ups at indices that are given by other tensors, or by row and column.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"

@@ -1,12 +1,12 @@
-// Cross entropy of logits [N, V] with one right class a row, over the rows n that the mask lets count (C of them):
-//   loss = 1/C sum_n (log sum_v exp(logits[n, v]) - logits[n, target[n]])
-//   d_logits[n, v] = (softmax(logits[n])[v] - [v = target[n]]) / C * d_loss
+// Cross entropy of logits [N, V] with one right class a row, over the rows n in the mask (C of them):
+//   loss = 1/C sum_n (log sum_v exp(logits[n, v]) - logits[n, target[n]]);
+//   d_logits[n, v] = (softmax(logits[n])[v] - [v = target[n]]) / C * d_loss.
 //
-// The same of logits = x weight^T, [N, D] and [V, D], with a large vocabulary: only a strip of rows of the logits is
-// there at a time. Their gradients are formed at once, while the strip is there, and scaled by d_loss in backward:
-//   d_x = d_logits weight,  d_weight = sum over strips of d_logits^T x
-// To have the logits again in backward would save d_x [N, D] between the passes (d_weight takes its memory then, too)
-// and cost a fourth product of N D V multiply-adds beside three.
+// The same for logits = x weight^T, [N, D] and [V, D], with a large vocabulary: only one strip of rows of the logits is
+// in memory at a time. Its gradients are formed at once, and scaled by d_loss in backward:
+//   d_x = d_logits weight,  d_weight = sum over strips of d_logits^T x.
+// Recomputing the logits in backward would save d_x [N, D] between the passes (d_weight takes its memory then, too).
+// It would cost a fourth matmul of N D V multiply-adds in addition to three.
 #include <algorithm>
 
 #include "autograd/node.hpp"
@@ -18,7 +18,7 @@
 namespace tally {
 namespace {
 
-// x [..., what the last axis is called] with a target and a flag for each of its rows.
+// Checks x [..., last axis] with a target and a mask flag for each of its rows.
 void check_rows(std::string_view name, std::string_view x_name, const Tensor& x, std::string_view shape,
                 const Tensor& targets, const Tensor& mask) {
   check_floating(name, x);
@@ -42,12 +42,12 @@ void check_logits(const Tensor& logits, const Tensor& targets, const Tensor& mas
   check_rows("cross_entropy", "logits", logits, "[..., V]", targets, mask);
 }
 
-// x[n] *= factor, of one number.
+// x[n] *= factor, a tensor with one element.
 void scale(const Tensor& x, const Tensor& factor) {
   kernels(x.device()).binary(BinaryOp::multiply, x.view(), x.view(), factor.broadcast_view("scale", x.shape()).view());
 }
 
-// Enough for large products, few enough to stay in a cache near the processor where the vocabulary is not too large.
+// Enough rows for efficient matmuls, few enough to stay in a cache unless the vocabulary is very large.
 std::int64_t rows_of_strip(std::int64_t vocabulary) {
   constexpr std::int64_t logits = 1 << 22, least = 256;
   return std::max(least, logits / vocabulary);
@@ -56,7 +56,7 @@ std::int64_t rows_of_strip(std::int64_t vocabulary) {
 }  // namespace
 
 std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int64_t classes) {
-  if (targets.device().type == DeviceType::meta) return targets.numel();  // nothing is there to be read
+  if (targets.device().type == DeviceType::meta) return targets.numel();  // no data to read
   const std::vector<std::int32_t> target = targets.to_vector<std::int32_t>();
   const std::vector<bool> counts = mask.to_vector<bool>();
   std::int64_t count = 0;

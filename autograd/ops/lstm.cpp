@@ -1,7 +1,7 @@
 // The recurrence of an LSTM (Hochreiter & Schmidhuber 1997; forget gate: Gers, Schmidhuber & Cummins 2000):
-//   (a_i, a_f, a_g, a_o) = x_t + W h_{t-1},  i, f, o = sigmoid(a),  g = tanh(a_g)
-//   c_t = f c_{t-1} + i g,  h_t = o tanh(c_t)
-// Backward needs gates, cells and h of every step: the kernel gives the gradient of the sums a, which is that of x;
+//   (a_i, a_f, a_g, a_o) = x_t + W h_{t-1},  i, f, o = sigmoid(a),  g = tanh(a_g);
+//   c_t = f c_{t-1} + i g,  h_t = o tanh(c_t).
+// Backward needs gates, cells and h of every step. The kernel computes the gradient of the sums a, which is also x's:
 //   d_weight = sum over sequences and steps of d_a_t h_{t-1}^T
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"

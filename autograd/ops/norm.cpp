@@ -2,10 +2,10 @@
 //   layer norm (Ba, Kiros, Hinton 2016):  y = (x - mean) rstd weight + bias,  rstd = 1 / sqrt(variance + eps)
 //   RMS norm (Zhang, Sennrich 2019):      y = x rstd weight,                  rstd = 1 / sqrt(mean(x^2) + eps)
 // With g = d_y weight and n = (x - mean) rstd (layer norm) or x rstd (RMS norm):
-//   d_x = rstd (g - mean(g) - n mean(g n))  (layer norm),   d_x = rstd (g - n mean(g n))  (RMS norm)
-//   d_weight = sum over rows of d_y n,  d_bias = sum over rows of d_y
-// Backward needs x and one or two numbers a row; n is computed again. Without a weight n is the result itself, which
-// stands in the place of x.
+//   d_x = rstd (g - mean(g) - n mean(g n))  (layer norm),   d_x = rstd (g - n mean(g n))  (RMS norm);
+//   d_weight = sum over rows of d_y n,  d_bias = sum over rows of d_y.
+// Backward saves x and one or two numbers per row, and recomputes n. Without a weight n is the result itself, which is
+// saved instead of x.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -24,7 +24,7 @@ void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter,
         ", got ", parameter.shape());
 }
 
-// What a norm of rows x writes: y, of bf16 where products alone read it, and x rounded, where backward keeps that.
+// The outputs of a norm of rows x: y, in bf16 if only matmuls read it, and x rounded, if backward saves that.
 struct Written {
   Tensor y, rounded;
 
@@ -34,7 +34,7 @@ struct Written {
     if (keeps && rows.storage()->rounded() == nullptr)
       rounded = Tensor::empty(rows.shape(), DType::bf16, rows.device());
   }
-  // To be found by whoever keeps x rounded.
+  // Registers the rounded x, for later operations that save x rounded.
   void register_rounded(const Tensor& rows) const {
     if (rounded.defined()) rows.storage()->set_rounded(rounded.storage());
   }
@@ -45,7 +45,7 @@ struct Written {
   }
 };
 
-// Calls backward_of(d_x, whether to add to it) with rows for the gradient of input 0, which is added to what there is.
+// Calls backward_of(d_x, add) with rows for the gradient of input 0; with add it adds to the gradient so far.
 template <class F>
 void set_gradient_of_rows(Gradients& d, const Shape& rows, const Tensor& d_y, F&& backward_of) {
   if (const Tensor sum = d.so_far(0); sum.defined()) {

@@ -1,5 +1,5 @@
 // Dropout (Srivastava et al. 2014): y = x k / (1 - rate), k = 1 with probability 1 - rate, else 0;  d_x = d_y k / (1 -
-// rate). k follows from the random stream and the index of the element, so it is computed again and not kept.
+// rate). k follows from the random stream and the index of the element, so it is recomputed and not saved.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"

@@ -55,7 +55,7 @@ Tensor sum_of_rows(const Tensor& x) {
   return total.reshape_view({x.size(1)});
 }
 
-// y = sum of x over axes;  d_x = d_y, the same for all elements that were added: a view with stride 0.
+// y = sum of x over axes;  d_x = d_y, the same for all summed elements: a view with stride 0.
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const ProfileScope scope("sum");
   check_floating("sum", x);
@@ -94,7 +94,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-// d_x = d_y at the first index that holds the largest element, 0 elsewhere. Kept: that index for each result.
+// d_x = d_y at the first index of the largest element, 0 elsewhere. Saved: that index for each result.
 Tensor max(const Tensor& x, int axis, bool keep) {
   const ProfileScope scope("max");
   check_floating("max", x);

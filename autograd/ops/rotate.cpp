@@ -1,6 +1,6 @@
 // Rotation of pairs of dims (RoPE: Su et al. 2021, arXiv 2104.09864, eq. 15): (a, b) -> (a cos - b sin, a sin + b cos).
-// d_x is d_y rotated the other way, (a cos + b sin, b cos - a sin): the transposed matrix, so also right where cos and
-// sin carry a factor.
+// d_x is d_y rotated the other way, (a cos + b sin, b cos - a sin): the transposed matrix. So it is also right if cos
+// and sin include a factor.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"

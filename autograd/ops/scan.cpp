@@ -1,6 +1,6 @@
 // Running sums over the last axis. The adjoint of a sum over k <= j is a sum over k >= j, and the reverse; within the
-// causal triangle too. One that decays, y[j] = a[j] y[j-1] + x[j], sends back d_x[j] = d_y[j] + a[j+1] d_x[j+1] and
-// d_a[j] = d_x[j] y[j-1].
+// causal triangle too. The sum with decay, y[j] = a[j] y[j-1] + x[j], has d_x[j] = d_y[j] + a[j+1] d_x[j+1] and d_a[j]
+// = d_x[j] y[j-1].
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"

@@ -1,5 +1,5 @@
-// Other shapes of the same elements. All but concat, and reshape, contiguous and cast where they have to copy, are
-// views: they share the elements and cost nothing. The derivative of each puts d_y back where the elements came from.
+// Other shapes of the same elements. All are views that share the elements and cost nothing, except concat; reshape,
+// contiguous and cast may have to copy. The derivative of each moves d_y back to the places of the elements.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -121,7 +121,7 @@ Tensor contiguous(const Tensor& x) {
 Tensor unrounded(const Tensor& x) {
   if (x.dtype() != DType::bf16) return x;
   Tensor y = widened(x);
-  // Who keeps it rounded keeps what it came from.
+  // Operations that save y rounded then save x itself.
   if (has_all_of_its_storage(x)) y.storage()->set_rounded(x.storage());
   record("unrounded", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
   return y;

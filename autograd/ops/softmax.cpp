@@ -1,5 +1,5 @@
 // y[j] = exp(x[j]) / sum_k exp(x[k]) over the last axis; in the causal form row i has its sum over k <= i only.
-// Backward needs the result alone:  d_x[j] = y[j] (d_y[j] - sum_k d_y[k] y[k]).
+// Only the result is saved for backward:  d_x[j] = y[j] (d_y[j] - sum_k d_y[k] y[k]).
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"

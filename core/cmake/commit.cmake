@@ -1,5 +1,5 @@
-# cmake -D SOURCE=<sources> -D OUT=<file.cpp> -P commit.cmake: writes tally::commit, and leaves the file alone when it is
-# the same, so that a build after a commit compiles one small file.
+# cmake -D SOURCE=<sources> -D OUT=<file.cpp> -P commit.cmake: writes tally::commit. It does not touch the file if the
+# text is unchanged, so a build after a commit compiles one small file.
 set(commit "")
 if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has none
   execute_process(COMMAND git --no-optional-locks -C ${SOURCE} describe --always --dirty --abbrev=12
@@ -7,7 +7,7 @@ if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has 
   if(failed)
     set(commit "")
   elseif(NOT commit MATCHES "-dirty$")
-    # describe looks at files that git knows; the build compiles those that it does not know, too.
+    # `git describe` ignores untracked files, but the build compiles them too.
     execute_process(COMMAND git --no-optional-locks -C ${SOURCE} ls-files --others --exclude-standard --
                             core autograd nn tasks cuda CMakeLists.txt
       OUTPUT_VARIABLE unknown OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)

@@ -1,7 +1,7 @@
 # The CUDA kernels, twice (cuda/README.md): tally_cuda(tally_core) adds to a library
 #  * unless TALLY_CUDA_HOST is OFF, the sources of cuda/ as C++, against cuda/host, which executes them on the CPU;
-#  * where nvcc is, the same sources as CUDA, compiled in cuda/CMakeLists.txt: the language of a file is a property of the
-#    folder that names it.
+#  * if nvcc is found, the same sources as CUDA, compiled in cuda/CMakeLists.txt, because CMake sets the language of a
+#    file per folder.
 
 set(TALLY_WITH_CUDA OFF)
 if(NOT TALLY_CUDA STREQUAL "OFF")
@@ -29,9 +29,9 @@ if(NOT TALLY_CUDA STREQUAL "OFF")
 endif()
 
 if(TALLY_WITH_CUDA)
-  set_property(GLOBAL APPEND PROPERTY JOB_POOLS nvcc=2)  # nvcc takes a gigabyte and more for each
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS nvcc=2)  # each nvcc process takes a gigabyte and more
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # code for both, and PTX of the newer for what comes after it
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # machine code for both, and PTX of the newer one for later GPUs
   endif()
   if(NOT CMAKE_CUDA_COMPILER_LAUNCHER)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
@@ -39,11 +39,11 @@ if(TALLY_WITH_CUDA)
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG -lineinfo")  # profilers name lines; the code is the same
   set(CMAKE_CUDA_FLAGS_DEBUG "-O1 -g -lineinfo")
   enable_language(CUDA)
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc knows C++20
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know nvcc's option for C++20
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
-  # All that this nvcc compiles for, from 7.5 on.
+  # All architectures that this nvcc supports, from 7.5 on.
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE nvcc_architectures)
   string(REGEX MATCHALL "compute_(7[5-9]|[89][0-9]|1[0-9][0-9])" nvcc_architectures "${nvcc_architectures}")
   list(TRANSFORM nvcc_architectures REPLACE "compute_(.*)" "\\1-real")
@@ -57,10 +57,10 @@ function(tally_cuda library)
     file(GLOB runtime CONFIGURE_DEPENDS cuda/host/*.cpp)
     target_sources(${library} PRIVATE ${kernels} ${runtime})
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
-    # Executed thread by thread: compiling them at -O3 takes twice as long, and no vector comes of it.
+    # These kernels run thread by thread and do not vectorise, and -O3 would double the compile time.
     set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
     if(TALLY_SANITIZE STREQUAL "thread")
-      # What switches fibers is no part of what is checked: see cuda/host/sanitizer.hpp.
+      # The code that switches fibers is not checked by the sanitizer: see cuda/host/sanitizer.hpp.
       set_source_files_properties(${runtime} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread
         COMPILE_DEFINITIONS TALLY_THREAD_SANITIZER=1)
     endif()

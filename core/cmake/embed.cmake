@@ -1,9 +1,9 @@
-# Text files that a program carries in it: a string each, found by file name.
+# Text files that are embedded in a program as strings and looked up by file name.
 #
 # tally_embed(<out-var> FUNCTION page_source HEADER tasks/page.hpp FILES tasks/pages/style.css ...)
 #
-# writes <build>/generated/page_source.cpp, which defines std::string_view tally::page_source(std::string_view name), empty
-# for a name that is not there; again whenever a file has changed. Appends the path to <out-var>.
+# writes <build>/generated/page_source.cpp, which defines std::string_view tally::page_source(std::string_view name),
+# empty for an unknown name; it is written again whenever a file has changed. Appends the path to <out-var>.
 function(tally_embed out)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FUNCTION;HEADER" "FILES")
   set(path ${PROJECT_BINARY_DIR}/generated/${arg_FUNCTION}.cpp)
@@ -18,13 +18,13 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
   return()
 endif()
 
-# As a script: writes the file. Text goes into raw strings in pieces: compilers limit the length of one.
+# Script mode: writes the file. Text is split into several raw strings, because compilers limit the length of one.
 string(REPLACE "," ";" files "${FILES}")
 set(entries "")
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME)
   file(READ ${file} text)
-  string(REPLACE "\n" "\n)_text_\"\nR\"_text_(" text "${text}")  # a line each
+  string(REPLACE "\n" "\n)_text_\"\nR\"_text_(" text "${text}")  # one literal per line
   string(APPEND entries "      {\"${name}\",\nR\"_text_(${text})_text_\"},\n")
 endforeach()
 file(WRITE ${OUT} "// Written by the build from the files that it names; do not edit.

@@ -2,8 +2,8 @@
 # Both stay inside this build: an installed tally imposes nothing on the programs that link it.
 
 add_library(tally_flags INTERFACE)
-# A fixed -ffp-contract and no -ffast-math: the bits of a result depend on the code alone, never on how the optimiser felt
-# about reordering it.
+# A fixed -ffp-contract and no -ffast-math: the bits of a result depend only on the source, never on how an optimiser
+# reorders it.
 set(TALLY_NUMBER_FLAGS -ffp-contract=fast -fno-math-errno -fno-trapping-math)
 target_compile_options(tally_flags INTERFACE ${TALLY_NUMBER_FLAGS})
 
@@ -19,16 +19,16 @@ elseif(TALLY_SANITIZE)
   message(FATAL_ERROR "TALLY_SANITIZE must be address, thread or empty, not '${TALLY_SANITIZE}'")
 endif()
 if(TALLY_SANITIZE)
-  # -g1: lines for the reports; nobody sits with a debugger before these builds, and all of -g takes a fifth longer.
+  # -g1: line numbers for the reports; these builds are not for debuggers, and full -g takes a fifth longer.
   target_compile_options(tally_flags INTERFACE ${sanitizers} -fno-omit-frame-pointer -g1)
   target_compile_definitions(tally_flags INTERFACE TALLY_SANITIZED=1)
   target_link_options(tally_flags INTERFACE ${sanitizers})
 endif()
-# Fuzzers go with AddressSanitizer, by clang alone.
+# Fuzzers are built with AddressSanitizer, by clang only.
 if(TALLY_SANITIZE STREQUAL "address" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   set(TALLY_FUZZERS ON)
 endif()
-# tally_coverage(<library>): a fuzzer of it sees which branches an input takes.
+# tally_coverage(<library>): instruments it, so that a fuzzer sees which branches an input takes.
 function(tally_coverage library)
   if(TALLY_FUZZERS)
     target_compile_options(${library} PRIVATE -fsanitize=fuzzer-no-link)

@@ -1,7 +1,7 @@
-# NCCL, by which the ranks of a run on GPUs exchange gradients: the folder of its header as TALLY_NCCL_INCLUDE and its
-# library as TALLY_NCCL_LIBRARY, both -NOTFOUND where they are not there. That of the toolkit or the system comes first, then
-# that of the Python index (nvidia-nccl-cu12 or -cu13), which lies in nvidia/nccl of a site-packages: that of
-# TALLY_NCCL_PYTHON. It has libnccl.so.2 alone, without the name that linkers look for.
+# NCCL, with which GPU processes all-reduce gradients. Sets TALLY_NCCL_INCLUDE (folder of the header) and
+# TALLY_NCCL_LIBRARY; both are -NOTFOUND if NCCL is missing. The toolkit and the system are searched first. Then comes
+# the Python package (nvidia-nccl-cu12 or -cu13), found in nvidia/nccl of the site-packages of TALLY_NCCL_PYTHON. The
+# package has only libnccl.so.2, without the name that linkers look for.
 find_program(TALLY_NCCL_PYTHON python3 DOC "Python whose site-packages may hold NCCL")
 set(nccl_of_python "")
 if(TALLY_NCCL_PYTHON)
@@ -16,7 +16,7 @@ if(nccl_of_python)
   set(folders_lib PATHS ${nccl_of_python}/lib)
 endif()
 find_path(TALLY_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${folders_include} DOC "Folder of NCCL's header")
-if(nccl_of_python AND TALLY_NCCL_INCLUDE STREQUAL "${nccl_of_python}/include")  # both of one place
+if(nccl_of_python AND TALLY_NCCL_INCLUDE STREQUAL "${nccl_of_python}/include")  # both from one place
   find_library(TALLY_NCCL_LIBRARY NAMES nccl libnccl.so.2 PATHS ${nccl_of_python}/lib NO_DEFAULT_PATH DOC "NCCL")
 endif()
 find_library(TALLY_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} ${folders_lib} DOC "NCCL")

@@ -1,14 +1,16 @@
-# Pair policies (core/attention/pair.hpp) are compiled more than once, each time from the same text: by their own file with
-# vectors that any processor has; for wider vectors where g++ compiles for x86-64; and as CUDA, executed by the CPU (where
-# TALLY_CUDA_HOST is ON) and, where nvcc is, by a GPU. A file has policies when it has a line that begins with TALLY_PAIR(.
+# Pair policies (core/attention/pair.hpp) are compiled several times from the same text: by their own file with vectors
+# that any processor has; for wider vectors if g++ compiles for x86-64; and as CUDA, executed on the CPU (if
+# TALLY_CUDA_HOST is ON) and, if nvcc is found, by a GPU. A file has policies if one of its lines begins with
+# TALLY_PAIR(.
 #
-# tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <those of FILES>)
+# tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <some of FILES>)
 #
-# EVERY_FORM: files whose policies the host execution compiles for every precision and head width (cuda/attention_device.hpp).
+# EVERY_FORM: files whose policies the host execution compiles for every precision and head width
+# (cuda/attention_device.hpp).
 #
-# adds what is written to <build>/generated/pairs to the target. It is installed with the package, for files of programs that
-# find_package(tally). TALLY_PAIR_ARCHITECTURES: GPUs that nvcc compiles policies
-# for, where these are fewer than CMAKE_CUDA_ARCHITECTURES; a policy takes it minutes for each.
+# Writes the sources to <build>/generated/pairs and adds them to the target. The function is installed with the package,
+# for programs that use find_package(tally). TALLY_PAIR_ARCHITECTURES: the GPUs that nvcc compiles policies for, if
+# fewer than CMAKE_CUDA_ARCHITECTURES; each policy takes nvcc minutes per architecture.
 function(tally_pairs target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EVERY_FORM")
   set(folder ${PROJECT_BINARY_DIR}/generated/pairs/${target})
@@ -28,7 +30,7 @@ function(tally_pairs target)
     list(APPEND every_form ${stem})
   endforeach()
   foreach(file IN LISTS arg_FILES)
-    # Read again when the file changes: a policy may have come, or gone.
+    # Reconfigures when the file changes: a policy may have been added or removed.
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     file(STRINGS ${file} policies REGEX "^TALLY_PAIR\\(")
     if(NOT policies)
@@ -70,7 +72,7 @@ function(tally_pairs target)
 ]])
       list(APPEND sources ${path})
     endforeach()
-    # The same twice, as the language is a property of the file.
+    # Written twice, because the language is a property of the file.
     foreach(kind IN ITEMS host gpu)
       set(path ${folder}/${stem}_${kind}.cu)
       file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
@@ -131,7 +133,7 @@ function(tally_pairs target)
   endif()
 endfunction()
 
-# A policy is compiled for many types, and what is wrong with it is said again for each: the first error says it.
+# A policy is compiled for many types, and each would repeat the same error: compilation stops at the first.
 set(TALLY_FIRST_ERROR "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(TALLY_FIRST_ERROR -fmax-errors=1)

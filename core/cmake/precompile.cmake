@@ -1,12 +1,13 @@
-# The standard library's headers are a fifth to a third of the time that most files take to compile, with GoogleTest's more:
-# g++ reads them once. Files still include what they use; clang's builds, which go without, notice where one does not.
+# The standard library's headers are a fifth to a third of the compile time of most files, more with GoogleTest: g++
+# precompiles them. Files still include what they use; clang builds do not precompile, and so detect a missing include.
 option(TALLY_PRECOMPILE "Compile the standard library's headers once (with g++)" ON)
 
 set(TALLY_STANDARD_HEADERS <algorithm> <array> <cmath> <cstdint> <filesystem> <functional> <limits> <map> <memory> <optional>
     <set> <span> <string> <string_view> <utility> <vector>)
 
-# tally_precompiled(<name> LINK <libraries> OPTIONS <options> HEADERS <more of them>): what tally_precompile() gives to
-# targets whose options are as these. For programs where OPTIONS has -fPIE, else for libraries.
+# tally_precompiled(<name> LINK <libraries> OPTIONS <options> HEADERS <extra headers>): the precompiled headers that
+# tally_precompile() gives to targets with the same options. With -fPIE in OPTIONS they are for programs, otherwise for
+# libraries.
 function(tally_precompiled name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK;OPTIONS;HEADERS")
   if(NOT TALLY_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR TALLY_SANITIZE)
@@ -21,11 +22,12 @@ function(tally_precompiled name)
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   endif()
   target_precompile_headers(${name} PRIVATE ${TALLY_STANDARD_HEADERS} ${arg_HEADERS})
-  # ccache looks into them.
+  # Needed by ccache, which reads the preprocessed text.
   target_compile_options(${name} PRIVATE -fpch-preprocess)
 endfunction()
 
-# tally_precompile(<target> <name>): its sources read those headers; nothing where they are not there.
+# tally_precompile(<target> <name>): the target's sources use these precompiled headers; does nothing if they do not
+# exist.
 function(tally_precompile target name)
   if(TARGET ${name})
     target_precompile_headers(${target} REUSE_FROM ${name})

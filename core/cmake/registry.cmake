@@ -19,7 +19,7 @@ function(tally_registry out)
   endforeach()
   list(LENGTH arg_FILES count)
   set(path ${PROJECT_BINARY_DIR}/generated/${arg_KIND}_registry.cpp)
-  # Leaves the file alone when its content is the same.
+  # Does not touch the file if its content is unchanged.
   file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
 // Written by CMake from the names of the files; do not edit.
 #include <array>

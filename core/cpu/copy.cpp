@@ -1,4 +1,4 @@
-// Filling and copying with conversion of type; both sides of any strides.
+// Filling, and copying with type conversion; both sides may have any strides.
 #include <cstring>
 
 #include "core/cpu/strided.hpp"
@@ -22,14 +22,14 @@ TALLY_CLONES void convert_row(To* y, const From* x, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     if constexpr (std::is_same_v<To, Bfloat16>) {
-      y[i].bits = detail::bfloat16_bits(x[i]);  // of whole objects g++ makes no vectors
+      y[i].bits = detail::bfloat16_bits(x[i]);  // written as bits: g++ does not vectorise stores of whole objects
     } else {
       y[i] = static_cast<To>(x[i]);
     }
   }
 }
 
-// Those that every step of training converts.
+// The conversions that occur in every training step.
 template <class To, class From>
 constexpr bool is_frequent = (std::is_same_v<To, float> && std::is_same_v<From, Bfloat16>) ||
                              (std::is_same_v<To, Bfloat16> && std::is_same_v<From, float>);
@@ -49,7 +49,7 @@ void copy_row(To* y, std::int64_t step_y, const From* x, std::int64_t step_x, st
   }
 }
 
-// The axis along which x lies next to each other where that is not the innermost one and y runs along the innermost: a
+// The axis along which x is contiguous, if that is not the innermost axis but y is contiguous along the innermost: a
 // transposition. -1 if there is none.
 int transposed_axis(const Loop<2>& loop) {
   if (loop.inner_step()[0] != 1 || loop.inner_step()[1] == 1 || loop.inner_step()[1] == 0) return -1;
@@ -59,14 +59,14 @@ int transposed_axis(const Loop<2>& loop) {
   return -1;
 }
 
-// Squares of 16 x 16: row by row, every element would fetch a cache line of x of which one element is used.
+// Works in squares of 16 x 16: row by row, every element would fetch a cache line of x and use one element of it.
 template <class T>
 void copy_transposed(const Loop<2>& loop, int axis, T* y, const T* x) {
   constexpr std::int64_t side = 16;
   const auto a = static_cast<std::size_t>(axis);
   const std::int64_t height = loop.size[a], width = loop.inner_size();
   const std::int64_t step_y = loop.step[a][0], step_x = loop.inner_step()[1];
-  Loop<2> outer = loop;  // the other axes; both of the square stand still
+  Loop<2> outer = loop;  // the other axes; the two axes of a square are fixed
   outer.size[a] = 1;
   const std::int64_t strips = (height + side - 1) / side;
   parallel_for(outer.rows() * strips, [&](std::int64_t tile) {

@@ -1,6 +1,6 @@
 // Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection.
 //
-// Each has one loop over elements that stand next to each other, compiled per instruction set; operands that are
+// Each kernel has one loop over contiguous elements, compiled per instruction set. Operands that are
 // broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
 #include "core/cpu/gelu_of_bf16.hpp"
 #include "core/cpu/product_end.hpp"
@@ -28,7 +28,7 @@ TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const
   });
 }
 
-// In bf16, computed in f32. Bits are written: of whole objects g++ makes no vectors.
+// bf16 results, computed in f32 and written as bits: g++ does not vectorise stores of whole objects.
 TALLY_CLONES void activation_row(UnaryOp op, Bfloat16* y, const Bfloat16* x, std::int64_t n) {
   functors::visit_activation_of_bf16(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
@@ -67,7 +67,7 @@ TALLY_CLONES void where_row(T* y, const bool* condition, const T* a, const T* b,
   for (std::int64_t i = 0; i < n; ++i) y[i] = condition[i] ? a[i] : b[i];
 }
 
-// Calls row(y, a, b, n) over stretches of the dense y where all three lie next to each other.
+// Calls row(y, a, b, n) over stretches of the dense y in which all three are contiguous.
 template <class Y, class A, class B, class F>
 void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
   const auto loop = make_loop(y.shape, y, a, b);
@@ -118,7 +118,7 @@ void unary(UnaryOp op, double parameter, View y, View x) {
 }
 
 void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
-  // Linear operations read neither x nor y; any readable row stands in.
+  // Linear operations read neither x nor y; any readable row serves as the argument.
   const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
   if (d_x.dtype == DType::bf16) {
     using X = Bfloat16;

@@ -1,7 +1,7 @@
-// The floating-point mode that kernels compute in: numbers below the normal ones are zero (FTZ and DAZ of x86-64, FZ of
-// AArch64), in f32 and f64 alike, and sums are rounded to nearest. Processors may take a hundred times as long for an
-// operation on a denormal number, and weights of attention under trained gates end among them. The results depend on
-// the mode, which belongs to a thread: so every thread that computes sets it, and has its own back afterwards.
+// The floating-point mode of kernels: subnormal numbers are zero (FTZ and DAZ of x86-64, FZ of AArch64), in f32 and f64
+// alike, and sums are rounded to nearest. Processors may take a hundred times as long for an operation on a subnormal
+// number, and attention weights under trained gates become subnormal. The results depend on the mode, and the mode
+// belongs to a thread. So every thread that computes sets it, and restores its own mode afterwards.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tally::cpu {
 
-// What decides how a thread rounds, what it traps and whether it knows denormal numbers; 0 where nothing is known of
-// the processor, whose mode is then left as it is.
+// The register that controls rounding, traps and subnormal numbers of a thread. 0 on other processors, whose mode is
+// not changed.
 inline std::uint64_t floating_mode() {
 #if defined(__x86_64__)
   return _mm_getcsr();
@@ -28,21 +28,21 @@ inline std::uint64_t floating_mode() {
 
 inline void set_floating_mode([[maybe_unused]] std::uint64_t mode) {
 #if defined(__x86_64__)
-  asm volatile("" ::: "memory");  // what is stored before was computed in the mode before
+  asm volatile("" ::: "memory");  // earlier stores were computed in the earlier mode
   _mm_setcsr(static_cast<unsigned>(mode));
 #elif defined(__aarch64__)
   asm volatile("msr fpcr, %0" : : "r"(mode) : "memory");
 #endif
 }
 
-// Traps of nothing, rounds to nearest, flushes to zero what is below the normal numbers, operands and results.
+// No traps, rounding to nearest, subnormal operands and results flushed to zero.
 #if defined(__x86_64__)
 inline constexpr std::uint64_t kernel_mode = 0x1f80 | 0x8000 | 0x0040;  // all masks, FTZ, DAZ
 #else
 inline constexpr std::uint64_t kernel_mode = std::uint64_t{1} << 24;  // FZ
 #endif
 
-// This thread computes in kernel_mode for as long as this lives; what it had before, flags included, comes back.
+// Sets kernel_mode for this thread during its lifetime, then restores the previous mode, flags included.
 class InKernelMode {
  public:
   InKernelMode() { set_floating_mode(kernel_mode); }

@@ -1,4 +1,4 @@
-// Rows of a table by number, and the adjoint: the gradient of a table's row is the sum over all ids that took it.
+// Rows of a table by index, and the adjoint: the gradient of a table row is the sum over all ids that took it.
 #include <span>
 
 #include "core/cpu/rows.hpp"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t column_block = 128;
 
-// The indices at which each id stands, by a counting sort.
+// The positions of each id, found by a counting sort.
 class IndicesById {
  public:
   IndicesById(std::int64_t count, std::int64_t id_count, Arena arena) {
@@ -22,13 +22,13 @@ class IndicesById {
   std::int64_t bytes() const { return bytes_; }
 
   void sort(const std::int32_t* ids, std::int64_t count, std::int64_t id_count) {
-    // One further on, so that counting up while they are filled in leaves the beginnings.
+    // Shifted by one more entry: filling in advances each counter, and leaves the start of each id.
     std::fill_n(first_, id_count + 2, std::int64_t{0});
     for (std::int64_t n = 0; n < count; ++n) ++first_[ids[n] + 2];
     for (std::int64_t v = 2; v < id_count + 2; ++v) first_[v] += first_[v - 1];
     for (std::int64_t n = 0; n < count; ++n) order_[first_[ids[n] + 1]++] = n;
   }
-  // The n with ids[n] = v, rising.
+  // The n with ids[n] = v, in ascending order.
   std::span<const std::int64_t> of(std::int64_t v) const { return {order_ + first_[v], order_ + first_[v + 1]}; }
 
  private:
@@ -68,7 +68,7 @@ void embedding_backward(View d_table, View d_y, View ids, void* workspace) {
   const std::int64_t blocks = (width + column_block - 1) / column_block;
   IndicesById indices(ids.numel(), vocabulary, Arena(workspace));
   indices.sort(ids.as<std::int32_t>(), ids.numel(), vocabulary);
-  // As many stretches of columns as have a tile's worth of additions on average.
+  // Column blocks per tile, so that a tile has the usual number of additions on average.
   const std::int64_t tile_height = rows_per_tile((1 + ids.numel() / vocabulary) * column_block);
   dispatch_floating(d_table.dtype, [&](auto type) {
     using T = decltype(type);

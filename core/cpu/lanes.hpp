@@ -1,6 +1,6 @@
-// Sums and maxima over one row, in vector lanes whose number does not depend on the processor: lane l takes the
-// elements l, l + 32, l + 64, ...; at the end the lanes are added in pairs. The compiler may not reorder floating
-// additions by itself, and the same order on every path gives the same bits. Sums are formed in double.
+// Sums and maxima over one row, in vector lanes whose number does not depend on the processor. Lane l takes the
+// elements l, l + 32, l + 64, ...; at the end the lanes are added in pairs. The compiler may not reorder floating-point
+// additions, so the same order on every path gives the same bits. Sums are formed in double.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TALLY_INLINE double lane_sum(std::int64_t n, Term&& term) {
   return lane[0];
 }
 
-// The largest of term(0) .. term(n - 1), -infinity for n = 0; NaN are passed over.
+// The largest of term(0) .. term(n - 1), -infinity for n = 0; NaN are ignored.
 template <class T, class Term>
 TALLY_INLINE T lane_max(std::int64_t n, Term&& term) {
   T lane[lane_count];

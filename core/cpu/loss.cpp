@@ -2,8 +2,8 @@
 //   loss = log sum_v e^(l_v) - l_target,  d_l_v = (e^(l_v - log_sum) - [v = target]) d_loss
 // Rows that are masked out have loss 0 and gradient 0; their targets are not read.
 //
-// Where the target is sure, e^(l - log_sum) - 1 is what rounding leaves of two numbers near 1. There the gradient is
-// the other probabilities' sum, with the minus: the same number, each of its terms as exact as its size.
+// For a target with a probability near 1, e^(l - log_sum) - 1 would keep only rounding errors. There the gradient is
+// minus the sum of the other probabilities: the same number, with a small relative error in each term.
 #include <cmath>
 
 #include "core/cpu/lanes.hpp"
@@ -14,7 +14,7 @@ namespace tally::cpu {
 
 namespace {
 
-// The exponentials of a row are formed chunk by chunk: a row of a large vocabulary needs no scratch of its size.
+// The exponentials of a row are formed chunk by chunk, so that a large vocabulary needs no scratch row.
 template <class T>
 TALLY_CLONES double log_sum_exp(const T* x, std::int64_t n) {
   constexpr std::int64_t chunk = 512;
@@ -41,7 +41,7 @@ TALLY_CLONES double sum_of(const T* x, std::int64_t n) {
   return lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return x[j]; });
 }
 
-// A row takes its logarithm besides, however short it is.
+// Counts the logarithm of a row as 128 elements.
 std::int64_t rows_per_task(std::int64_t width) { return rows_per_tile(width + 128); }
 
 }  // namespace

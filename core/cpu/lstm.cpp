@@ -6,8 +6,8 @@
 //   d_c += d_h o (1 - tanh(c_t)^2),  d_o = d_h tanh(c_t),  d_i = d_c g,  d_f = d_c c_{t-1},  d_g = d_c i,  d_c <- d_c f
 //   d_a = d_gate times the derivative of its sigmoid or tanh
 //
-// A step needs all of the step before, but no sequence needs another: a thread takes a few sequences through all steps,
-// and nobody waits. Their products with W share each row of W that is read.
+// A step needs the whole previous step, but sequences are independent: each thread takes a few sequences through all
+// steps, without synchronisation. The sequences of a thread share each row of W that it reads.
 #include <algorithm>
 
 #include "core/cpu/parallel.hpp"
@@ -20,9 +20,9 @@ namespace tally::cpu {
 namespace {
 
 constexpr std::int64_t tile_rows = 4;      // sequences
-constexpr std::int64_t tile_columns = 32;  // of a product, at once in registers
+constexpr std::int64_t tile_columns = 32;  // of one product, held in registers
 
-// y [rows, n] = b [rows, n] + a [rows, k] w [k, n]; rows of y, b and a lie their steps apart. y may be b.
+// y [rows, n] = b [rows, n] + a [rows, k] w [k, n]; rows of y, b and a have strides of their own. y may be b.
 template <std::int64_t rows, std::int64_t columns, class T>
 TALLY_INLINE void multiply_block(T* y, std::int64_t step_y, const T* b, std::int64_t step_b, const T* a,
                                  std::int64_t step_a, const T* w, std::int64_t k, std::int64_t n) {
@@ -61,7 +61,7 @@ void multiply(std::int64_t rows, T* y, std::int64_t step_y, const T* b, std::int
   }
 }
 
-// One sequence's step from its sums, which become the gates.
+// One step of one sequence: turns its sums into the gates.
 template <class T>
 TALLY_CLONES void cell_step(T* y, T* gates, T* cell, const T* before, std::int64_t width) {
   T *const input = gates, *const forget = input + width, *const candidate = forget + width,
@@ -79,7 +79,7 @@ TALLY_CLONES void cell_step(T* y, T* gates, T* cell, const T* before, std::int64
   }
 }
 
-// d_h and d_cell are those of this step's results; d_cell becomes that of the step before.
+// d_h and d_cell are the gradients of this step's results; d_cell becomes the gradient of the previous step's cell.
 template <class T>
 TALLY_CLONES void cell_step_backward(T* d_a, T* d_cell, const T* d_h, const T* gates, const T* cell, const T* before,
                                      std::int64_t width) {
@@ -98,7 +98,7 @@ TALLY_CLONES void cell_step_backward(T* d_a, T* d_cell, const T* d_h, const T* g
 
 }  // namespace
 
-// The weight transposed: columns of the product next to each other.
+// The transposed weight: columns of the matmul are contiguous.
 std::int64_t lstm_workspace(View weight) { return weight.numel() * static_cast<std::int64_t>(size_of(weight.dtype)); }
 
 void lstm(View y, View gates, View cells, View x, View weight, View hidden, View cell, void* workspace) {
@@ -141,7 +141,7 @@ void lstm_backward(View d_x, View d_hidden, View d_cell, View d_y, View gates, V
   dispatch_floating(d_y.dtype, [&](auto zero) {
     using T = decltype(zero);
     parallel_for_blocks(batch, tile_rows, [&](std::int64_t begin, std::int64_t end) {
-      T* const d_h = d_hidden.as<T>() + begin * width;  // of the step at work
+      T* const d_h = d_hidden.as<T>() + begin * width;  // of the current step
       for (std::int64_t t = length; t-- > 0;) {
         const std::int64_t first = begin * length + t;
         for (std::int64_t row = begin; row < end; ++row) {

@@ -3,7 +3,7 @@
 // With g = d_y weight and means over the row:
 //   d_x = rstd (g - mean(g) - x^ mean(g x^))  (RMS norm: without mean(g))
 //   d_weight = sum_rows d_y x^,  d_bias = sum_rows d_y
-// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own slot in the
+// Rows are taken in blocks of fixed height. Each block adds its part of d_weight and d_bias into its own slot of the
 // workspace; the parts are then added in order.
 #include <cmath>
 #include <type_traits>
@@ -55,7 +55,7 @@ TALLY_CLONES void round_row(Bfloat16* y, const float* x, std::int64_t n) {
   for (std::int64_t j = 0; j < n; ++j) write(y + j, x[j]);
 }
 
-// Adds to d_weight and (centered) d_bias, and with `add` to d_x.
+// Adds to d_weight and, if centered, to d_bias; with `add` also to d_x.
 template <bool centered, bool add, class T, class X>
 TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, const X* x, Moments<T> moments,
                                const T* weight, std::int64_t n) {
@@ -79,7 +79,7 @@ TALLY_CLONES void backward_row(T* d_x, T* d_weight, T* d_bias, const T* d_y, con
   }
 }
 
-// total[j] = parts[0][j] + parts[1][j] + ..., the parts `step` apart.
+// total[j] = parts[0][j] + parts[1][j] + ..., with a stride of `step` between the parts.
 template <class T>
 void add_parts(T* total, const T* parts, std::int64_t count, std::int64_t step, std::int64_t n) {
   constexpr std::int64_t strip = 256;

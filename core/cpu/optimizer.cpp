@@ -43,7 +43,7 @@ TALLY_CLONES void sgd_tile(T* parameter, T* m, const T* gradient, const SgdHyper
   }
 }
 
-// f(hyperparameters, tensor, begin, end) for tiles of all tensors, but for tensors whose step is left out.
+// Calls f(hyperparameters, tensor, begin, end) for tiles of all tensors, except tensors whose step is skipped.
 template <template <class> class Hyperparameters, class F>
 void update(Views parameters, Views hyperparameters, F&& f) {
   for_each_tile(parameters, tile_elements, [&](std::size_t tensor, std::int64_t, std::int64_t begin, std::int64_t end) {

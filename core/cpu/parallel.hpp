@@ -1,7 +1,7 @@
-// Sharing work out to threads, and compiling one function for several instruction sets.
+// Distributing work over threads, and compiling one function for several instruction sets.
 //
-// Results must be the same bits for any number of threads. So a kernel cuts its work into tiles by shape alone, every
-// tile is computed by one thread, and no two tiles add into the same number.
+// Results must be the same bits for any number of threads. So the tiles of a kernel depend only on the shape, every
+// tile is computed by one thread, and no two tiles add to the same number.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ int thread_count();
 void set_thread_count(int n);
 
 namespace detail {
-// The core this thread runs on; -1 where the system does not tell.
+// The core this thread runs on; -1 if the system does not report it.
 int current_core();
 // Moves this thread elsewhere if it shares the core of the thread that started the parallel region.
 void leave_core(int core);
@@ -34,8 +34,8 @@ void parallel_for(std::int64_t tiles, F&& f) {
     return;
   }
   const int caller_core = detail::current_core();
-  // The team has one size always, even for fewer tiles: libgomp ends the threads that a smaller team leaves over and
-  // has to create them again for the next kernel.
+  // The team always has the same size, even for fewer tiles: libgomp ends the threads that a smaller team does not use,
+  // and has to create them again for the next kernel.
 #pragma omp parallel num_threads(threads)
   {
     detail::leave_core(caller_core);
@@ -54,10 +54,11 @@ void parallel_for_blocks(std::int64_t n, std::int64_t block, F&& f) {
 
 }  // namespace tally
 
-// TALLY_CLONES before a function compiles it for AVX-512, for AVX2 and for the baseline; the processor's best is chosen
-// when the program starts. It belongs on the function that computes one tile, called from inside parallel_for: what a
-// parallel region holds itself is moved into a function of its own and not cloned. What it calls must be inlined into
-// it. clang 14 refuses templates here, and sanitizers do not run before the choice is made; there it is empty.
+// TALLY_CLONES before a function compiles it for AVX-512, for AVX2 and for the baseline; the best for the processor is
+// chosen when the program starts. It belongs on the function that computes one tile, called from inside parallel_for:
+// code directly inside a parallel region is moved into another function and not cloned. Functions that it calls must be
+// inlined. clang 14 does not support templates here, and sanitizers start only after the choice is made; there it is
+// empty.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define TALLY_SANITIZED 1

@@ -1,11 +1,11 @@
-// Reading from tables by position.
+// Table look-ups by position.
 //
-// read_distance: y[i, j] = x[i, i-j] for j <= i, else 0 (relative encodings, toeplitz biases); its adjoint sums d_y
-// over all places that read one element, along diagonals where the rows share one row of x.
+// read_distance: y[i, j] = x[i, i-j] for j <= i, else 0 (relative encodings, toeplitz biases). Its adjoint sums d_y
+// over all entries that read one element, along diagonals if the rows share one row of x.
 //
 // interpolate (CoPE, arXiv 2405.18719, eq. 5): c = min(p, P), f = floor(c), w = c - f,
 //   y = (1-w) table[f] + w table[min(f+1, P)];  d_table[f] += (1-w) d_y,  d_table[min(f+1, P)] += w d_y,
-//   d_p = d_y (table[min(f+1, P)] - table[f]), which is 0 for p >= P by itself.
+// d_p = d_y (table[min(f+1, P)] - table[f]), which is 0 for p >= P without a special case.
 #include <omp.h>
 #include "core/attention/policies.hpp"
 
@@ -65,7 +65,7 @@ void read_distance_backward_own(const View& d_x, const View& d_y, bool cap) {
   });
 }
 
-// One row of d_x for all rows of a square of d_y: tiles are some neighbouring distances over all rows.
+// One row of d_x for all rows of a square of d_y: a tile is a few neighbouring distances over all rows.
 template <class T>
 void read_distance_backward_shared(const View& d_x, const View& d_y, bool cap) {
   const std::int64_t length = d_y.shape.back(), width = d_x.shape.back(), step = row_step(d_y);
@@ -84,7 +84,7 @@ void read_distance_backward_shared(const View& d_x, const View& d_y, bool cap) {
   });
 }
 
-// Rows are taken in stretches of this many columns. The far keys of a long row all lie beyond the table, so whole
+// Rows are taken in stretches of this many columns. The far keys of a long row are all beyond the table, so whole
 // stretches need no look-ups.
 constexpr std::int64_t stretch = 64;
 
@@ -111,8 +111,8 @@ TALLY_CLONES bool find_places(Places<T>& places, const T* position, std::int32_t
   return within > 0;
 }
 
-// The functions with look-ups are not compiled for newer processors: these would be given gather instructions, which
-// take twice the time of single loads.
+// The functions with look-ups are not compiled for newer processors: the compiler would use gather instructions there,
+// which take twice as long as single loads.
 template <class T>
 void interpolate_stretch(T* y, const T* table, const Places<T>& places, std::int32_t last, std::int64_t n) {
 #pragma omp simd
@@ -135,10 +135,10 @@ void interpolate_row(T* y, const T* table, const T* position, std::int32_t last,
   }
 }
 
-// Neighbouring positions meet the same entries: four copies of the row of d_table, taken in turn, keep an addition from
-// waiting for the one before.
+// Neighbouring positions often have the same entries. Four copies of the row of d_table, used in turn, keep an addition
+// from waiting for the previous one.
 constexpr std::int64_t table_copies = 4;
-// Doubles of a thread: whole lines of a cache, and one between threads.
+// Doubles per thread: whole cache lines, and one more between threads.
 std::int64_t sums_of_thread(std::int64_t entries) { return (table_copies * entries + 7) / 8 * 8 + 8; }
 
 template <class T>

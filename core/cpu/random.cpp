@@ -1,4 +1,4 @@
-// Random numbers by element: what element n gets depends on (stream, n) alone, so any tile can be drawn by itself.
+// Random numbers by element: element n depends only on (stream, n), so tiles are drawn independently.
 #include <cmath>
 
 #include "core/cpu/strided.hpp"
@@ -33,7 +33,7 @@ void for_each_drawn_chunk(std::int64_t n, RandomStream named, F&& f) {
   parallel_for_blocks(n, tile_elements, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t bits[static_cast<std::size_t>(draws * chunk) + 4];
     constexpr auto each = static_cast<std::uint64_t>(draws);
-    const std::uint64_t before = each * stream.first % 4;  // words of a block that belong to what comes before
+    const std::uint64_t before = each * stream.first % 4;  // words of the first block that belong to earlier elements
     for (std::int64_t i = begin; i < end; i += chunk) {
       const std::int64_t count = std::min(chunk, end - i);
       const std::uint64_t word = each * (stream.first + static_cast<std::uint64_t>(i));
@@ -43,7 +43,7 @@ void for_each_drawn_chunk(std::int64_t n, RandomStream named, F&& f) {
   });
 }
 
-// Words keep an element where uniform_from_bits(word) >= rate: where the upper 24 bits reach rate * 2^24.
+// Keeps an element if uniform_from_bits(word) >= rate: if the upper 24 bits reach rate * 2^24.
 template <class T>
 TALLY_CLONES void keep_or_drop(T* y, const T* x, const std::uint32_t* bits, double rate, std::int64_t n) {
   const T scale = static_cast<T>(1.0 / (1.0 - rate));

@@ -1,8 +1,8 @@
 // Sum and maximum over any set of axes of x with any strides, the index of the largest element, and the sum of squares.
 //
-// The elements that make up one number of y are cut into blocks by shape alone; blocks are reduced in parallel, in
-// double, and their partial results are combined in order. Within a block x is read along its innermost axis: if that
-// one is reduced, row by row in vector lanes, else by adding whole rows to a strip of accumulators (the sums of
+// The terms of one element of y are cut into blocks that depend only on the shape. Blocks are reduced in parallel, in
+// double, and their partial results are combined in order. Within a block x is read along its innermost axis: row by
+// row in vector lanes if that axis is reduced, else by adding whole rows to a strip of accumulators (the sums of
 // columns).
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/strided.hpp"
@@ -12,7 +12,7 @@ namespace tally::cpu {
 
 namespace {
 
-constexpr std::int64_t strip_width = 512;  // neighbouring numbers of y that one tile computes
+constexpr std::int64_t strip_width = 512;  // neighbouring elements of y that one tile computes
 
 struct Sum {
   static constexpr double identity = 0.0;
@@ -48,10 +48,10 @@ TALLY_CLONES void combine_row(double* accumulator, const T* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) accumulator[i] = Op::combine(accumulator[i], static_cast<double>(x[i]));
 }
 
-// x as loops over the axes that stay and over those that go.
+// x as loops over the kept axes and over the reduced axes.
 struct Axes {
   Loop<1> kept, reduced;
-  bool rows_reduced;  // x is read along an axis that goes
+  bool rows_reduced;  // the innermost axis of x is reduced
 };
 
 Axes split_axes(const View& y, const View& x) {
@@ -71,7 +71,7 @@ Axes split_axes(const View& y, const View& x) {
           !has_kept || (has_reduced && (reduced_step != 0 && (kept_step == 0 || reduced_step < kept_step)))};
 }
 
-// Reduces the terms begin..end-1, counted along the axes that go, for the element of y that begins at x.
+// Reduces the terms begin..end-1, counted along the reduced axes, for the element of y that begins at x.
 template <class Op, class T>
 double reduce_along_rows(const Loop<1>& reduced, const T* x, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = reduced.inner_size(), step = reduced.inner_step()[0];
@@ -105,7 +105,7 @@ void reduce_along_columns(const Loop<1>& reduced, const T* x, std::int64_t step,
   }
 }
 
-// How a reduction is cut: strips of neighbouring outputs, and of what goes blocks.
+// The tiles of a reduction: strips of neighbouring outputs, and blocks of terms.
 struct Cut {
   Axes axes;
   std::int64_t outputs = 0, width = 0, terms = 0;
@@ -124,7 +124,7 @@ Cut cut(const View& y, const View& x) {
   return c;
 }
 
-// partial [blocks][outputs]; of one block the result goes straight to y. T: of x; Y: of y
+// partial [blocks][outputs]; a single block writes straight to y. T: type of x; Y: type of y
 template <class Op, class T, class Y = T>
 void reduce_with(const View& y, const View& x, double* partial) {
   if (y.numel() == 0) return;
@@ -134,7 +134,7 @@ void reduce_with(const View& y, const View& x, double* partial) {
     const std::int64_t column = strip_index % c.strips_per_row * c.strip;
     const std::int64_t row = strip_index / c.strips_per_row;
     const std::int64_t n = std::min(c.strip, c.width - column);
-    // Where nothing is reduced, x has no elements and may have no address to count from.
+    // If no axis is reduced, x has no elements and may have no address to count from.
     const std::int64_t step = c.terms == 0 ? 0 : axes.kept.inner_step()[0];
     const T* const first = x.as<T>() + (c.terms == 0 ? 0 : axes.kept.row_offsets(row)[0] + column * step);
     const std::int64_t begin = block_index * c.block, end = std::min(c.terms, begin + c.block);
@@ -173,7 +173,7 @@ TALLY_CLONES double sum_of_squares(const T* x, std::int64_t n) {
   });
 }
 
-// Of squared_norm.
+// Block size of squared_norm.
 constexpr std::int64_t square_block = 4 * tile_elements;
 std::int64_t square_blocks(const View& x) { return (x.numel() + square_block - 1) / square_block; }
 

@@ -7,7 +7,7 @@ namespace tally::cpu {
 
 namespace {
 
-// y may be x; sign -1 turns backwards. X: T, or of f32 bf16.
+// y may be x; sign -1 rotates backwards. X: T, or bf16 if T is f32.
 template <class T, class X>
 TALLY_CLONES void rotate_row(X* y, const X* x, const T* cosine, const T* sine, std::int64_t pairs, bool interleaved,
                              T sign) {

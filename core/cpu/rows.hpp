@@ -1,5 +1,5 @@
-// Kernels that work on whole rows (the last axis), with the causal triangle: of row i of a square [T, T] only the
-// columns 0..i take part, and the result is 0 in the others.
+// Kernels that work on whole rows (the last axis), with the causal triangle: row i of a square [T, T] uses only the
+// columns 0..i, and the result is 0 in the others.
 #pragma once
 
 #include "core/cpu/lanes.hpp"
@@ -7,7 +7,7 @@
 
 namespace tally::cpu {
 
-// Bits are written: of whole objects of bf16 g++ makes no vectors.
+// Written as bits: g++ does not vectorise stores of bf16 objects.
 TALLY_INLINE void write(float* y, float value) { *y = value; }
 TALLY_INLINE void write(double* y, double value) { *y = value; }
 TALLY_INLINE void write(Bfloat16* y, float value) { y->bits = detail::bfloat16_bits(value); }
@@ -15,8 +15,8 @@ TALLY_INLINE void write(Bfloat16* y, float value) { y->bits = detail::bfloat16_b
 // One row of a tensor with rows of some width.
 struct Row {
   std::int64_t index;   // flat, row-major
-  std::int64_t length;  // columns that take part
-  // Columns that may be read and written so that vector loops end without a rest: length rounded up within the width.
+  std::int64_t length;  // columns that are used
+  // Columns that may be read and written so that vector loops need no remainder: length rounded up within the width.
   std::int64_t padded;
 };
 
@@ -32,12 +32,12 @@ inline View leading_axes(const View& x) {
   return leading;
 }
 
-// Step along the last axis; 1 where there is no second element to step to.
+// Stride of the last axis; 1 if there is no second element.
 inline std::int64_t row_step(const View& x) { return x.shape.back() <= 1 ? 1 : x.strides[x.shape.rank - 1]; }
 
 // Calls f(y_row, x_row, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
-// f writes the columns that take part; the others become 0 afterwards. The elements of x_row lie next to each other, in
-// place or copied into y_row, so f reads element j before it writes element j.
+// f writes the used columns; the others become 0 afterwards. x_row is contiguous, either in place or copied into y_row,
+// so f reads element j before it writes element j.
 template <class T, class F>
 void for_each_row(const View& y, const View& x, bool causal, F&& f) {
   if (y.numel() == 0) return;

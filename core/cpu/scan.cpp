@@ -1,5 +1,5 @@
-// Running sums along rows, from the left or from the right, and such as decay on the way. The sum is carried in double,
-// so that a long row loses nothing to rounding but the last bit of each result.
+// Running sums along rows, from the left or from the right, with or without decay. The sum is carried in double, so
+// that each result of a long row has an error of one rounding.
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"
 
@@ -7,8 +7,8 @@ namespace tally::cpu {
 
 namespace {
 
-// One addition has to wait for the one before; blocks are summed by themselves first, so that only one of them in
-// `block` waits for what stands to its left (reverse: right).
+// Each addition has to wait for the previous one. Blocks are summed independently first, so that only one addition in
+// `block` waits for the sum to its left (reverse: right).
 template <bool reverse, class T>
 TALLY_CLONES void scan_row(T* y, const T* x, std::int64_t n) {
   constexpr std::int64_t block = 8;
@@ -28,7 +28,7 @@ TALLY_CLONES void scan_row(T* y, const T* x, std::int64_t n) {
   }
 }
 
-// f(row, offsets) with the row's number and where it begins in each of the views of any strides, on all threads.
+// Calls f(row, offsets) on all threads, with the row's index and its offset in each view; views may have any strides.
 template <class F, class... Views>
 void for_each_row_of(const View& y, F&& f, const Views&... views) {
   const std::int64_t width = y.shape.back();
@@ -83,7 +83,7 @@ void decayed_cumsum_backward(View d_x, View d_decay, View d_y, View decay, View 
           const T* const row_y = y.as<T>() + row * width;
           T* const row_d_x = d_x.as<T>() + row * width;
           T* const row_d_decay = d_decay.as<T>() + row * width;
-          double carry = 0;  // what the sums behind j send back
+          double carry = 0;  // gradient from the sums after j
           for (std::int64_t j = width - 1; j >= 0; --j) {
             const double d_sum = static_cast<double>(row_d_y[j * d_y_step]) + carry;
             row_d_x[j] = static_cast<T>(d_sum);

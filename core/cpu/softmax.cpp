@@ -1,6 +1,6 @@
 // Softmax over rows:  y_j = e^(x_j - m) / sum_k e^(x_k - m),  m = max_k x_k,  and its derivative from the result:
 // d_x_j = y_j (d_y_j - sum_k d_y_k y_k).  Causal: row i of a square has the columns 0..i, the others are 0.
-// As in other libraries a row of nothing but -infinity gives NaN.
+// As in other libraries, a row in which all x are -infinity gives NaN.
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
 #include "core/kernels.hpp"

@@ -1,8 +1,8 @@
-// Triangular systems (I + L) Y = G, many small ones: rows in order, Y_i = G_i - sum_{j<i} L_ij Y_j. Powers of L, which
-// would need no order, grow without bound where rows of L are alike; this does not. The gradients are
+// Triangular systems (I + L) Y = G, many small ones, solved row by row: Y_i = G_i - sum_{j<i} L_ij Y_j. Powers of L
+// would need no order, but grow without bound if rows of L are alike; this does not. The gradients are
 //   dG = (I + L)^-T dY, rows from the last on,  dL = -strictly lower(dG Y^T)
-// A thread has whole systems. Four rows at a time get what the rows before them add, as one product; the rest is row by
-// row.
+// Each thread solves whole systems. The contributions of earlier rows are added to four rows at a time as one matmul;
+// the rest is row by row.
 #include <omp.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t rows_at_once = 4;
 
-// Where a thread works on one system: a part of the workspace for each.
+// Scratch for one system: each thread has a part of the workspace.
 template <class T>
 struct Scratch {
   std::int64_t ld, columns;  // widths of the right-hand side and of L, rounded up to whole vectors
@@ -43,7 +43,7 @@ void store(T* target, const T* source, std::int64_t ld, std::int64_t rows, std::
   for (std::int64_t i = 0; i < rows; ++i) std::copy_n(source + i * ld, width, target + i * width);
 }
 
-// y += negated y, rows in order; y holds the right-hand side at first.
+// y += negated y, rows in order; y holds the right-hand side on entry.
 template <class T>
 void substitute(T* y, std::int64_t ld, const T* negated, std::int64_t rows) {
   for (std::int64_t first = 0; first < rows; first += rows_at_once) {
@@ -54,7 +54,7 @@ void substitute(T* y, std::int64_t ld, const T* negated, std::int64_t rows) {
     }
   }
 }
-// The same with the transposed matrix, rows from the last on.
+// The same with the transposed matrix, from the last row to the first.
 template <class T>
 void substitute_back(T* y, std::int64_t ld, const T* negated, std::int64_t rows) {
   for (std::int64_t end = rows; end > 0;) {
@@ -69,8 +69,8 @@ void substitute_back(T* y, std::int64_t ld, const T* negated, std::int64_t rows)
   }
 }
 
-// f(system, scratch) for every system, on scratch of the thread's own; f is left out where the workspace is only
-// counted. Returns its bytes.
+// Calls f(system, scratch) for every system, with scratch of the thread; f is skipped if the workspace is only counted.
+// Returns the bytes of the workspace.
 template <class T, class F>
 std::int64_t for_each_system(const View& y, bool backward, void* workspace, const F& f) {
   const std::int64_t rows = y.shape.back(1), width = y.shape.back();
@@ -131,7 +131,7 @@ void solve_unit_lower_backward(View d_l, View d_given, View d_y, View l, View y,
         for (std::int64_t i = 0; i < rows; ++i) column[i] = own_y[i * width + c];
         std::fill(column + rows, column + on.columns, T{0});
       }
-      // Of what is not below the diagonal, no more than completes a vector.
+      // The entries below the diagonal, rounded up to whole vectors.
       constexpr std::int64_t step = vector_lanes<T>;
       for (std::int64_t first = 0; first < rows; first += step) {
         const std::int64_t end = std::min(first + step, rows);

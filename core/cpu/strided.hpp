@@ -1,5 +1,5 @@
 // Walking several views of one shape together (core/loop.hpp), or several tensors one after the other: rows are cut
-// into tiles by shape alone and shared out to the threads.
+// into tiles that depend only on the shape, and distributed over the threads.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace tally::cpu {
 
-// Elements that one tile covers: large beside the cost of handing it out, small enough for the caches.
+// Elements of one tile: enough work compared with the cost of scheduling it, and small enough for the caches.
 inline constexpr std::int64_t tile_elements = 16384;
 
 // Rows of `width` elements that make up one tile.
@@ -38,8 +38,8 @@ void for_each_chunk(const Loop<N>& loop, F&& f) {
   });
 }
 
-// Calls f(tensor, tile, begin, end) for tiles of `block` elements of dense tensors, those of all in one parallel
-// region; tiles are counted through.
+// Calls f(tensor, tile, begin, end) for tiles of `block` elements of dense tensors, all in one parallel region; tiles
+// are numbered across tensors.
 template <class F>
 void for_each_tile(Views tensors, std::int64_t block, F&& f) {
   const auto tiles_of = [&](const View& x) { return (x.numel() + block - 1) / block; };
@@ -53,7 +53,7 @@ void for_each_tile(Views tensors, std::int64_t block, F&& f) {
   });
 }
 
-// Elements of a row that stand `step` apart, handed out next to each other: in place for step 1, else by a small copy.
+// Elements of a row with stride `step`, made contiguous: in place for step 1, otherwise by a small copy.
 template <class T>
 class GatheredRow {
  public:

@@ -21,7 +21,7 @@ namespace {
   fail("file", escape_for_print(path, 1000), ": cannot ", action, ": ", std::strerror(reason));
 }
 
-// The file to be replaced: links are followed, so that rename does not put a file in the place of a link.
+// The file to be replaced: links are followed, so that rename does not replace a link by a file.
 std::string resolve_target(const std::string& path) {
   namespace fs = std::filesystem;
   check(path.find('\0') == std::string::npos, "file", escape_for_print(path, 1000), ": a path cannot hold a zero byte");
@@ -43,7 +43,7 @@ void sync_folder_of(const std::string& path) {
   const std::string folder = parent.empty() ? "." : parent;
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!file.open()) fail_to("open the folder", folder, errno);
-  // EINVAL: a file system that has nothing to write for a folder.
+  // EINVAL: the file system has nothing to write for a folder.
   if (::fsync(file.number()) != 0 && errno != EINVAL) fail_to("write the folder to the disk", folder, errno);
 }
 

@@ -1,5 +1,5 @@
-// Writing a file so that, whatever happens, either the old or the new content is there whole: a temporary file in the
-// same folder, write, fsync, rename, fsync of the folder.
+// Writes a file so that readers find either the whole old content or the whole new content, whatever happens: a
+// temporary file in the same folder, write, fsync, rename, fsync of the folder.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace tally {
 
-// A file that is written chunk by chunk and there once it is finished. On any failure (disk full, no permission), and
-// without finish(), the old file stays, the temporary is removed and an Error names the file and the reason. The
-// temporary is called <path>.tmp; one that a killed process left behind is written over. Only a regular file is ever
-// replaced; through a link, the file that it names.
+// A file that is written chunk by chunk and replaced at once by finish(). On any failure (disk full, no permission),
+// and without finish(), the old file stays, the temporary is removed and an Error names the file and the reason. The
+// temporary is called <path>.tmp; one that a killed process left behind is overwritten. Only a regular file is ever
+// replaced; if the path is a link, its target is.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -29,10 +29,10 @@ class AtomicFile {
  private:
   std::string target_, temporary_;
   FileDescriptor file_;
-  bool ours_ = false;  // the temporary is there and is to be removed
+  bool ours_ = false;  // the temporary exists and must be removed
 };
 
-// The same of a text.
+// Writes a whole text in this way.
 void write_file_atomically(const std::string& path, std::string_view text);
 
 }  // namespace tally

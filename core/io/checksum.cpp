@@ -11,7 +11,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are read and 
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// table[k][b]: what byte b leaves in the register after k further zero bytes.
+// table[k][b]: the register after byte b and k further zero bytes.
 constexpr Table make_table() {
   Table table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

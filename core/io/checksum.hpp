@@ -11,7 +11,7 @@
 
 namespace tally {
 
-// Of the bytes that gave `previous` with these behind them: crc32c(b, crc32c(a)) == crc32c(ab). 0 for no bytes.
+// Continues the checksum `previous` with more bytes: crc32c(b, crc32c(a)) == crc32c(ab). 0 for no bytes.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t previous = 0);
 inline std::uint32_t crc32c(std::string_view text, std::uint32_t previous = 0) {
   return crc32c(std::as_bytes(std::span(text)), previous);

@@ -1,4 +1,4 @@
-// An open file that closes itself, and a lock that ends with it.
+// An open file that closes automatically, and a lock that ends with it.
 #pragma once
 
 #include <fcntl.h>
@@ -30,8 +30,8 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-// Waits until no other process has the lock of this file or folder, and has it for as long as the result lives. Where
-// it cannot be opened, or the file system has no locks, there is none: one writer is then taken for granted.
+// Waits until no other process has the lock of this file or folder, and holds it while the result lives. If the file
+// cannot be opened, or the file system has no locks, nothing is locked: then a single writer is assumed.
 inline FileDescriptor wait_for_lock(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ::flock(file.number(), LOCK_EX);

@@ -1,4 +1,4 @@
-// The lock of a folder, for those who make one or write in one: two processes at once would mix their files.
+// The lock of a folder, for processes that create it or write to it: two at once would mix their files.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,9 +16,9 @@
 
 namespace tally {
 
-// Held as long as the result is open; nothing when another process has it, also after so many tries 15 ms apart. On a
-// file system without locks one process is taken for granted. Throws Error with the tag `what` when the folder cannot
-// be opened, or had another name by the time that it was locked.
+// Held while the result is open; nothing if another process has it, even after all tries, which are 15 ms apart. On a
+// file system without locks a single process is assumed. Throws Error with the tag `what` if the folder cannot be
+// opened, or was renamed before it was locked.
 inline std::optional<FileDescriptor> lock_folder(std::string_view what, const std::string& folder, int tries = 1) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   check(file.open(), what, "cannot open '", folder, "': ", std::strerror(errno));

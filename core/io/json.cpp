@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// Values in the order written; `member` is the last name, for errors.
+// Writes values in order; `member` is the last name, for errors.
 class Writer {
  public:
   explicit Writer(int indent) : indent_(static_cast<std::size_t>(indent)) {}

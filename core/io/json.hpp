@@ -1,5 +1,5 @@
-// JSON values: what config.json, metrics.jsonl and results.json are made of. Objects keep the order of their members,
-// so that a value has one text. nlohmann-json reads the text (core/io/json_reader.cpp alone includes it).
+// JSON values: the content of config.json, metrics.jsonl and results.json. Objects keep the order of their members, so
+// that a value has one text. nlohmann-json parses the text (only core/io/json_reader.cpp includes it).
 #pragma once
 
 #include <concepts>
@@ -24,7 +24,7 @@ class JsonValue {
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;
 
-  // Defined in json.cpp or below: inlined everywhere, the variant makes g++ warn of what is not so; and clang wants the
+  // Defined in json.cpp or below: if inlined everywhere, the variant causes false warnings of g++, and clang needs the
   // members' type complete.
   JsonValue();  // null
   JsonValue(const JsonValue& other);
@@ -115,21 +115,21 @@ struct JsonLimits {
   bool integers_only = false;              // 1.0 and 1e3 are refused
 };
 
-// Strict JSON (RFC 8259). Refused beyond what the grammar refuses: bytes that are not UTF-8, a byte order mark, lone
-// surrogates, a name twice in one object, what is over the limits, integers that do not fit 64 bits, reals that do not
-// fit a double. Throws Error naming `source` and the byte: "[json] source: byte 17: ...".
+// Strict JSON (RFC 8259). Also refused: bytes that are not UTF-8, a byte order mark, lone surrogates, duplicate names
+// in one object, input over the limits, integers that do not fit 64 bits, reals that do not fit a double. Throws Error
+// naming `source` and the byte: "[json] source: byte 17: ...".
 JsonValue parse_json(std::string_view text, const JsonLimits& limits, std::string_view source);
 // The same from a file of at most `max_bytes`.
 JsonValue read_json(const std::string& path, const JsonLimits& limits = {}, std::uint64_t max_bytes = 16 << 20);
-// Hands the members of the object that the text must be to `take` one after the other, to move from as it likes; none
-// is kept, and that no name stands twice is looked after by who takes them. Offsets count from `first_offset`, for text
-// that is part of a file; an Error of `take` is thrown on with source, byte and name before it.
+// Parses one object and passes its members to `take` one after the other, which may move from them. No member is kept,
+// and `take` must check for duplicate names. Offsets count from `first_offset`, for text that is part of a file; an
+// Error of `take` is rethrown with source, byte and name before it.
 void parse_json_members(std::string_view text, const JsonLimits& limits, std::string_view source,
                         std::uint64_t first_offset, const std::function<void(JsonMember& member)>& take);
 
 // indent 0: one line without blanks. Otherwise one line for each member and for each element, indented; arrays of plain
 // values stay on one line. Doubles are written in the shortest form that reads back to the same bits, always with a
-// point or an exponent; NaN and infinity as null. Throws Error naming the member for text that is not UTF-8.
+// point or an exponent; NaN and infinity as null. Throws Error naming the member if a text is not UTF-8.
 std::string write_json(const JsonValue& value, int indent = 0);
 
 }  // namespace tally

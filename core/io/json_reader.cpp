@@ -1,4 +1,4 @@
-// JSON text to values: nlohmann-json's streaming reader does the grammar, this file what we refuse beyond it.
+// JSON text to values: nlohmann-json's streaming reader does the grammar; this file adds the stricter checks.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -13,8 +13,9 @@ bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; 
 
 using Take = std::function<void(JsonMember& member)>;
 
-// The text and how far the library has read it; all copies of its iterator stand there. Strings without escapes and
-// blanks in a row are passed over, since the library would copy each of their bytes twice: it sees "" and one blank.
+// The text and the position up to which the library has read it; all copies of its iterator share that position.
+// Strings without escapes and runs of blanks are skipped, because the library would copy each of their bytes twice: it
+// gets "" and one blank.
 struct Source {
   std::string_view text;
   std::string name;
@@ -22,17 +23,17 @@ struct Source {
   std::size_t max_token_bytes;
 
   std::size_t next = 0;
-  std::size_t last = 0;         // just behind the last value, name or bracket
-  std::size_t token_end = 0;    // up to here characters belong to a string
+  std::size_t last = 0;         // directly after the last value, name or bracket
+  std::size_t token_end = 0;    // characters before it belong to a string
   std::size_t seen_bytes = 0;   // of the token
-  std::string_view plain = {};  // what the library takes for ""
+  std::string_view plain = {};  // the string that the library reads as ""
   bool ended = false;
 
   template <class... Parts>
   [[noreturn]] void fail_at(std::size_t position, const Parts&... parts) const {
     fail("json", name, ": byte ", first_offset + position, ": ", parts...);
   }
-  // At the token that follows `end`.
+  // Fails at the token that follows `end`.
   template <class... Parts>
   [[noreturn]] void fail_behind(std::size_t end, const Parts&... parts) const {
     fail_at(begin_of_token(end), parts...);
@@ -73,7 +74,7 @@ struct Source {
     return plain.data() != nullptr ? std::string(plain) : std::move(read);
   }
 
-  // Where the token before the one that ends here did.
+  // The end of the token before the one that ends here.
   std::size_t token() {
     seen_bytes = 0;
     return std::exchange(last, next);
@@ -98,7 +99,7 @@ struct Iterator {
   bool operator==(const Iterator&) const { return source->at_end(); }  // the other is the end
 };
 
-// Puts the library's events together. Each may throw, which ends the reading.
+// Builds values from the library's events. Each event may throw, which ends the parsing.
 class Builder {
  public:
   Builder(Source& source, const JsonLimits& limits, const Take* take) : source_(source), limits_(limits), take_(take) {}
@@ -115,7 +116,7 @@ class Builder {
   }
   bool number_float(double value, const std::string& written) {
     const std::size_t before = source_.token();
-    // What is not zero but reads as zero.
+    // A number that is not zero, but parses as zero.
     const bool vanished = value == 0 && written.find_first_of("123456789") < written.find_first_of("eE");
     if (vanished || limits_.integers_only || is_whole(written)) refuse_real(before, written);
     return add(before, value);
@@ -124,7 +125,7 @@ class Builder {
     std::string value = source_.text_of(text);
     return add(source_.token(), std::move(value));
   }
-  bool binary(nlohmann::json::binary_t&) { return false; }  // not in texts
+  bool binary(nlohmann::json::binary_t&) { return false; }  // does not occur in text
 
   bool start_object(std::size_t) { return open(true); }
   bool start_array(std::size_t) { return open(false); }
@@ -184,7 +185,7 @@ class Builder {
     if (take_ != nullptr && depth_ == 0 && !is_object) source_.fail_behind(before, "expected an object");
   }
 
-  // A value is there whole.
+  // Called with a complete value.
   bool add(std::size_t before, JsonValue&& value) {
     if (++values_ > limits_.max_values) source_.fail_behind(before, "more than ", limits_.max_values, " values");
     check_root(before, value.is_object());
@@ -239,7 +240,7 @@ JsonValue parse(std::string_view text, const JsonLimits& limits, std::string_vie
   Source source{text, escape_for_print(name, 1000), first_offset, limits.max_token_bytes};
   const std::size_t invalid = find_invalid_utf8(text);
   if (invalid != std::string_view::npos) source.fail_at(invalid, "not UTF-8");
-  // The library passes over a mark and takes a zero byte for the end.
+  // The library ignores a mark, and treats a zero byte as the end.
   if (text.starts_with("\xef\xbb\xbf")) source.fail_at(0, "a byte order mark is not allowed in JSON");
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) source.fail_at(zero, "a zero byte");
   Builder builder(source, limits, take);

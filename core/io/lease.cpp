@@ -24,7 +24,7 @@ constexpr std::size_t file_bytes = 1024;  // of every claim, so that a renewal i
 
 std::string claim_path(const std::string& path, std::int64_t number) { return concat(path, ".claim-", number); }
 
-// Seconds that go on while the machine is suspended: a lease runs out then too.
+// Seconds that also pass while the machine is suspended: a lease expires then too.
 double now() {
   timespec time{};
   clock_gettime(CLOCK_BOOTTIME, &time);
@@ -47,7 +47,8 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
-// When a process of this machine was started, in ticks since the boot; 0 where there is none or /proc does not tell.
+// When a process of this machine was started, in ticks since the boot; 0 if it does not exist or /proc does not report
+// it.
 std::int64_t start_of(std::int64_t process) {
   const std::string stat = first_line(concat("/proc/", process, "/stat"));
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything
@@ -91,7 +92,7 @@ void read_claim(const std::string& text, const std::string& name, Claim& claim) 
   claim.state = json.string("state");
 }
 
-// The text of a claim's file; nothing where there is none.
+// The text of a claim's file; nothing if there is no such file.
 std::optional<std::string> read_file(const std::string& name) {
   const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open() && errno == ENOENT) return std::nullopt;
@@ -102,13 +103,13 @@ std::optional<std::string> read_file(const std::string& name) {
   return std::string(bytes.data(), static_cast<std::size_t>(count));
 }
 
-// Writes the whole claim, down to the disk or the server. False with errno set.
+// Writes the whole claim through to the disk or the server. False with errno set.
 bool write_claim(const FileDescriptor& file, const std::string& text) {
   const ssize_t count = ::pwrite(file.number(), text.data(), text.size(), 0);
   return count == static_cast<ssize_t>(text.size()) && ::fsync(file.number()) == 0;
 }
 
-// A file that is there whole or not at all, and is never put in another's place. Nothing when one is there.
+// Creates a complete file, or none, and never replaces one. Returns nothing if the file exists.
 std::optional<FileDescriptor> create_whole(const std::string& name, const std::string& own, const std::string& text) {
   FileDescriptor file(::open(own.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   check(file.open(), "lease", own, ": cannot create: ", std::strerror(errno));
@@ -118,7 +119,7 @@ std::optional<FileDescriptor> create_whole(const std::string& name, const std::s
   const int link_error = errno;
   ::unlink(own.c_str());
   check(written, "lease", own, ": cannot write: ", std::strerror(write_error));
-  // An answer that was lost on the way from a server looks like a failure: what is there decides.
+  // A reply lost by a file server looks like a failure: the content of the file decides.
   if (linked || read_file(name) == text) return file;
   if (link_error == EEXIST) return std::nullopt;
   const bool no_links = link_error == EPERM || link_error == EOPNOTSUPP || link_error == ENOSYS || link_error == EMLINK;
@@ -214,7 +215,7 @@ bool Lease::renew() {
 void Lease::end(const std::string& state) {
   claim_.state = state;
   claim_.time = time_text();
-  // Where it cannot be written, it goes stale.
+  // If it cannot be written, the lease becomes stale.
   write_claim(file_, text_of(claim_));
   file_.close();
 }

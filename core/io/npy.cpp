@@ -21,10 +21,10 @@ constexpr std::pair<std::string_view, DType> descriptions[] = {
     {"<f4", DType::f32}, {"<f8", DType::f64}, {"<i4", DType::i32}, {"<i8", DType::i64}, {"|b1", DType::boolean},
 };
 
-// The same bytes as JSON: quotes, tuples and words as JSON has them, no comma before a bracket that closes.
+// The same bytes as JSON: JSON's quotes, brackets for tuples and JSON's words, no comma before a closing bracket.
 std::string json_of(std::string text, const std::string& file, std::uint64_t first_offset) {
   char quote = 0;
-  std::size_t last = 0;  // that is no blank
+  std::size_t last = 0;  // of the last character that is not blank
   for (std::size_t index = 0; index < text.size(); ++index) {
     char& c = text[index];
     const auto refuse_if = [&](bool wrong, std::string_view what) {
@@ -50,7 +50,7 @@ std::string json_of(std::string text, const std::string& file, std::uint64_t fir
   return text;
 }
 
-// What the header says, whether or not a tensor can hold it.
+// The header's content, whether or not a tensor can hold it.
 struct Layout {
   std::string type;
   bool fortran_order = false;

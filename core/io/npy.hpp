@@ -1,7 +1,7 @@
 // The .npy format of NumPy (numpy.lib.format): "\x93NUMPY", version, little-endian header length (2 bytes in version 1,
 // 4 in 2 and 3), a Python dictionary
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
-// and the elements. Read are versions 1, 2 and 3 with '<f4', '<f8', '<i4', '<i8' and '|b1'; the file must have exactly
+// and the elements. Versions 1, 2 and 3 with '<f4', '<f8', '<i4', '<i8' and '|b1' are read; the file must have exactly
 // the bytes that the header promises.
 #pragma once
 
@@ -22,17 +22,17 @@ struct NpyHeader {
   std::uint64_t data_begin = 0;  // byte of the file
 };
 
-// Throws Error naming file and byte when anything in the header is not as written above.
+// Throws Error naming file and byte if the header differs from the format above.
 NpyHeader read_npy_header(const std::string& path);
 
-// An array in one dimension that is read part by part: longer than a tensor may be, of types that no tensor has.
+// A one-dimensional array that is read in parts: it may be longer than a tensor and have types that no tensor has.
 struct NpySequence {
-  std::string type;  // one of those that were allowed: "<u2"
+  std::string type;  // one of the allowed types: "<u2"
   std::uint64_t size = 0;
   std::uint64_t data_begin = 0;  // byte of the file
 };
-// Throws Error as read_npy_header, and where the array has another rank than 1 or none of the types, whose last
-// character is the size of an element in bytes.
+// Throws Error as read_npy_header, and if the array's rank is not 1 or its type is not in the list. The last character
+// of a type is the size of an element in bytes.
 NpySequence read_npy_sequence(const FileReader& reader, std::span<const std::string_view> types);
 
 // A dense, row-major tensor whatever the order in the file.

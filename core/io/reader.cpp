@@ -21,8 +21,8 @@ std::string_view kind_of(mode_t mode) {
   return "a device";
 }
 
-// A Git LFS pointer (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md) takes the place of a file that was not
-// fetched: lines of a key and a value, fewer than 1,024 bytes.
+// A Git LFS pointer (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md) replaces a file that was not fetched:
+// lines of a key and a value, fewer than 1,024 bytes.
 constexpr std::string_view lfs_begin = "version https://git-lfs.github.com/spec/";
 constexpr std::uint64_t most_lfs_bytes = 1024;
 
@@ -40,7 +40,7 @@ void refuse_lfs_pointer(const FileReader& reader) {
 
 FileReader::FileReader(const std::string& path) : name_(escape_for_print(path, 1000)) {
   check(path.find('\0') == std::string::npos, "file", name_, ": a path cannot hold a zero byte");
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever.
+  // O_NONBLOCK: otherwise opening a pipe without a writer would block for ever.
   file_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   check(file_.open(), "file", name_, ": cannot be opened: ", std::strerror(errno));
   struct stat status {};

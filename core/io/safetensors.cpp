@@ -45,7 +45,7 @@ float widened_half(std::uint16_t bits) {
   return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
 }
 
-// The nearest of them, ties to the even one; infinite beyond them.
+// The nearest binary16 number, ties to even; infinity beyond the largest.
 std::uint16_t narrowed_half(double x) {
   const std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   if (std::isnan(x)) return sign | 0x7e00;
@@ -54,8 +54,8 @@ std::uint16_t narrowed_half(double x) {
   std::frexp(x, &exponent);  // |x| in [1/2, 1) 2^exponent
   exponent = std::max(x == 0 ? lowest : exponent - 1, lowest);
   if (exponent > highest) return sign | 0x7c00;
-  // The fraction with the bit before the point, which adds one to the exponent where the number has it; so does a
-  // fraction that is rounded up to the next power of two.
+  // The fraction includes the bit before the point, which adds one to the exponent of normal numbers. A fraction that
+  // is rounded up to the next power of two does so too.
   const auto fraction = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), fraction_bits - exponent)));
   return static_cast<std::uint16_t>(sign | (((exponent - lowest) << fraction_bits) + fraction));
 }
@@ -65,7 +65,7 @@ std::string_view type_name(DType dtype) {
       ->name;
 }
 
-// The entry but for its name. Throws Error that names neither file nor tensor.
+// The entry without its name. The Error names neither file nor tensor.
 SafetensorsEntry parse_entry(const JsonValue& value, std::uint64_t data_begin, std::uint64_t data_bytes) {
   for (const JsonMember& part : value.members()) {
     const bool known = part.name == "dtype" || part.name == "shape" || part.name == "data_offsets";
@@ -112,7 +112,7 @@ void check_tiling(const std::string& file, const std::vector<SafetensorsEntry>& 
   check(position == end, "safetensors", file, ": bytes ", position, " to ", end, " belong to no tensor");
 }
 
-// Entry by entry, so that a hostile header is left as soon as it goes wrong.
+// Parses entry by entry, so that a malformed header is rejected at its first error.
 SafetensorsHeader parse_header(std::string_view text, const std::string& file, std::uint64_t data_bytes) {
   const std::uint64_t data_begin = length_bytes + text.size();
   const JsonLimits limits{
@@ -148,7 +148,7 @@ using Description = std::vector<std::pair<std::string, std::string>>;
 std::string described(std::string_view type, const Shape& shape) { return concat(type, " ", shape); }
 std::string tensor_key(std::string_view name) { return concat(checksum_key, ".", name); }
 
-// Over the metadata but for the header's own checksum, then the tensors in the order of the file.
+// Over the metadata except the header's own checksum, then the tensors in the order of the file.
 std::string header_checksum(const Metadata& metadata, const Description& tensors) {
   std::uint32_t value = 0;
   const auto add = [&](std::string_view name, std::string_view text) {
@@ -234,7 +234,7 @@ std::uint32_t SafetensorsFile::checksum(const SafetensorsEntry& entry) const {
 
 namespace {
 
-// The elements as two bytes each. Throws Error where a finite one is beyond what the type has.
+// The elements as two bytes each. Throws Error if a finite one exceeds the range of the type.
 std::vector<std::uint16_t> halves_of(std::string_view name, const Tensor& tensor) {
   const Tensor wide = to_file_order("safetensors", name, tensor.to(DType::f64));
   std::vector<std::uint16_t> halves;
@@ -278,12 +278,12 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   text.resize((text.size() + 7) / 8 * 8, ' ');
   check(text.size() <= max_header_bytes, "safetensors", file, ": the header would have ", text.size(),
         " bytes; at most ", max_header_bytes, " can be read again");
-  parse_header(text, file, position);  // refuses what could not be read
+  parse_header(text, file, position);  // rejects a header that could not be read back
   const std::uint64_t header_bytes = text.size();
   AtomicFile target(path);
   target.write(std::as_bytes(std::span(&header_bytes, 1)));
   target.write(text);
-  // One copy at a time, where they are not on the CPU or not dense.
+  // Makes one copy at a time, if tensors are not dense or not on the CPU.
   for (const auto& [name, tensor] : tensors) {
     const bool narrowed = floats != FloatsAs::given && is_floating(tensor.dtype());
     if (narrowed && floats == FloatsAs::f16) {

@@ -3,10 +3,10 @@
 //   {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 // and the data, row-major and little-endian; offsets count from the end of the header.
 //
-// Reading trusts nothing. The header has at most 16 MiB and 100,000 tensors, is strict JSON of depth at most 4 with
-// integers only and at most 1 MiB for a name with escapes; types are known, ranks at most 8, sizes at most 2^31; shape
-// x type is the size; the tensors tile the data without a hole, an overlap or a trailing byte. Errors name file, tensor
-// and byte of the file.
+// A file is never trusted. The header has at most 16 MiB and 100,000 tensors. It is strict JSON of depth at most 4 with
+// integers only, and at most 1 MiB for a name with escapes. Types are known, ranks are at most 8, sizes at most 2^31.
+// The size of a tensor equals shape x type; the tensors tile the data without a hole, an overlap or a trailing byte.
+// Errors name file, tensor and byte of the file.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct SafetensorsHeader {
 
 class SafetensorsFile {
  public:
-  // Reads and checks the header; the data are left where they are.
+  // Reads and checks the header; the data are not read yet.
   static SafetensorsFile open(const std::string& path);
 
   const std::string& path() const { return reader_.name(); }
@@ -63,20 +63,21 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-// What f32 and f64 tensors become in a file: as given, or rounded to the nearest number of a type of two bytes.
+// The format of f32 and f64 tensors in a file: unchanged, or rounded to the nearest number of a two-byte type.
 enum class FloatsAs : std::uint8_t { given, f16, bf16 };
 
 // Writes the tensors (CPU, any strides) in the order given, atomically (core/io/atomic_file.hpp). The same arguments
-// give the same bytes: metadata sorted by key, the header filled with blanks up to a multiple of 8. Throws Error when
-// two names are the same, a name is "__metadata__" or a text is not UTF-8, and where F16 has no such number.
+// give the same bytes: metadata sorted by key, the header padded with blanks to a multiple of 8. Throws Error if two
+// names are the same, a name is "__metadata__", a text is not UTF-8, or a number exceeds the range of F16.
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {},
                        FloatsAs floats = FloatsAs::given);
 
-// Adds "checksum.<tensor>" (CRC-32C of its bytes, 8 hexadecimal digits) for each tensor and "checksum" over the names,
-// types and shapes and the rest of the metadata. What is added to the metadata afterwards makes the last one wrong.
+// Adds "checksum.<tensor>" (CRC-32C of its bytes, 8 hexadecimal digits) for each tensor, and "checksum" over the names,
+// types and shapes and the rest of the metadata. Metadata added afterwards invalidates the last one.
 void add_checksums(Metadata& metadata, const NamedTensors& tensors);
 
-// The tensors whose checksum is missing or wrong, and "__metadata__" when that of the header is. Empty: all is well.
+// The tensors whose checksum is missing or wrong, and "__metadata__" if the header's checksum is. Empty if all are
+// correct.
 std::vector<std::string> verify_checksums(const SafetensorsFile& file);
 
 }  // namespace tally

@@ -47,7 +47,7 @@ Block& Block::own() {
   return *block;
 }
 
-// Nobody continues the fibers of this block again, so nothing that owns memory may be left on this stack.
+// The fibers of this block are never continued, so no object on this stack may own memory.
 template <class F>
 void Block::stop(F&& text) {
   error_ = concat("kernel launched at ", text_of(launch_->line), ", block ",
@@ -89,7 +89,7 @@ void Block::set_up() {
     Thread& thread = threads_[static_cast<std::size_t>(n)];
     thread.state = State::fresh;
     thread.fiber = nullptr;
-    thread.tsan = tsan_create();  // here, where nothing of the other threads is known to it
+    thread.tsan = tsan_create();  // created here, where TSan relates it to no other thread
     thread.warp_syncs = 0;
   }
   for (int first = 0; first < count_; first += warpSize) {
@@ -99,7 +99,7 @@ void Block::set_up() {
   set_order();
 }
 
-// Most blocks have the size of the one before, and divisions are slow.
+// Most blocks have the size of the previous one, and divisions are slow.
 void Block::number_threads() {
   const dim3& size = launch_->block;
   if (numbered_.x == size.x && numbered_.y == size.y && numbered_.z == size.z) return;
@@ -111,7 +111,7 @@ void Block::number_threads() {
   }
 }
 
-// Whatever happened: the fibers of threads that were stopped midway are taken back as well.
+// Called after success and failure: the fibers of threads that were stopped midway are released as well.
 void Block::clean_up() {
   current_ = nullptr;
   free_count_ = 0;
@@ -133,7 +133,7 @@ std::uint32_t Block::random() {
   return static_cast<std::uint32_t>((z ^ (z >> 31)) >> 32);
 }
 
-// A new round; a random order is another one in each.
+// A new round; a random schedule changes its order in each.
 void Block::set_order() {
   cursor_ = 0;
   int* const order = order_.data();
@@ -145,7 +145,7 @@ void Block::set_order() {
   }
 }
 
-// Null when none can.
+// Returns null if no thread can run.
 Block::Thread* Block::next_that_can_run() {
   if (can_run_ == 0) return nullptr;
   while (true) {
@@ -267,7 +267,7 @@ void Block::barrier(SourceLine line) {
 
 void Block::release_barrier() {
   for (int n = 0; n < count_; ++n) threads_[static_cast<std::size_t>(n)].state = State::ready;
-  can_run_ = count_ + 1;  // yield() counts off the last to come
+  can_run_ = count_ + 1;  // yield() subtracts one for the last to arrive
   at_barrier_ = 0;
   ++barriers_;
   cursor_ = count_;
@@ -290,8 +290,8 @@ std::uint64_t Block::warp_meet(const detail::WarpRequest& request) {
   return self.answer;
 }
 
-// Whoever comes is compared with those that it waits for, and with those that wait for it. Where all that wait are of
-// its mask, one of them speaks for the others: they were compared when they came.
+// The arriving thread is compared with the threads that it waits for, and with the threads that wait for it. If all
+// waiting threads are in its mask, one of them represents the others: they were compared when they arrived.
 void Block::check_warp() {
   const detail::WarpRequest& mine = current_->request;
   const Warp& own = warp();
@@ -312,7 +312,7 @@ void Block::check_warp() {
   }
 }
 
-// With one that waits in a warp operation, if the running thread or that one waits for the other.
+// Compares with a thread in a warp operation, if either waits for the other.
 void Block::check_agree(const Thread& other) {
   const detail::WarpRequest& mine = current_->request;
   const detail::WarpRequest& theirs = other.request;
@@ -326,7 +326,8 @@ void Block::check_agree(const Thread& other) {
   }
 }
 
-// Answers are worked out for all lanes at once: the first to go on may be in its next operation before the last reads.
+// Results are computed for all lanes at once: the first lane to continue may reach its next operation before the last
+// has read its result.
 void Block::complete_warp(std::uint32_t mask) {
   Thread* const all = lanes();
   std::uint64_t ballot = 0;

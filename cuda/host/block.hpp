@@ -1,8 +1,8 @@
 // A block of threads on one OS thread. Its threads are fibers that take turns: one runs until it has to wait for others
 // at a barrier or in a warp operation, or has left the kernel; then the next in the order of the schedule that can run.
 //
-// A thread that never waits needs no stack of its own: when it has left, the next thread goes on with the stack at
-// hand, so that a kernel without barriers is a plain loop on one stack.
+// A thread that never waits needs no stack of its own: when it has finished, the next thread runs on the same stack. So
+// a kernel without barriers is a plain loop on one stack.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace tally::cuda_host {
 
 inline constexpr int max_block_threads = 1024;
 inline constexpr std::size_t max_static_shared_bytes = std::size_t{48} << 10;
-// With the dynamic.
+// Including dynamic shared memory.
 inline std::size_t max_shared_bytes(const Settings& settings) {
   return static_cast<std::size_t>(settings.shared_kib) << 10;
 }
@@ -37,13 +37,13 @@ struct Launch {
 
 class Block {
  public:
-  // The one of this OS thread.
+  // The block of this OS thread.
   static Block& own();
 
-  // Runs all threads of block number `index` of the launch. Returns what went wrong, empty if nothing did.
+  // Runs all threads of block number `index` of the launch. Returns an error text, empty if there was no error.
   std::string run(const Launch& launch, const Settings& settings, std::uint64_t index, void* done_token);
 
-  // What the running thread asks for.
+  // The operations of the running thread.
   void barrier(SourceLine line);
   std::uint64_t warp_meet(const detail::WarpRequest& request);
   void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
@@ -51,7 +51,7 @@ class Block {
   [[noreturn]] void off_boundary(std::size_t bytes, SourceLine line);
   int lane() const { return current_->number % warpSize; }
 
-  // For a fault at this address: which thread ran out of stack; empty if none did.
+  // The message for a fault at this address if a thread ran out of stack; empty otherwise.
   std::string stack_overflow_at(const void* address) const;
 
  private:
@@ -63,11 +63,11 @@ class Block {
     Fiber* fiber = nullptr;
     detail::WarpRequest request{};  // in_warp
     std::uint64_t answer = 0;
-    SourceLine line;  // where it waits
+    SourceLine line;  // the operation that it waits in
     void* tsan = nullptr;
     unsigned warp_syncs = 0;  // of this thread
   };
-  // Of a warp's lanes, a bit for each: which there are, which wait in a warp operation, which have left the kernel.
+  // Bit masks over the lanes of a warp: existing lanes, lanes that wait in a warp operation, finished lanes.
   struct Warp {
     std::uint32_t there = 0, waiting = 0, gone = 0;
   };
@@ -88,7 +88,7 @@ class Block {
   [[noreturn]] void run_threads() noexcept;
   void leave();
   [[noreturn]] void go_to_main();
-  // Ends the launch with the text that text() gives.
+  // Ends the launch with an error whose text is text().
   template <class F>
   [[noreturn]] void stop(F&& text);
   Fiber* take_fiber();
@@ -113,10 +113,10 @@ class Block {
   std::array<Thread, max_block_threads> threads_;
   std::array<Warp, max_block_threads / warpSize> warps_;
   std::array<int, max_block_threads> order_{};
-  dim3 numbered_{0, 0, 0};  // the size for which threads have their index
+  dim3 numbered_{0, 0, 0};  // block size of the current thread indices
   int count_ = 0;           // threads of the block
-  int gone_ = 0;            // that have left the kernel
-  int can_run_ = 0;         // that wait for nothing
+  int gone_ = 0;            // threads that have finished
+  int can_run_ = 0;         // threads that are not waiting
   int at_barrier_ = 0;
   int cursor_ = 0;  // line in order_
   std::uint64_t random_state_ = 0;
@@ -134,8 +134,8 @@ class Block {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::array<Fiber*, max_block_threads> free_fibers_{};
   int free_count_ = 0;
-  // Addresses that stand for barriers towards ThreadSanitizer. Two that alternate: a thread that hurries ahead to the
-  // next barrier must not add what it does there to the one that others are still leaving.
+  // Addresses that represent barriers for ThreadSanitizer. There are two, which alternate. A thread that is already at
+  // the next barrier must not add its accesses to the barrier that others are still leaving.
   std::array<char, 2> barrier_tokens_{};
   std::array<std::array<char, 2>, max_block_threads / warpSize> warp_tokens_{};
   unsigned barriers_ = 0;

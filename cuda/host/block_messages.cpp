@@ -23,7 +23,7 @@ std::string Block::call_of(const Thread& thread) const {
                 " at ", text_of(thread.request.line));
 }
 
-// One line for each line, with how many wait there and the first of them.
+// One line of text per source line, with the number of threads that wait there and the first of them.
 std::string Block::who_waits_where() const {
   std::string text;
   std::vector<bool> told(static_cast<std::size_t>(count_));

@@ -1,4 +1,4 @@
-// How the messages of a block of threads name what is in it.
+// Names of threads and places for a block's error messages.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr std::size_t stack_bytes = std::size_t{512} << 10;
 inline constexpr std::size_t stack_bytes = std::size_t{128} << 10;
 #endif
 
-// Nearly always one literal; where linkers do not merge literals they are equal by their letters.
+// Nearly always the same literal; some linkers do not merge literals, so the text is compared too.
 inline bool same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
 inline bool same(const SourceLine& a, const SourceLine& b) { return a.line == b.line && same(a.file, b.file); }
 inline uint3 index_of(std::uint64_t number, const dim3& size) {

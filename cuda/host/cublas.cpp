@@ -14,7 +14,7 @@
 namespace tally::cuda_host {
 namespace {
 
-// Whether `count` column-major matrices fit where they are said to be.
+// Whether `count` column-major matrices fit into the memory block at their address.
 template <class T>
 bool fits(const T* data, int rows, int columns, int ld, long long stride, int count) {
   if (ld < std::max(1, rows)) return false;
@@ -27,7 +27,7 @@ bool fits(const T* data, int rows, int columns, int ld, long long stride, int co
 float to_tf32(float x) { return round_to_tf32(x); }
 float to_bf16(float x) { return round_to_bf16(x); }
 
-// The matrices of an operand with every element rounded, for as long as this lives.
+// A rounded copy of an operand's matrices.
 class Rounded {
  public:
   template <class X>
@@ -53,7 +53,8 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool turn_a = op_a == CUBLAS_OP_T, turn_b = op_b == CUBLAS_OP_T;
-  // The matrices of a result must not overlap: one after the other, or side by side in the same rows of memory.
+  // The matrices of a result must not overlap: they are stored one after the other, or next to each other in the same
+  // rows of memory.
   const bool apart = count <= 1 || m == 0 || n == 0 || stride_c >= std::int64_t{ld_c} * (n - 1) + m ||
                      (stride_c >= m && stride_c * (count - 1) + m <= ld_c);
   if (!fits(a, turn_a ? k : m, turn_a ? m : k, ld_a, stride_a, count) ||
@@ -77,7 +78,7 @@ cublasStatus_t multiply(cublasHandle_t handle, cublasOperation_t op_a, cublasOpe
         if constexpr (std::is_same_v<C, T>) {
           cpu::gemm_tile(turn_b, turn_a, n, m, k, alpha, of_b + i * stride_b, ld_b, of_a + i * stride_a, ld_a, beta,
                          result, ld_c);
-        } else {  // sums of T, which are rounded at their end
+        } else {  // sums in T, rounded at the end
           std::vector<T> sums(static_cast<std::size_t>(m) * static_cast<std::size_t>(n));
           for (int j = 0; j < n; ++j) {
             std::transform(result + j * ld_c, result + j * ld_c + m, sums.data() + std::int64_t{j} * m,

@@ -1,4 +1,4 @@
-// The calls of cuBLAS that the backend uses, on the CPU's matrix products, with the same checks of their arguments.
+// The calls of cuBLAS that the backend uses, implemented by the CPU's matmuls, with the same argument checks.
 #pragma once
 
 #include "cuda/host/runtime_api.hpp"
@@ -26,7 +26,7 @@ enum cublasGemmAlgo_t : int { CUBLAS_GEMM_DEFAULT = -1 };
 
 struct Cublas {
   cudaStream_t stream = nullptr;
-  std::uint64_t products = 0;  // asked for so far
+  std::uint64_t products = 0;  // calls so far
 };
 using cublasHandle_t = Cublas*;
 
@@ -36,10 +36,10 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::size_t bytes);
 
 // c_i = alpha op(a_i) op(b_i) + beta c_i for i < count; all column-major, op(a) [m, k], op(b) [k, n], c [m, n]. alpha
-// and beta lie in host memory, the matrices in the device's: CUBLAS_STATUS_INVALID_VALUE where one does not fit there.
-// All are f32, or f64 with CUBLAS_COMPUTE_64F, or a and b bf16 with CUBLAS_COMPUTE_32F: CUBLAS_STATUS_NOT_SUPPORTED
-// otherwise. The FAST types round a and b to
-// TF32 or bf16 before their product (core/precision.hpp).
+// and beta are in host memory, the matrices in device memory: CUBLAS_STATUS_INVALID_VALUE if one does not fit into its
+// block. All are f32, or f64 with CUBLAS_COMPUTE_64F, or a and b bf16 with CUBLAS_COMPUTE_32F:
+// CUBLAS_STATUS_NOT_SUPPORTED otherwise. The FAST types round a and b to TF32 or bf16 before the multiplication
+// (core/precision.hpp).
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b, int m,
                                           int n, int k, const void* alpha, const void* a, cudaDataType_t type_a,
                                           int ld_a, long long stride_a, const void* b, cudaDataType_t type_b, int ld_b,

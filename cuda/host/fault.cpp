@@ -20,8 +20,8 @@
 namespace tally::cuda_host {
 namespace {
 
-// The source lines of addresses in this program, by the program addr2line: what a handler may call is too little to
-// read debug information. Nothing where there is no such program.
+// Prints the source lines of addresses in this program, using the program addr2line: a signal handler may not call
+// enough functions to read debug information. Prints nothing if addr2line is missing.
 void print_lines(const std::array<void*, 32>& calls, int count, const void* fault) {
   std::array<std::array<char, 20>, 32> texts{};
   std::array<const char*, 40> words = {"addr2line", "-C", "-f", "-i", "-p", "-e", ""};
@@ -32,7 +32,7 @@ void print_lines(const std::array<void*, 32>& calls, int count, const void* faul
     const auto frame = static_cast<std::size_t>(n);
     Dl_info info{};
     if (dladdr(calls[frame], &info) == 0 || info.dli_fbase != own.dli_fbase) continue;
-    // All others are where a call returns to: one less is within the call.
+    // The other addresses are return addresses: subtracting one gives an address within the call.
     const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(calls[frame]) - (calls[frame] == fault ? 0 : 1);
     const std::size_t offset = address - reinterpret_cast<std::uintptr_t>(own.dli_fbase);
     std::snprintf(texts[frame].data(), texts[frame].size(), "%zx", offset);
@@ -52,7 +52,7 @@ void print_lines(const std::array<void*, 32>& calls, int count, const void* faul
   if (child > 0) waitpid(child, nullptr, 0);
 }
 
-// Where the access was tried; null where the frame of that in a context is not known here.
+// The address of the failed access; null if the layout of a context is unknown on this platform.
 const void* address_of_fault([[maybe_unused]] const void* context) {
 #if defined(__x86_64__)
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the system gives the address as a number
@@ -66,7 +66,7 @@ const void* address_of_fault([[maybe_unused]] const void* context) {
 
 void print(const char* text) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, std::strlen(text)); }
 
-// The process is lost; that a part of this may not be called from a handler can cost the message, no more.
+// The process is lost anyway: unsafe calls in this handler can at worst lose the message.
 void report(int, siginfo_t* info, void* context) {
   const std::string overflow = Block::own().stack_overflow_at(info->si_addr);
   if (!overflow.empty()) {
@@ -80,7 +80,7 @@ void report(int, siginfo_t* info, void* context) {
     backtrace_symbols_fd(calls.data(), count, STDERR_FILENO);
     print_lines(calls, count, address_of_fault(context));
   }
-  signal(SIGSEGV, SIG_DFL);  // the access is tried again when this returns
+  signal(SIGSEGV, SIG_DFL);  // the access is repeated after returning
 }
 
 void install() {
@@ -88,7 +88,7 @@ void install() {
   sigaction(SIGSEGV, nullptr, &before);
   if (before.sa_handler != SIG_DFL) return;
   std::array<void*, 1> call{};
-  backtrace(call.data(), 1);  // loads what it needs now, not in the handler
+  backtrace(call.data(), 1);  // loads its library now, not in the handler
   struct sigaction action {};
   action.sa_sigaction = report;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;

@@ -40,7 +40,7 @@ Fiber::Fiber(std::size_t bytes) {
 
 Fiber::~Fiber() {
   if (mapping_ != nullptr) {
-    unpoison();  // whoever is given this memory next
+    unpoison();  // for the next user of this memory
     munmap(mapping_, mapped_);
   }
 #if TALLY_UCONTEXT_FIBERS
@@ -53,7 +53,7 @@ bool Fiber::guards(const void* address) const { return address >= mapping_ && ad
 #if TALLY_ADDRESS_SANITIZER
 
 namespace {
-constinit thread_local Fiber* left = nullptr;  // by the latest switch
+constinit thread_local Fiber* left = nullptr;  // the fiber that the latest switch left
 }
 
 void Fiber::entered() { __sanitizer_finish_switch_fiber(nullptr, &left->bottom_, &left->size_); }
@@ -80,7 +80,8 @@ void Fiber::switch_to(Fiber& next, [[maybe_unused]] bool last) {
 #endif
 }
 
-// What AddressSanitizer keeps of frames that never returned: those of a kernel that was stopped, and entry()'s own.
+// Removes AddressSanitizer's marks of frames that never returned: the frames of a kernel that was stopped, and of
+// entry().
 void Fiber::unpoison() {
 #if TALLY_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(bottom_, size_);
@@ -90,7 +91,7 @@ void Fiber::unpoison() {
 void Fiber::forget_frames() {
   unpoison();
   if constexpr (thread_sanitizer) {
-    // What the thread before left in this memory is no race with the one that comes.
+    // Data that a finished thread left in this memory cannot race with the next thread.
     const TsanIgnore ignore;
     std::byte* const stack = mapping_ + (mapped_ - size_);
     const void* const mapped = mmap(stack, size_, PROT_READ | PROT_WRITE,
@@ -114,21 +115,21 @@ void Fiber::start(void (*entry)()) {
 
 #else
 
-// Tops of stacks are spread over the cache's sets: at equal distances from page boundaries all fibers' frames would
-// compete for the same few.
+// Tops of stacks are spread over the cache's sets: at equal distances from page boundaries, all fibers' frames would
+// compete for the same few sets.
 void Fiber::start(void (*entry)()) {
   forget_frames();
   const std::size_t colour = reinterpret_cast<std::size_t>(mapping_) / mapped_ % 16 * 256;
   auto* const top = reinterpret_cast<void**>(mapping_ + mapped_ - colour);
 #if defined(__x86_64__)
-  // Popped by the switch: six registers, the address to go to, and what entry takes for the address it would return to.
+  // Popped by the switch: six registers, the address to jump to, and the return address of entry.
   void** const frame = top - 8;
   for (int i = 0; i < 8; ++i) frame[i] = nullptr;
   frame[6] = reinterpret_cast<void*>(entry);
 #else
   void** const frame = top - 20;
   for (int i = 0; i < 20; ++i) frame[i] = nullptr;
-  frame[11] = reinterpret_cast<void*>(entry);  // x30, where `ret` goes to
+  frame[11] = reinterpret_cast<void*>(entry);  // x30, the target of `ret`
 #endif
   stack_pointer_ = frame;
 }

@@ -1,5 +1,5 @@
-// Fibers: stacks that one OS thread switches between by itself. A switch saves the registers that a called function
-// must keep, on the stack that is left, and takes those of the other.
+// Fibers: several stacks on one OS thread, with explicit switches. A switch saves the callee-saved registers on the old
+// stack, and restores those on the new stack.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ class Fiber {
  public:
   // The stack of the OS thread itself.
   Fiber() = default;
-  // A stack of `bytes` with a page below it that cannot be touched. Throws Error when there is no memory.
+  // A stack of `bytes` above a guard page. Throws Error if there is no memory.
   explicit Fiber(std::size_t bytes);
   ~Fiber();
   Fiber(const Fiber&) = delete;
@@ -18,22 +18,22 @@ class Fiber {
 
   // The next switch to this fiber calls entry() on its empty stack; entry must never return.
   void start(void (*entry)());
-  // Leaves the running fiber, this one, for `next`; returns when somebody switches back. last: nobody will.
+  // Leaves the running fiber, this one, for `next`; returns after a switch back. last: there will be none.
   void switch_to(Fiber& next, bool last = false);
-  // The first thing in entry().
+  // Must be the first call in entry().
   static void entered();
 
-  // Whether the address lies in the page below the stack: the stack was too small.
+  // Whether the address is in the guard page below the stack: the stack was too small.
   bool guards(const void* address) const;
 
  private:
   void forget_frames();
   void unpoison();
 
-  void* stack_pointer_ = nullptr;  // of a fiber that waits
+  void* stack_pointer_ = nullptr;  // of a waiting fiber
   std::byte* mapping_ = nullptr;   // the guard page, then the stack
   std::size_t mapped_ = 0;
-  // AddressSanitizer wants to know where the stack lies, and keeps something of its own for a fiber that waits.
+  // AddressSanitizer needs the bounds of the stack, and a handle for each waiting fiber.
   const void* bottom_ = nullptr;
   std::size_t size_ = 0;
   void* fake_stack_ = nullptr;

@@ -1,4 +1,4 @@
-// Device memory and copies in the order of streams, and graphs, which have memory of their own.
+// Device memory and copies in stream order, and graphs, which have separate memory.
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool fits(std::size_t bytes) {
   const std::size_t limit = settings().memory_bytes;
   return limit == 0 || bytes <= limit;
 }
-// So many bytes for what is allocated outside of graphs.
+// Reserves bytes for allocations outside of graphs.
 bool reserve(Streams& s, std::size_t bytes) {
   if (bytes <= s.pool_reserved) return true;
   if (!fits(bytes + s.graphs_reserved)) return false;
@@ -35,7 +35,7 @@ bool reserve(Streams& s, std::size_t bytes) {
   return true;
 }
 
-// What a launch has taken stays, as it does in CUDA, until it is freed.
+// Memory allocated by a launch stays until it is freed, as in CUDA.
 void release(Graph* graph) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
@@ -49,7 +49,7 @@ void release(Graph* graph) {
   delete graph;
 }
 
-// Frees a block of a graph outside of it: only what a launch has taken can be.
+// Frees a block of a graph from outside: possible only for memory that a launch has allocated.
 cudaError_t free_of_graph(Graph& graph, void* block) {
   return std::erase(graph.held, block) > 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -83,7 +83,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
   if (!in_device_memory(block, 1)) return result(cudaErrorInvalidValue);
   if (Graph* const graph = stream->capture; graph != nullptr) {
     if (std::erase(graph->taken, block) == 0) {
-      graph->invalid = true;  // CUDA allows a graph its own memory only
+      graph->invalid = true;  // CUDA allows a graph to free only its own memory
       return result(cudaErrorInvalidValue);
     }
     graph->freed.push_back(block);
@@ -104,7 +104,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
   const bool right = (to_device ? in_device_memory(target, bytes) : in_host_memory(target, bytes)) &&
                      (from_device ? in_device_memory(source, bytes) : in_host_memory(source, bytes));
   if (!right) return result(cudaErrorInvalidValue);
-  // Here all memory of the host is pageable, which a graph must not read when it is launched.
+  // Here all host memory is pageable, which a graph must not read when it is launched.
   if (stream->capture != nullptr && kind != cudaMemcpyDeviceToDevice) {
     stream->capture->invalid = true;
     return result(cudaErrorStreamCaptureUnsupported);
@@ -145,7 +145,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { ret
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
-  const bool limited = settings().memory_bytes != 0;  // else it is the host's, which gets back what is freed
+  const bool limited = settings().memory_bytes != 0;  // otherwise host memory, to which freed blocks return
   const std::size_t reserved = limited ? s.pool_reserved : s.pool_used;
   *static_cast<std::uint64_t*>(value) = attribute == cudaMemPoolAttrUsedMemCurrent ? s.pool_used : reserved;
   return cudaSuccess;

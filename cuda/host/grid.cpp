@@ -69,11 +69,11 @@ Shared& shared() {
   return *instance;
 }
 
-// The block that gets the n-th turn.
+// The block that runs n-th.
 std::uint64_t block_of_turn(std::uint64_t n, std::uint64_t blocks, const Settings& settings) {
   if (settings.schedule == Schedule::forward) return n;
   if (settings.schedule == Schedule::reverse) return blocks - 1 - n;
-  // Steps of a size that has no divisor in common with the number of blocks come by all of them.
+  // A step size that is coprime to the number of blocks visits all of them.
   std::uint64_t step = (settings.seed * 2654435761u + 40503u) % blocks;
   while (std::gcd(step, blocks) != 1) ++step;
   return (n * step + settings.seed) % blocks;
@@ -112,11 +112,11 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, 
   const Settings now = settings();
   const std::uint64_t blocks = grid.count();
   shared().started_threads += blocks * block.count();
-  char done_token = 0;  // stands for the end of the kernel towards ThreadSanitizer
+  char done_token = 0;  // represents the end of the kernel for ThreadSanitizer
   std::atomic<bool> stopped = false;
   std::mutex mutex;
   std::map<std::uint64_t, std::string> errors;
-  // Few threads' work is not worth handing to another core.
+  // The work of few threads is not worth a task on another core.
   constexpr std::uint64_t task_threads = 256;
   const std::uint64_t blocks_per_task = (task_threads + block.count() - 1) / block.count();
   parallel_for_blocks(static_cast<std::int64_t>(blocks), static_cast<std::int64_t>(blocks_per_task),

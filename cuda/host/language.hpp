@@ -1,7 +1,6 @@
-// The part of the CUDA language that kernels here use, for a C++ compiler: keywords, built-in variables, shared memory,
-// barriers, warp operations, atomic operations on whole numbers. What is absent is not used in kernels: atomic
-// operations on floating numbers (their order would decide the bits), textures, cooperative groups, reliance on
-// lock-step.
+// The part of the CUDA language that tally's kernels use, for a C++ compiler: keywords, built-in variables, shared
+// memory, barriers, warp operations, atomic operations on integers. Kernels do not use the rest: atomic operations on
+// floating-point numbers (their order would decide the bits), textures, cooperative groups, reliance on lock-step.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +41,7 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline double2 make_double2(double x, double y) { return {x, y}; }
 
-// Those of the thread that runs; the fibers of one block share them and never leave their OS thread.
+// The indices of the running thread; the fibers of one block share these variables and never leave their OS thread.
 extern constinit thread_local uint3 threadIdx;
 extern constinit thread_local uint3 blockIdx;
 extern constinit thread_local dim3 blockDim;
@@ -58,10 +57,10 @@ struct SourceLine {
 #define TALLY_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Shared memory. Each array is a heap block of its exact size, one a block of threads, filled with NaN.
+// Shared memory. Each array is a heap block of its exact size, one per block of threads, filled with NaN.
 
 namespace detail {
-// `site` stands for the declaration: every thread of the block gets the same array for it.
+// `site` identifies the declaration: every thread of the block gets the same array for it.
 void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
 void* dynamic_shared_memory();
 void barrier(SourceLine line);
@@ -77,8 +76,8 @@ void barrier(SourceLine line);
 #define SHARED_DYNAMIC(T, name) T* const name = static_cast<T*>(::tally::cuda_host::detail::dynamic_shared_memory())
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Barriers and warp operations. Each checks that those who meet in it agree, and stops the launch with block, thread
-// and line when they do not.
+// Barriers and warp operations. Each checks that the participating threads agree, and otherwise stops the launch with
+// block, thread and line.
 
 inline void __syncthreads(TALLY_HERE) { detail::barrier({file, line}); }
 
@@ -86,16 +85,16 @@ namespace detail {
 
 enum class WarpOperation : std::uint8_t { sync, shuffle, ballot };
 
-// What one lane brings to a warp operation, and what it gets.
+// The input and the result of one lane in a warp operation.
 struct WarpRequest {
   WarpOperation operation;
-  std::uint32_t mask;  // the lanes that take part
+  std::uint32_t mask;  // the participating lanes
   const char* name;
   SourceLine line;
   std::uint64_t value = 0;  // shuffle: the bits it offers; ballot: 0 or 1
-  int source = 0;           // shuffle: the lane whose bits it wants
+  int source = 0;           // shuffle: the lane to read from
 };
-// Returns when every lane of the mask has come: shuffle: the source's bits, ballot: a bit for each lane that gave 1.
+// Returns when every lane of the mask has arrived: shuffle: the source's bits, ballot: a bit for each lane that gave 1.
 std::uint64_t warp_meet(const WarpRequest& request);
 int lane_index();
 
@@ -129,13 +128,13 @@ inline bool __all_sync(std::uint32_t mask, bool predicate, TALLY_HERE) {
          mask;
 }
 
-// Of the lane `source` of the own segment of `width` lanes.
+// The value of lane `source` in this thread's segment of `width` lanes.
 template <class T>
 T __shfl_sync(std::uint32_t mask, T value, int source, int width = warpSize, TALLY_HERE) {
   const int first = detail::lane_index() & ~(width - 1);
   return detail::shuffle(mask, value, first + (source & (width - 1)), "__shfl_sync", {file, line});
 }
-// Of the lane `delta` higher or lower; the own value where the segment ends.
+// The value of the lane `delta` higher or lower; the thread's own value beyond the end of the segment.
 template <class T>
 T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta, int width = warpSize, TALLY_HERE) {
   const int lane = detail::lane_index(), source = lane + static_cast<int>(delta);
@@ -148,7 +147,8 @@ T __shfl_up_sync(std::uint32_t mask, T value, unsigned delta, int width = warpSi
   const bool inside = source >= lane / width * width;
   return detail::shuffle(mask, value, inside ? source : lane, "__shfl_up_sync", {file, line});
 }
-// Of the lane whose number differs in the bits of `bits`; the own value where that is in a later segment.
+// The value of the lane whose number differs in the bits of `bits`; the thread's own value if that lane is in a later
+// segment.
 template <class T>
 T __shfl_xor_sync(std::uint32_t mask, T value, int bits, int width = warpSize, TALLY_HERE) {
   const int lane = detail::lane_index(), source = lane ^ bits;
@@ -157,7 +157,7 @@ T __shfl_xor_sync(std::uint32_t mask, T value, int bits, int width = warpSize, T
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Atomic operations; each returns what was there before.
+// Atomic operations; each returns the previous value.
 
 template <class T>
 T atomicAdd(T* line, std::type_identity_t<T> value) {
@@ -171,13 +171,13 @@ T __ldg(const T* line) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// Neighbours read or written at once.
+// Adjacent elements, read or written at once.
 
 namespace detail {
 [[noreturn]] void off_boundary(std::size_t bytes, SourceLine line);
 }  // namespace detail
 
-// As a float2, float4 or double2, const or not. A GPU stops where one does not begin at a multiple of its size.
+// As a float2, float4 or double2, const or not. A GPU faults if the address is not a multiple of the vector's size.
 template <class Vector, class T>
 Vector* vector_at(T* first, TALLY_HERE) {
   if (reinterpret_cast<std::uintptr_t>(first) % alignof(Vector) != 0)

@@ -15,18 +15,18 @@
 namespace tally::cuda_host {
 namespace {
 
-constexpr std::size_t alignment = 256;  // as cudaMallocAsync gives
+constexpr std::size_t alignment = 256;  // as in cudaMallocAsync
 
 struct DeviceBlock {
   std::size_t bytes;
-  std::byte* pages = nullptr;  // of a protected block, which ends where they end, as far as its alignment allows
+  std::byte* pages = nullptr;  // pages of a protected block, which ends at their end, as far as its alignment allows
   std::size_t page_bytes = 0;
 };
 
 struct Memory {
   std::mutex mutex;
   std::map<std::uintptr_t, DeviceBlock> blocks;
-  int accesses = 0;  // DeviceAccess that live
+  int accesses = 0;  // number of DeviceAccess objects
   std::size_t protected_blocks = 0;
 };
 
@@ -45,7 +45,7 @@ void set_protection(const Memory& m, int protection) {
   }
 }
 
-// The first block that ends behind the address.
+// The first block that ends after the address.
 const std::pair<const std::uintptr_t, DeviceBlock>* block_at_or_after(const Memory& m, std::uintptr_t address) {
   auto found = m.blocks.upper_bound(address);
   if (found != m.blocks.begin()) {

@@ -1,25 +1,25 @@
-// Device memory: blocks of the host, of exact size (AddressSanitizer sees what runs over), filled with NaN. With
-// Settings::protect_memory each block has pages of its own, which only kernels and copies can touch.
+// Device memory: heap blocks of exact size (so that AddressSanitizer detects overruns), filled with NaN. With
+// Settings::protect_memory each block has separate pages, which only kernels and copies can access.
 #pragma once
 
 #include <cstddef>
 
 namespace tally::cuda_host {
 
-// Null when the system has none left.
+// Null if the system has no memory left.
 void* take_device_memory(std::size_t bytes);
-// Whether the block was one; it is gone then.
+// Frees the block; false if it is not device memory.
 bool free_device_memory(void* block);
-// Of a block.
+// The size of a block.
 std::size_t device_block_bytes(const void* block);
-// Filled with NaN, as if it had just been taken.
+// Fills it with NaN, as if it were newly allocated.
 void poison_device_memory(void* block);
 
-// Whether all bytes lie in one block of the device / none of them does.
+// Whether all bytes are in one block of the device / none of them is in any.
 bool in_device_memory(const void* data, std::size_t bytes);
 bool in_host_memory(const void* data, std::size_t bytes);
 
-// Kernels, copies and matrix products are being run while one of these lives: device memory can be touched.
+// Device memory is accessible while one of these exists: kernels, copies and matmuls are running.
 class DeviceAccess {
  public:
   DeviceAccess();

@@ -16,7 +16,7 @@ namespace tally::cuda_host {
 
 struct NcclCommunicator {
   ncclUniqueId id;
-  cudaStream_t stream = nullptr;  // that it was first used with
+  cudaStream_t stream = nullptr;  // the first stream it was used with
 };
 
 namespace {
@@ -51,7 +51,7 @@ bool is_stream(cudaStream_t stream) {
 }
 
 void run(const std::vector<Transfer>& transfers) {
-  constexpr int tag = (1 << 15) + 1;  // of its own: messages of a pair of ranks keep their order
+  constexpr int tag = (1 << 15) + 1;  // reserved for NCCL: messages between two ranks keep their order
   const DeviceAccess access;
   Messages messages(Ranks::world());
   for (const Transfer& transfer : transfers) {
@@ -71,7 +71,7 @@ ncclResult_t add(void* data, std::size_t count, ncclDataType_t type, int peer, n
     return ncclInvalidArgument;
   }
   if (!is_stream(stream) || (count > 0 && !in_device_memory(data, count * bytes_of(type)))) return ncclInvalidArgument;
-  // A message to itself would wait for its other end, and streams of one communicator for each other.
+  // A message to the same rank would wait for its other end, and streams of one communicator for each other.
   if (peer == Ranks::world().rank()) return ncclInvalidUsage;
   if (communicator->stream != nullptr && communicator->stream != stream) return ncclInvalidUsage;
   if (group.communicator != nullptr && group.communicator != communicator) return ncclInvalidUsage;
@@ -79,7 +79,7 @@ ncclResult_t add(void* data, std::size_t count, ncclDataType_t type, int peer, n
   group.communicator = communicator;
   group.transfers.push_back({static_cast<std::byte*>(data), count * bytes_of(type), peer, sends});
   if (group.depth > 0) return ncclSuccess;
-  ncclGroupStart();  // a group of one
+  ncclGroupStart();  // a group with one call
   return ncclGroupEnd();
 }
 
@@ -108,7 +108,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int ranks, ncclUniqueId 
   if (communicator == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
   const Ranks& world = Ranks::world();
   if (ranks != world.size() || rank != world.rank()) return ncclInvalidUsage;
-  // All come here, with the id of one of them.
+  // All ranks call this, with the id from one of them.
   std::vector<ncclUniqueId> ids(static_cast<std::size_t>(ranks));
   std::vector<std::size_t> begins;
   for (int r = 0; r <= ranks; ++r) begins.push_back(static_cast<std::size_t>(r) * sizeof id);

@@ -1,5 +1,5 @@
-// The calls of NCCL that the backend uses, over the messages of core/ranks.hpp, with checks of their arguments: what
-// NCCL refuses, and what it would take for granted, as that memory lies on the device.
+// The calls of NCCL that the backend uses, over the messages of core/ranks.hpp. They check the arguments that NCCL
+// checks, and also its unchecked requirements, such as that memory is on the device.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,16 @@ struct NcclCommunicator;
 using ncclComm_t = NcclCommunicator*;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-// The ranks must be those of core/ranks.hpp: ncclInvalidUsage otherwise, and for an id of another communicator.
+// The ranks must equal the process group of core/ranks.hpp: ncclInvalidUsage otherwise, and for an id of another
+// communicator.
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 
-// What is sent and received between the two goes on together, in one turn of the stream.
+// Sends and receives between the two run together, as one item of the stream.
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
-// To and from another rank, which receives and sends as many elements of that type: ncclInvalidArgument where memory is
-// not the device's, there is no such rank, type or stream. A communicator keeps to one stream here.
+// To and from another rank, which receives and sends the same number of elements of that type. ncclInvalidArgument if
+// memory is not on the device, or the rank, type or stream does not exist. Here a communicator is bound to one stream.
 ncclResult_t ncclSend(const void* source, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* target, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,

@@ -58,7 +58,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int index) { return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 
-// Few processors, so that grids that are made to fill them stay small here.
+// Few processors, so that grids sized to fill them stay small here.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (index != 0) return result(cudaErrorInvalidDevice);
   *properties = {};
@@ -73,7 +73,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index) {
   return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-// Whoever waits for work that is only being captured would wait for ever: the capture is lost.
+// Waiting for work that is only captured would never end: the capture becomes invalid.
 static cudaError_t lose_capture(Stream& stream) {
   stream.capture->invalid = true;
   return result(cudaErrorStreamCaptureUnsupported);

@@ -1,6 +1,6 @@
 // The calls of the CUDA runtime that the backend uses, with CUDA's names, arguments and error codes, on host memory and
-// OS threads. Device memory is filled with NaN when it is taken; every address range that a call is given is checked to
-// lie in memory of the side it should be on.
+// OS threads. Device memory is filled with NaN when it is allocated. Every address range passed to a call must be in
+// the right kind of memory, host or device.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ enum cudaError_t : int {
   cudaErrorStreamCaptureInvalidated = 901
 };
 const char* cudaGetErrorString(cudaError_t error);
-// The last failure of a call on this thread, which is forgotten.
+// The last error of a call on this thread; reading it clears it.
 cudaError_t cudaGetLastError();
 
 enum cudaMemcpyKind : int { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
@@ -84,11 +84,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes_to_keep);
 
-// What is put into a capturing stream is kept instead of run; launching the graph runs it, with the addresses and
-// parameters of the capture. Memory taken during the capture belongs to the graph; what is not freed in it has to be
-// freed between two launches. Memory from before cannot be freed in it, the host's memory not be copied, nothing be
-// waited for: the capture is then lost. What graphs hold and what is taken outside of them add up until the one or the
-// other is trimmed.
+// Work put into a capturing stream is recorded instead of run. Launching the graph runs it, with the addresses and
+// parameters of the capture. Memory allocated during the capture belongs to the graph; blocks that the graph does not
+// free must be freed between two launches. A capture becomes invalid by freeing older memory, copying host memory, or
+// waiting. Memory of graphs and other allocations add up until one of them is trimmed.
 enum cudaStreamCaptureMode : int { cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
@@ -104,14 +103,14 @@ cudaError_t cudaDeviceGetGraphMemAttribute(int index, cudaGraphMemAttributeType 
 
 namespace detail {
 
-// Puts work into a stream: it is run at once, later, or kept for a graph.
+// Puts work into a stream: it runs at once or later, or is recorded in a graph.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
-// cudaErrorInvalidConfiguration where a GPU would refuse such a launch.
+// cudaErrorInvalidConfiguration if a GPU would refuse such a launch.
 cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes);
 
-// Runs body(arguments) for every thread of the grid. Throws InternalError with block, thread and line of a mistake in
-// the kernel.
+// Runs body(arguments) for every thread of the grid. For a mistake in the kernel it throws InternalError with block,
+// thread and line.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, void (*body)(const void*),
               const void* arguments);
 

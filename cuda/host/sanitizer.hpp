@@ -1,6 +1,6 @@
-// What the sanitizers must be told about fibers; nothing without a sanitizer. The files of this folder that run between
-// fibers are compiled without ThreadSanitizer (it would take the runtime's own bookkeeping for races), so that the
-// build says by TALLY_THREAD_SANITIZER whether the program as a whole has it.
+// Calls that inform the sanitizers about fibers; empty without a sanitizer. The files of this folder that run between
+// fibers are compiled without ThreadSanitizer (it would report the runtime's own bookkeeping as races). So the build
+// defines TALLY_THREAD_SANITIZER if the program as a whole uses it.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +40,11 @@ inline constexpr bool thread_sanitizer = true;
 inline void* tsan_create() { return __tsan_create_fiber(0); }
 inline void tsan_destroy(void* fiber) { __tsan_destroy_fiber(fiber); }
 inline void* tsan_current() { return __tsan_get_current_fiber(); }
-// Without telling it that what came before happened before: only barriers say so.
+// Does not order the memory accesses of the two fibers: only barriers do.
 inline void tsan_switch(void* fiber) { __tsan_switch_to_fiber(fiber, 1); }
 inline void tsan_acquire(void* token) { __tsan_acquire(token); }
 inline void tsan_release(void* token) { __tsan_release(token); }
-// Memory that is taken or given back meanwhile counts as nobody's.
+// Memory that is allocated or freed in this scope belongs to no thread.
 struct TsanIgnore {
   TsanIgnore() {
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -66,7 +66,7 @@ inline void tsan_switch(void*) {}
 inline void tsan_acquire(void*) {}
 inline void tsan_release(void*) {}
 struct TsanIgnore {
-  TsanIgnore() {}  // not trivial: a guard that is never read is not unused
+  TsanIgnore() {}  // non-trivial, so that compilers do not warn about an unused guard
 };
 #endif
 

@@ -1,6 +1,6 @@
-// Streams, events and graphs: work in the order in which it was put in. At once by default; with
-// Settings::delay_streams late and in a random order, as far as CUDA's rules allow: in a stream one after the other,
-// between streams as events say, and nothing is sure to have run before somebody has waited for it.
+// Streams, events and graphs: work runs in order of submission, by default at once. With Settings::delay_streams it
+// runs late and in a random order, as far as CUDA's rules allow. Work of one stream runs in order, events order work
+// between streams, and work is guaranteed to have run only after a wait for it.
 #pragma once
 
 #include <chrono>
@@ -17,37 +17,37 @@ namespace tally::cuda_host {
 
 struct Event {
   bool timed = true;
-  std::uint64_t recorded = 0;  // times it was put into a stream
-  std::uint64_t reached = 0;   // of these, the last that was run
+  std::uint64_t recorded = 0;  // number of times it was put into a stream
+  std::uint64_t reached = 0;   // the last of these that has run
   std::chrono::steady_clock::time_point reached_at;
 };
 
 struct Graph {
   std::vector<std::function<void()>> work;
-  std::vector<void*> taken, freed;             // memory of the capture that was not freed again in it; that was
-  std::vector<void*> held;                     // of what is taken: by the latest launch, and not freed since
+  std::vector<void*> taken, freed;  // memory allocated in the capture and not freed in it; memory freed in it
+  std::vector<void*> held;          // subset of taken: allocated by the latest launch, not freed since
   std::size_t live_bytes = 0, peak_bytes = 0;  // during the capture
-  bool has_memory = false;                     // of its own, peak_bytes: from its first launch until that is trimmed
-  bool invalid = false;                        // by a call during the capture that failed
+  bool has_memory = false;                     // the graph's memory, peak_bytes: from its first launch until trimmed
+  bool invalid = false;                        // after a failed call during the capture
   int references = 1;
 };
 
 struct Stream {
   struct Item {
     std::function<void()> work;
-    const Event* event = nullptr;  // runs once this was reached for the time `awaited`
+    const Event* event = nullptr;  // the item runs once this event has reached the count `awaited`
     std::uint64_t awaited = 0;
   };
   std::deque<Item> items;
   Graph* capture = nullptr;
 };
 
-// All that there is, to be used under its mutex.
+// All streams and their state, guarded by its mutex.
 struct Streams {
   std::recursive_mutex mutex;
   std::vector<Stream*> all;
   std::vector<Graph*> graphs;
-  // Memory of the device, of which graphs have a part of their own: what is freed stays with whoever had it.
+  // Memory of the device, with a separate part for graphs: freed memory stays in the part that allocated it.
   std::size_t pool_used = 0, pool_reserved = 0, graphs_reserved = 0;
   Rng rng{{0, stream_of("cuda-host streams"), 0}};
 

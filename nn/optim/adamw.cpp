@@ -1,4 +1,4 @@
-// AdamW: Adam with weight decay of its own (nn/optim/adam.hpp).
+// AdamW: Adam with decoupled weight decay (nn/optim/adam.hpp).
 #include "nn/optim/adam.hpp"
 
 namespace tally {

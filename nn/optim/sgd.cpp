@@ -16,7 +16,7 @@ struct SgdOptions final : OptionsOf<SgdOptions> {
 
 class Sgd final : public Optimizer {
  public:
-  // m is kept where there is momentum.
+  // m exists only with momentum.
   Sgd(const OptimizerOptions& options, const SgdOptions& own, NamedTensors parameters)
       : Optimizer(options, std::move(parameters),
                   own.momentum > 0 ? std::vector<std::string>{"m"} : std::vector<std::string>{}),

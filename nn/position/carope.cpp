@@ -1,9 +1,9 @@
-// CARoPE (arXiv 2507.23083): rotary positions whose frequencies are those of the tokens: each head of each token has
-// one, of which the planes take powers, and a plane is turned by what all tokens so far have of it.
-//   f_t = 1 / (softplus(w_h.x_t + b_h) + 1),  φ_i(t) = sum_{m<=t} f_m^i,  i = 0 .. d/2-1;  q_t, k_t turned by φ_i(t)
-// Plane 0 turns by one radian a token whatever x says. The paper says it starts as RoPE but prints no bias, without
-// which f = 0.59 at w = 0; ours has softplus(b) = base^(2/d) - 1, with w = 0 exactly `rope`. Keys that heads share have
-// one frequency: w is by head of keys.
+// CARoPE (arXiv 2507.23083): rotary positions whose frequencies depend on the tokens. Each head of each token has one
+// frequency, plane i uses its i-th power, and the rotation of a plane is the running sum of its powers.
+//   f_t = 1 / (softplus(w_h.x_t + b_h) + 1),  φ_i(t) = sum_{m<=t} f_m^i,  i = 0 .. d/2-1;  q_t, k_t rotated by φ_i(t).
+// Plane 0 rotates by one radian per token for any x. The paper says it starts as RoPE but prints no bias, without which
+// f = 0.59 at w = 0; here softplus(b) = base^(2/d) - 1, which at w = 0 is exactly `rope`. Heads that share keys share a
+// frequency: w is per key head.
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -35,7 +35,7 @@ class Carope final : public Encoding {
     const double opening = std::pow(options.base, 2.0 / static_cast<double>(setup.head_width)) - 1;
     weight_ = setup.parameter("frequency.weight", {setup.key_heads, setup.width},
                               options.start == "rope" ? Fill::constant(0) : Fill::normal(0.02), Scope::layer);
-    // The inverse of softplus, which is x itself, to the last bit, long before e^x overflows.
+    // The inverse of softplus; for large x it is x itself, to the last bit, long before e^x overflows.
     const double bias = opening > 100 ? opening : std::log(std::expm1(opening));
     bias_ = setup.parameter("frequency.bias", {setup.key_heads}, Fill::constant(bias), Scope::layer);
   }

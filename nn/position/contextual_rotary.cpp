@@ -1,10 +1,10 @@
-// Rotary positions that are counted by gates: q and k are turned as by RoPE (arXiv 2104.09864), not by the distance but
-// by the contextual position of the pair (CoPE, arXiv 2405.18719), so that the angle cannot be split into one of the
+// Rotary positions that are counted by gates: q and k are rotated as in RoPE (arXiv 2104.09864), but by the contextual
+// position of the pair (CoPE, arXiv 2405.18719) instead of the distance. So the angle cannot be split into one of the
 // query and one of the key. In r/2 planes with q_i = (a, b), k_j = (a', b') of each:
-//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik       or from j+1 on, without own
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik       or from j+1 on, without own;
 //   l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n],
-//   θ_n = base^(-2n/r), n = 0 .. r/2-1
-// that is, the product of q and k with these planes turned by p_ij θ_n. With all gates 1 and without own it is RoPE. A
+//   θ_n = base^(-2n/r), n = 0 .. r/2-1.
+// This is the product of q and k with these planes rotated by p_ij θ_n. With all gates 1 and without own it is RoPE. A
 // combination of this library, not published; nearest: Co-RoPE, whose positions are differences of two prefixes.
 // Every pair has angles of its own, for which tiles have no form: attention is materialised. A plane at a time is in
 // memory, and again in backward.

@@ -1,14 +1,14 @@
 // Contextual position encoding (CoPE, arXiv 2405.18719, equations 3 to 5, with the errata of nn/position/errata.md):
-// what counts as one step of position is decided by gates. For one head, query i, keys j <= i:
+// gates decide which tokens count as a step of position. For one head, query i, keys j <= i:
 //
-//   s_ij = q_i.k_j / sqrt(d)
-//   g_ij = sigmoid(s_ij)                       or sigmoid(q_i.G_j / sqrt(d)) with gate keys G of their own
-//   p_ij = sum_{k=j..i} g_ik                   own token included
-//   z_i[n] = q_i.e[n],  n = 0..P
-//   l_ij = s_ij + (1-w) z_i[f] + w z_i[f+1],   c = min(p_ij, P), f = floor(c), w = c - f
+//   s_ij = q_i.k_j / sqrt(d);
+//   g_ij = sigmoid(s_ij)                       or sigmoid(q_i.G_j / sqrt(d)) with separate gate keys G;
+//   p_ij = sum_{k=j..i} g_ik                   including the token itself;
+//   z_i[n] = q_i.e[n],  n = 0..P;
+//   l_ij = s_ij + (1-w) z_i[f] + w z_i[f+1],   c = min(p_ij, P), f = floor(c), w = c - f.
 //
-// With all gates 1 this is relative encoding shifted by one row: p_ij = i-j+1. The table starts at zero, so that the
-// first step leaves the gates alone.
+// If all gates are 1, this is relative encoding shifted by one row: p_ij = i-j+1. The table starts at zero, so the
+// first step does not change the gates.
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding.hpp"

@@ -1,9 +1,9 @@
 // Contextual positions with linear biases (arXiv 2405.18719, section 4, CoPE combined with ALiBi), h = 1..H:
-//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik,  l_ij = s_ij + m_h p_ij
-//   m_h = sign m_0 2^(1-h), or sign times ALiBi's slopes, or learned from 0
-// The paper prints "+" with positive slopes, which raises FAR keys, the opposite of ALiBi (nn/position/errata.md): the
-// sign is an option. p is not clamped by default; with p-max P the term is m_h min(p_ij, P): beyond P it is plain
-// attention with one number a row.
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik,  l_ij = s_ij + m_h p_ij;
+//   m_h = sign m_0 2^(1-h), or sign times ALiBi's slopes, or learned from 0.
+// The paper prints "+" with positive slopes, which raises FAR keys, the opposite of ALiBi (nn/position/errata.md). So
+// the sign is an option. p is not clamped by default; with p-max P the term is m_h min(p_ij, P): beyond P it is the
+// same number for the whole row.
 #include <cmath>
 #include <vector>
 
@@ -70,7 +70,7 @@ class CopeAlibi final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     if (!positions_.defined()) return score.set_scan(contextual_slope(slopes_, gates_(in)));
-    // A straight line as a table: its end is where positions end.
+    // A straight line as a table, whose last entry is the largest position.
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), positions_.size(0)};
     const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * positions_;  // [H, 1, P+1]
     score.set_scan(contextual_table(broadcast_to(line, shape), gates_(in)));

@@ -1,11 +1,11 @@
 // Contextual positions through a small network (arXiv 2405.18719, section 4, CoPE-MLP). For one head, query i, keys
 // j <= i:
-//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik
-//   l_ij = s_ij + q_i.f(p_ij),  f(p) = W2 relu(w1 p + b1) + b2,  w1, b1 [N], W2 [d, N], b2 [d], shared by heads
-// f is never formed for a pair: between the kinks of its units, which all queries share, q_i.f(p) is linear, and each
-// query has a table of N + 1 values and slopes, its products with those of f. Its part q_i.b2 is the same for all keys
-// of a row: the softmax does not see it and b2 gets no gradient but rounding. p is not clamped, so any length is taken.
-// W2 and b2 start at zero: the first step leaves gates and w1, b1 alone.
+//   g_ij = sigmoid(s_ij),  p_ij = sum_{k=j..i} g_ik;
+//   l_ij = s_ij + q_i.f(p_ij),  f(p) = W2 relu(w1 p + b1) + b2,  w1, b1 [N], W2 [d, N], b2 [d], shared by heads.
+// f is never computed per pair. Between the kinks of its units, which all queries share, q_i.f(p) is linear. So each
+// query has a table of N + 1 values and slopes, its products with the values and slopes of f. The term q_i.b2 is the
+// same for all keys of a row: the softmax cancels it, and b2 gets only rounding errors as gradients. p is not clamped,
+// so any length is possible. W2 and b2 start at zero: the first step does not change gates and w1, b1.
 #include <optional>
 
 #include "autograd/ops.hpp"

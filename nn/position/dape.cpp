@@ -1,7 +1,7 @@
-// Data-adaptive positions (DAPE, arXiv 2405.14722): a network over the heads makes a bias of what the heads of a pair
-// have, its scores and a bias of the distance (nn/logit_network.hpp). For each pair by itself, vectors over the heads:
-//   l = s + b + W2 leaky(W1 [s ; b] + b1) + b2
-// b is that of the encoding which `bias` names, or nothing. In a sum, s has what the others add.
+// Data-adaptive positions (DAPE, arXiv 2405.14722): a network over the heads computes a bias from the scores of a pair
+// and a bias of the distance (nn/logit_network.hpp). For each pair separately, vectors over the heads:
+//   l = s + b + W2 leaky(W1 [s ; b] + b1) + b2.
+// b is the bias of the encoding that `bias` names, or nothing. In a combination, s includes the terms of the others.
 #include <string>
 
 #include "nn/encoding.hpp"

@@ -1,9 +1,9 @@
 // Data-adaptive positions, the second version (DAPE-V2, arXiv 2410.04798): as in dape.cpp, but both layers of the
-// network are convolutions along the keys and see the neighbours of a pair (nn/logit_network.hpp), * a convolution:
-//   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2
-// s and b are 0 where a pair is not seen. At the last key of a row the second layer reads the hidden layer one key
-// further on, where it is not 0. The released code has no such key in the last row of a batch, which therefore changes
-// when its text goes on; here all rows are as the others are there, or with `edge` = authors as in that code.
+// network are convolutions along the keys and include the neighbours of a pair (nn/logit_network.hpp), * a convolution:
+//   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2.
+// s and b are 0 for masked pairs. At the last key of a row the second layer reads the hidden layer one key further,
+// where it is not 0. The released code has no such key in the last row of a batch, so that row changes when its text
+// continues. Here all rows have it; with `edge` = authors it is missing as in that code.
 #include <string>
 
 #include "core/error.hpp"

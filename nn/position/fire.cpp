@@ -1,7 +1,7 @@
 // Functional interpolation for relative positions (FIRE, arXiv 2310.04418):
-//   l_ij = s_ij + f_h(x_ij),  x_ij = ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6),  L = |512 m|
-//   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1
-// For texts of at most L + 1 tokens it depends on the distance alone and costs T numbers. For longer ones it is a
+//   l_ij = s_ij + f_h(x_ij),  x_ij = ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6),  L = |512 m|;
+//   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1.
+// For texts of at most L + 1 tokens it depends only on the distance and costs T numbers. For longer ones it is a
 // policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
 // slope at the place x. In a combination with another policy it is a bias of H T² numbers a layer, and so it is where a
 // text is generated and where attention is written out.
@@ -93,7 +93,7 @@ class Fire final : public Encoding {
     const Tensor bias = bias_of(rows, relu(rows - unsqueeze(in.distances(), 0)));
     return {unsqueeze(transpose(transpose(bias, 1, 2), 0, 1), 0)};
   }
-  // Of rows i [rows, 1] and i-j [1 or rows, keys] -> [rows, keys, H].
+  // The bias for rows i [rows, 1] and i-j [1 or rows, keys] -> [rows, keys, H].
   Tensor bias_of(const Tensor& rows, const Tensor& distances) const {
     const std::vector<Tensor> parameters{stretch_,     threshold_,     hidden_weight_,
                                          hidden_bias_, output_weight_, output_bias_};

@@ -1,9 +1,9 @@
-// Forgetting attention (FoX, the Forgetting Transformer, arXiv 2503.02130, section 3): every token says, by what it is,
-// how much is left of all before it.
+// Forgetting attention (FoX, the Forgetting Transformer, arXiv 2503.02130, section 3): every token decides, from its
+// content, how much of the earlier tokens remains.
 //   f_t = sigmoid(w_f.x_t + b_f) per head,  l_ij = s_ij + sum_{u=j+1..i} log f_u
 // As running sums L_t = sum_{u<=t} log f_u this is L_i - L_j: the bias on the diagonal is 0, and f_j does not act on
-// key j itself. CABLE (arXiv 2503.08067) is the same with the other sign, f_t = sigmoid(-(w_f.x_t + b_f)), and, in its
-// released code, scores that are not divided by sqrt(d).
+// key j itself. CABLE (arXiv 2503.08067) is the same with the other sign, f_t = sigmoid(-(w_f.x_t + b_f)). In its
+// released code, scores are not divided by sqrt(d).
 #include <cmath>
 
 #include "nn/encoding.hpp"

@@ -1,12 +1,12 @@
 // Forgetting attention with the parts of its Pro block (arXiv 2503.02130, section 4, FoX (Pro)), in this order:
-//   shift of k and v        k_t <- a_t k_{t-1} + (1-a_t) k_t,  a_t = sigmoid(w.x_t) per head, k_{t-1} not shifted
-//   norm of q and k         RMSNorm per head, of k and v per head of keys
-//   forgetting attention    as fox
-//   norm of the output      RMSNorm per head
-//   output gate             times sigmoid(W_g x)
-// The block's feed-forward part, SwiGLU, is not the encoding's but the model's: --model.activation swiglu, with
-// --model.norm rms and a width of its own (models.md); a note says what the model has. In a sum, rotations come after
-// shift and norm.
+//   shift of k and v        k_t <- a_t k_{t-1} + (1-a_t) k_t,  a_t = sigmoid(w.x_t) per head, k_{t-1} not shifted;
+//   norm of q and k         RMSNorm per head, for k and v per key head;
+//   forgetting attention    as fox;
+//   norm of the output      RMSNorm per head;
+//   output gate             times sigmoid(W_g x).
+// The block's feed-forward part, SwiGLU, belongs to the model, not to the encoding: use --model.activation swiglu with
+// --model.norm rms and a suitable width (models.md). A note reports the model's settings. In a combination, rotations
+// follow shift and norm.
 #include <string>
 
 #include "core/error.hpp"

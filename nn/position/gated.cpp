@@ -1,5 +1,5 @@
-// Gated attention (arXiv 2505.06708): the output of each head times a gate of the token it is for, before the output
-// projection; queries that found nothing can say so.
+// Gated attention (arXiv 2505.06708): the output of each head times a gate of the query's token, before the output
+// projection. So a query that found nothing can suppress its output.
 //   o_i <- o_i sigmoid(W x_i + b),  W with a row for each number of a head, or for each head
 #include "autograd/ops.hpp"
 #include "nn/attention.hpp"
@@ -31,7 +31,7 @@ class Gated final : public Encoding {
 
  private:
   std::int64_t heads_;
-  Tensor weight_, bias_;  // W [H d, D] or [H, D], b as many
+  Tensor weight_, bias_;  // W [H d, D] or [H, D], b of the same height
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Hard attention: every query reads one key, the one with the largest logit, of equal ones the nearest.
+// Hard attention: every query reads one key, the one with the largest logit, the nearest if several are equal.
 //   h_ij = 1 for that key, else 0;  o_i = sum_j h_ij v_j
 // Backward straight through the softmax a of the same logits (as in arXiv 1308.3432):
 //   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
@@ -18,7 +18,7 @@ Tensor one_hot(const Tensor& logits, const Tensor& seen) {
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
   const Tensor l = lowered(logits, seen);
   const Tensor largest = where(equal(l, max(l, -1, true)), one, zero);
-  // The nearest of them has none to its right.
+  // The nearest of equal keys has none of them to its right.
   return largest * where(equal(cumsum(largest, true), one), one, zero);
 }
 

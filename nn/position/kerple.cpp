@@ -1,7 +1,7 @@
 // Kernelised relative positions (KERPLE, arXiv 2205.09921), r1, r2 > 0 of each head:
 //   log    l_ij = s_ij - r1 ln(1 + r2 (i-j))
 //   power  l_ij = s_ij - r1 (i-j)^r2,  r2 <= 2,  0^r2 = 0 with gradient 0
-// Both stay at least 0.01: after each update they are brought back (the released code's rule).
+// Both stay at least 0.01: they are clamped after each update (the released code's rule).
 #include <cmath>
 #include <limits>
 

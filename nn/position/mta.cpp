@@ -1,17 +1,18 @@
-// Multi-token attention (arXiv 2504.00927): what a query gives a key follows from what the queries before it give the
-// keys around it, and heads see each other.
+// Multi-token attention (arXiv 2504.00927): the score of a pair depends on the scores of earlier queries and
+// neighbouring keys, and heads are mixed.
 //
-//   s'_ij = sum_a sum_b K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, a = 0..cq-1, b = 0..ck-1; s is 0 where a pair is not seen
+//   s'_ij = sum_a sum_b K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, a = 0..cq-1, b = 0..ck-1; s is 0 for masked pairs;
 //
-//   l^h = sum_g W[h, g] s'^g, with mix = both or before
+//   l^h = sum_g W[h, g] s'^g, with mix = both or before;
 //
-//   a = softmax of l; then the same sum with a K of its own (after), and 0 where a pair is not seen
+//   a = softmax of l; then the same sum with a separate K (after), and 0 for masked pairs;
 //
-//   a^h = sum_g a^g M[g, h] over the n heads of a group, with mix = both or after
+//   a^h = sum_g a^g M[g, h] over the n heads of a group, with mix = both or after;
 //
-//   o_i = normed over each head (norm), then times sigmoid(w.o_i + c) (gate); weights of both are shared by the heads
+//   o_i = normed over each head (norm), then times sigmoid(w.o_i + c) (gate); weights of both are shared by the heads.
 //
-// K, W and M start as the identity: without norm and gate as plain attention. In a sum, s has what the others add.
+// K, W and M start as the identity: without norm and gate this is plain attention. In a combination, s includes the
+// terms of the others.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -26,7 +27,7 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t least_block = 32;  // keys that one product gives: few waste little, many make it fast
+constexpr std::int64_t least_block = 32;  // keys per matmul: small blocks waste little, large ones are fast
 constexpr double norm_eps = 1e-5;
 
 struct MtaOptions final : OptionsOf<MtaOptions> {
@@ -52,7 +53,7 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   bool mixes_after() const { return mix == "both" || mix == "after"; }
 };
 
-// `count` matrices [rows, columns] with 1 in one place.
+// `count` matrices [rows, columns] with a single 1.
 Fill ones_at(std::int64_t count, std::int64_t matrix, const std::vector<std::int64_t>& elements) {
   std::vector<double> values(static_cast<std::size_t>(count * matrix));
   for (std::int64_t n = 0; n < count; ++n) {
@@ -73,9 +74,9 @@ Tensor zeros_like(const Tensor& x, int axis, std::int64_t size) {
   return Tensor::zeros(shape, x.dtype(), x.device());
 }
 
-// y_ij = sum_ab K_h[a, b] x_{i-cq+1+a, j-(ck-1)/2+b} of x [B, H, T, T] and K [H, cq, ck], x 0 outside. The keys are
-// taken in blocks: a block, with the ck-1 keys around it, times a matrix with a band of K's row a is what row a gives
-// it. Costs 2 cq (block + ck-1) operations a pair, a few times what is needed, in large products.
+// y_ij = sum_ab K_h[a, b] x_{i-cq+1+a, j-(ck-1)/2+b} for x [B, H, T, T] and K [H, cq, ck], x 0 outside. The keys are
+// taken in blocks: the contribution of row a is a block, with the ck-1 keys around it, times a band matrix of K's row
+// a. This costs 2 cq (block + ck-1) operations per pair, a few times the minimum, in large matmuls.
 Tensor correlated(const Tensor& x, const Tensor& kernel) {
   const std::int64_t length = x.size(2), rows = kernel.size(1), around = kernel.size(2) - 1;
   const std::int64_t block = std::max(around, std::min(length, least_block)), blocks = (length + block - 1) / block;
@@ -101,7 +102,7 @@ Tensor correlated(const Tensor& x, const Tensor& kernel) {
   return slice(reshape(y, {x.size(0), x.size(1), length, blocks * block}), 3, 0, length);
 }
 
-// Of each n heads, head h gets sum_g matrix[.., h, g] of head g: x [B, H, T, T], matrix [H/n, n, n].
+// In each group of n heads, head h gets sum_g matrix[.., h, g] of head g: x [B, H, T, T], matrix [H/n, n, n].
 Tensor mixed(const Tensor& x, const Tensor& matrix) {
   const Shape by_group{x.size(0), matrix.size(0), matrix.size(1), x.size(2) * x.size(3)};
   return reshape(matmul(matrix, reshape(x, by_group)), x.shape());

@@ -1,9 +1,9 @@
-// A variant that circulates under the name of CoPE and is another method (nn/position/errata.md): gates of tokens,
-// added up from the start of the text, so that a token has one position whatever looks at it.
-//   g_t = sigmoid(w_h.x_t + b_h),  p_t = sum_{u<=t} g_u
-//   l_ij = (q_i.k_j + (W_p q_i).e(p_j)) / sqrt(d),  e(p) interpolated in a table [P+1, d] at min(p, P)
-// A token has gate and entry as it has a key: per head of keys. Beside another encoding q.k remains the score that its
-// gates see.
+// A variant that is also called CoPE but is another method (nn/position/errata.md): gates of tokens, summed from the
+// start of the text, so that a token has one position for all queries.
+//   g_t = sigmoid(w_h.x_t + b_h),  p_t = sum_{u<=t} g_u;
+//   l_ij = (q_i.k_j + (W_p q_i).e(p_j)) / sqrt(d),  e(p) interpolated in a table [P+1, d] at min(p, P).
+// A token has a gate and an entry for each key head. In a combination, q.k remains the score that the other encoding's
+// gates use.
 #include "autograd/ops.hpp"
 #include "nn/encoding.hpp"
 

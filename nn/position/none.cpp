@@ -1,5 +1,4 @@
-// No position encoding (NoPE, arXiv 2305.19466): l_ij = s_ij. What a causal model knows of order comes from the mask
-// alone.
+// No position encoding (NoPE, arXiv 2305.19466): l_ij = s_ij. A causal model infers order only from the mask.
 #include "nn/encoding.hpp"
 
 namespace tally {

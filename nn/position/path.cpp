@@ -1,10 +1,10 @@
-// PaTH (arXiv 2505.16381): between key and query stands a product of matrices that the tokens between them choose, each
-// a reflection or part of one. Tokens t, heads h:
-//   y_t = silu(conv(W2 W1 x_t)) per head,  w_t = y_t / sqrt(|y_t|² + 1e-6),  β_t = 2 sigmoid(u_h.x_t + b_h)
-//   H_t = I - β_t w_t w_tᵀ,  s_ij = q_iᵀ H_i H_{i-1} ... H_{j+1} k_j / sqrt(d)
-// The matrix of the query's own token is in the product, that of the key is not: s_ii is plain. With `forget` that is
-// PaTH-FoX: the sum L_i - L_j of log forget gates (fox) joins it, over sqrt(d) as in the authors' code, or as in the
-// paper, where gates stand outside of the exponential (gate-scale none).
+// PaTH (arXiv 2505.16381): between key and query is a product of matrices that the tokens between them choose, each a
+// reflection or part of one. Tokens t, heads h:
+//   y_t = silu(conv(W2 W1 x_t)) per head,  w_t = y_t / sqrt(|y_t|² + 1e-6),  β_t = 2 sigmoid(u_h.x_t + b_h);
+//   H_t = I - β_t w_t w_tᵀ,  s_ij = q_iᵀ H_i H_{i-1} ... H_{j+1} k_j / sqrt(d).
+// The product includes the matrix of the query's own token, but not the key's: s_ii is plain. With `forget` it is
+// PaTH-FoX: the sum L_i - L_j of log forget gates (fox) is added. It is divided by sqrt(d) as in the authors' code, or
+// not, as in the paper, where gates are outside of the exponential (gate-scale none).
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length; in
 // the composed form, or with a policy that takes the score alone, what this does to the scores is formed for all pairs.

@@ -1,7 +1,7 @@
 // Relative positions (Shaw et al. 2018, arXiv 1803.02155, equation 5, for keys only):
 //   l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d),  e [K, d] shared by heads
-// Distances i-j >= K: an error, row K-1 (the CoPE paper's relative-capped), or no term (its plain relative in figure
-// 3).
+// Distances i-j >= K are an error, or use row K-1 (the CoPE paper's relative-capped), or have no term (its plain
+// relative in figure 3).
 #include <algorithm>
 #include <array>
 #include <cmath>

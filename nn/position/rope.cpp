@@ -1,23 +1,23 @@
-// Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at position t, from 0, are turned in each of
-// r/2 planes by t θ_i, so that their product depends on the distance alone:
+// Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at position t, from 0, are rotated in each of
+// r/2 planes by t θ_i, so that their product depends only on the distance:
 //   (a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i)),  θ_i = base^(-2i/r),  i = 0 .. r/2-1
 // Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
 //   pi    t/s for t (arXiv 2306.15595)
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
 //   dynamic  ntk with a factor that grows with the text: s T/L0 - (s - 1) for a text of T > L0 tokens, 1 for a shorter
-//         one. Every token of the text gets the same angles (arXiv 2309.00071, section 3.3, "Dynamic NTK"; the factor
-//         comes from the released code of transformers, type dynamic)
+//         one. Every token of the text gets the same angles (arXiv 2309.00071, section 3.3, "Dynamic NTK"). The factor
+//         comes from the released code of transformers, type dynamic.
 //   yarn  by parts (arXiv 2309.00071, section 3.2, definition 2, with the released code's bounds): planes stay that
 //         turn more than beta-fast times within L0. Planes that turn less often than beta-slow are interpolated. A ramp
 //         over i joins them; truncate rounds its ends to whole planes. cos and sin are multiplied by attention-factor,
 //         by default 0.1 ln s + 1 (equation 22: sqrt(1/t))
 //   llama3  by parts (the released code of Llama 3.1): the ramp is over the turns within L0, from low- to
-//         high-freq-factor
+//         high-freq-factor.
 //   longrope  θ_i / λ_i with given λ (LongRoPE, arXiv 2402.13753, and the released code around such models): a short
-//         list up to L0 tokens, a long one for every token of a longer text; cos and sin times attention-factor in
-//         both, which is sqrt(1 + ln s / ln L0) unless it is given
-// Fewer frequencies, whatever the length: `fastest` p keeps the fastest floor(p r/2) planes and does not turn the
-// others (p-RoPE, arXiv 2410.06205); `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
+//         list up to L0 tokens, a long one for every token of a longer text. cos and sin are multiplied by
+//         attention-factor in both, by default sqrt(1 + ln s / ln L0).
+// Fewer frequencies, for any length: `fastest` p keeps the fastest floor(p r/2) planes and does not rotate the others
+// (p-RoPE, arXiv 2410.06205). `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
 // 2602.05258, published under the name of CoPE, which it is not).
 #include <algorithm>
 #include <array>
@@ -37,7 +37,7 @@
 namespace tally {
 namespace {
 
-// How many of `count` planes are turned. Throws Error if none is.
+// How many of `count` planes are rotated. Throws Error if none is.
 std::int64_t fastest_planes(double share, std::int64_t count) {
   const auto turned = static_cast<std::int64_t>(std::floor(share * static_cast<double>(count)));
   check(turned > 0, "rope", "fastest = ", share, " turns none of ", count, count == 1 ? " plane" : " planes",
@@ -145,7 +145,7 @@ void enlarge_base(std::vector<RotaryPlane>& planes, double factor) {
 void interpolate_by_parts(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
   check(options.base > 1, "rope", "yarn needs a base above 1");
   const double dims = 2 * static_cast<double>(planes.size());
-  // The plane, not rounded, that turns so many times within the trained length.
+  // The fractional plane index with this number of turns within the trained length.
   const auto plane_of = [&](double turns) {
     const double trained = static_cast<double>(options.trained_length);
     return dims * std::log(trained / (2 * std::numbers::pi * turns)) / (2 * std::log(options.base));
@@ -170,7 +170,7 @@ void interpolate_by_turns(std::vector<RotaryPlane>& planes, const RopeOptions& o
   }
 }
 
-// Planes stand from the fastest to the slowest.
+// Planes are sorted from the fastest to the slowest.
 void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
   const std::int64_t count = std::ssize(planes);
   if (options.frequencies == "fastest") {
@@ -202,7 +202,7 @@ double attention_factor(const RopeOptions& options) {
   return std::sqrt(1 + std::log(options.factor) / std::log(static_cast<double>(options.trained_length)));
 }
 
-// What rotations are made for.
+// The sizes that determine a rotation.
 struct RopeSizes {
   std::int64_t head_width, max_length;
   DType dtype;
@@ -272,8 +272,8 @@ class Rope final : public Encoding {
   RopeOptions options_;
   bool grows_;                           // with the text: dynamic
   std::int64_t trained_length_ = never;  // L0 of dynamic and longrope
-  Rotary rotary_;                        // of texts up to there
-  std::optional<Rotary> longer_;         // of longer texts; for dynamic, of longer_length_ tokens
+  Rotary rotary_;                        // for texts up to that length
+  std::optional<Rotary> longer_;         // for longer texts; with dynamic, for longer_length_ tokens
   std::int64_t longer_length_ = 0;
 };
 

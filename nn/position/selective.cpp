@@ -1,10 +1,10 @@
-// Selective attention (arXiv 2410.02703): what a token has no use for, it masks for all tokens after it. For query i
-// and key j <= i:
-//   S_kj = relu(s'_kj) for 0 < j < k, else 0: the mask that token k lays on token j; nobody masks itself
-//   F_ij = sum_{k<i} S_kj over the tokens k that see j
-//   l_ij = s_ij - F_ij
-// s' is the score of the first head, for all of them, of each head for itself, or of a query and a key of its own. It
-// sees rotations, and no other encoding's bias. bos = false: token 0 may be masked, too.
+// Selective attention (arXiv 2410.02703): a token masks earlier tokens that it does not need, for all tokens after it.
+// For query i and key j <= i:
+//   S_kj = relu(s'_kj) for 0 < j < k, else 0: the mask of token k on token j; no token masks itself.
+//   F_ij = sum_{k<i} S_kj over the tokens k that attend to j;
+//   l_ij = s_ij - F_ij.
+// s' is the score of the first head, for all heads, or of each head separately, or of a separate query and key. It
+// includes rotations, but no other encoding's bias. bos = false: token 0 may be masked, too.
 //
 // F is a bias of T x T numbers for each sequence (for each head of it with selector = own). While a text is generated
 // one number a key is kept.

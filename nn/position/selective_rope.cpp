@@ -1,10 +1,10 @@
-// Selective RoPE (arXiv 2511.17388, figure 9, for softmax attention): q and k are turned by angles that the tokens
-// choose, added up from the start of the text.
-//   φ_t = conv(W_h q_t / |q_t|),  g_t = sigmoid(w_h.x_t / |x_t| + b_h)
-//   angle_p(t) = τ_p sum_{m<=t} g_m φ_m,p,  τ_p = base^(-2p/d);  pairs (2p, 2p+1)
-// conv: causal, over the last 4 tokens, each number by itself; norms with 1e-6 under the root. Start values of W and
-// conv are not printed: ours are N(0, 1/d) and those of a linear layer. Keys that heads share turn by one angle, that
-// of the first of these heads.
+// Selective RoPE (arXiv 2511.17388, figure 9, for softmax attention): q and k are rotated by angles that the tokens
+// choose, summed from the start of the text.
+//   φ_t = conv(W_h q_t / |q_t|),  g_t = sigmoid(w_h.x_t / |x_t| + b_h);
+//   angle_p(t) = τ_p sum_{m<=t} g_m φ_m,p,  τ_p = base^(-2p/d);  pairs (2p, 2p+1).
+// conv is a causal depthwise convolution over the last 4 tokens; norms have 1e-6 under the root. The paper does not
+// print initial values of W and conv: here they are N(0, 1/d) and those of a linear layer. Heads that share keys share
+// one angle, from the first of these heads.
 #include <cmath>
 #include <vector>
 
@@ -58,7 +58,7 @@ class SelectiveRope final : public Encoding {
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    // Angles of keys come from queries as they were projected; what lies between is computed again in backward.
+    // Angles of keys come from the projected queries; backward recomputes the intermediates.
     const auto choose = [key_heads = key_heads_](const std::vector<Tensor>& x) {
       const Shape& s = x[0].shape();
       const Tensor first_heads =

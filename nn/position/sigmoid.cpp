@@ -1,6 +1,6 @@
-// Sigmoid attention (arXiv 2409.04431): every weight by itself, with no sum over the row.
-//   a_ij = sigmoid(l_ij - ln n),  n the length of the texts it is trained on, or the number of keys that query i sees
-// The offset makes a row's weights add up to about 1 where its logits are about 0.
+// Sigmoid attention (arXiv 2409.04431): every weight is independent, without a sum over the row.
+//   a_ij = sigmoid(l_ij - ln n),  n the length of the training texts, or the number of unmasked keys of query i.
+// The offset makes a row's weights sum to about 1 if its logits are about 0.
 #include <cmath>
 
 #include "autograd/ops.hpp"

@@ -1,7 +1,7 @@
-// A sink: one more logit a head, learned, that takes its part of every row's softmax and leads nowhere, so that a query
+// A sink: one more learned logit per head, which takes a share of every row's softmax and has no value, so that a query
 // need not attend to anything (the released code of gpt-oss, 2025; zero and fixed it is "softmax off by one").
 //   a_ij = e^l_ij / (e^c_h + sum_k e^l_ik)
-// What it takes may go somewhere all the same (remainder).
+// With the option remainder its share gets a value after all.
 #include "nn/encoding.hpp"
 #include "nn/remainder.hpp"
 

@@ -1,6 +1,6 @@
-// Softpick (arXiv 2504.20966): a softmax that can be exactly 0, and whose rows need not add up to 1.
-//   a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8)
-// A key with l <= 0 gets nothing, and still takes from what the others get.
+// Softpick (arXiv 2504.20966): a softmax that can be exactly 0, and whose rows need not sum to 1.
+//   a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8).
+// A key with l <= 0 gets no weight, and still reduces the weights of the others.
 #include "nn/encoding.hpp"
 #include "nn/remainder.hpp"
 

@@ -1,9 +1,9 @@
 // Scalable softmax (SSMax, arXiv 2501.19399): scores grow with the logarithm of the number of keys, so that a row does
 // not flatten as it gets longer.
-//   l_ij = (c_h ln n_i + b_h) s_ij,  n_i the number of keys that query i sees (i+1, or fewer in a window)
-// It acts on q, so biases are not scaled, and what sees the score (gates) sees it scaled; with `whole` on all that the
-// encodings of a sum make of the score, of which gates see the score alone. Start value: reprints of the paper differ
-// (0.43, 0.168).
+//   l_ij = (c_h ln n_i + b_h) s_ij,  n_i the number of unmasked keys of query i (i+1, or fewer in a window).
+// The factor multiplies q, so biases are not scaled, and gates use the scaled score. With `whole` it multiplies the sum
+// of the score and all terms of a combination, and gates use the unscaled score. Initial value: reprints of the paper
+// differ (0.43, 0.168).
 #include <array>
 #include <cmath>
 
@@ -36,7 +36,7 @@ class Ssmax final : public Encoding {
     if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
   }
 
-  static bool joins_score(const SsmaxOptions&) { return false; }  // a factor, which adds nothing
+  static bool joins_score(const SsmaxOptions&) { return false; }  // a factor, which adds no term
   bool multiplies_logits() const override { return whole_; }
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {
     if (!whole_) q = q * unsqueeze(by_row(in), 2);

@@ -1,10 +1,10 @@
-// Stick-breaking attention (arXiv 2410.17980, equations 2 to 4): each key, from the nearest on, takes its share of what
-// is left of a stick of length 1. In place of the softmax, strictly causal:
-//   A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)) = exp(s_ij - sum_{k=j..i-1} softplus(s_ik)),  j < i
-//   o_i  = sum_j A_ij v_j + rem_i r_i,  rem_i = exp(-sum_{k<i} softplus(s_ik)) = 1 - sum_j A_ij
-// What remains is dropped (r = 0), goes to the token's own value (r_i = v_i, as in the sum, so shifted with fox-pro),
-// or to a learned vector (r_i = b_h). attend-current: the token itself is the first to take its share, sums end at i
-// and j <= i.
+// Stick-breaking attention (arXiv 2410.17980, equations 2 to 4): each key, from the nearest on, takes its share of the
+// rest of a stick of length 1. It replaces the softmax and is strictly causal:
+//   A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)) = exp(s_ij - sum_{k=j..i-1} softplus(s_ik)),  j < i;
+//   o_i  = sum_j A_ij v_j + rem_i r_i,  rem_i = exp(-sum_{k<i} softplus(s_ik)) = 1 - sum_j A_ij.
+// The leftover mass is dropped (r = 0), or goes to the token's own value (r_i = v_i, as in the sum, so shifted with
+// fox-pro), or to a learned vector (r_i = b_h). attend-current: the token itself takes the first share, so sums end at
+// i and j <= i.
 #include "nn/encoding.hpp"
 #include "nn/remainder.hpp"
 

@@ -1,9 +1,8 @@
 // Threshold relative attention (TRA, arXiv 2503.23174): keys whose score is not above 0 get no weight, and the distance
-// of the others counts those alone. q and k go through a norm without weights, over each head. For query i and key j <=
-// i:
-//   n_ij = #{ m : j <= m <= i, s_im > 0 }
-//   delta_i = log sigmoid(w_h.x_i + b_h), one number a head and query, never above 0
-//   l_ij = s_ij + delta_i n_ij where s_ij > 0, else no weight; a row without a key gives o_i = 0
+// counts only the other keys. q and k pass a norm without weights, over each head. For query i and key j <= i:
+//   n_ij = #{ m : j <= m <= i, s_im > 0 };
+//   delta_i = log sigmoid(w_h.x_i + b_h), one number per head and query, never above 0;
+//   l_ij = s_ij + delta_i n_ij if s_ij > 0, else no weight; a row without a key gives o_i = 0.
 // No gradient goes through the threshold.
 #include "autograd/pair.hpp"
 

@@ -1,7 +1,7 @@
 // Relative positions of Transformer-XL (arXiv 1901.02860, section 3.3):
-//   l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d),  u, v [H, d],  W_r [D, D], a head has d rows of it
-//   R[n] = [sin(n ω_m)], then [cos(n ω_m)], of width D together,  ω_m = 10000^(-2m/D), m from 0
-// u.k_j depends on the key alone, so it joins as a bias; k is as projected, also beside a rotation.
+//   l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d),  u, v [H, d],  W_r [D, D], d rows for each head;
+//   R[n] = [sin(n ω_m)], then [cos(n ω_m)], of width D together,  ω_m = 10000^(-2m/D), m from 0.
+// u.k_j depends only on the key, so it is added as a bias; k is not rotated, even in a combination with a rotation.
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -11,7 +11,7 @@
 namespace tally {
 namespace {
 
-// R[n]; with D odd there is one sine more.
+// R[n]; an odd D has one more sine.
 double distance_sinusoid(std::int64_t n, std::int64_t column, std::int64_t width) {
   const std::int64_t sines = (width + 1) / 2, m = column < sines ? column : column - sines;
   const double angle =
@@ -30,7 +30,7 @@ class TransformerXl final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    // Of the heads that share a head of keys, a row each.
+    // One row for each of the heads that share a key head.
     const Tensor content = reshape(content_, {in.k.size(1), heads_ / in.k.size(1), content_.size(1)});
     const Tensor from_keys =
         reshape(matmul(content, transpose(in.k, -1, -2), in.scale), {in.k.size(0), heads_, in.k.size(2)});

@@ -1,8 +1,9 @@
-// Wall: every channel of a key fades by itself, as fast as the tokens after it say. No paper; after the released code
-// of flash-linear-attention (fla/layers/wall_attn.py). For channel n of a head:
-//   g_t = log sigmoid(W x_t + b) <= 0,  P_t = sum_{m<=t} g_m,  s_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d)
-// A score moves towards 0, not its weight. With all channels alike it is s_ij exp(L_i - L_j). With scalar-gate the
-// forget gates of fox join the logits, L_i - L_j, as open at first as the channels: b = 8, sigmoid(8) = 0.9997.
+// Wall: every channel of a key decays separately, at a rate that the tokens after it choose. No paper; after the
+// released code of flash-linear-attention (fla/layers/wall_attn.py). For channel n of a head:
+//   g_t = log sigmoid(W x_t + b) <= 0,  P_t = sum_{m<=t} g_m,  s_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d).
+// A score decays towards 0, not its weight. If all channels are alike it is s_ij exp(L_i - L_j). With scalar-gate the
+// forget gates of fox, L_i - L_j, are added to the logits. They start as open as the channels: b = 8, sigmoid(8) =
+// 0.9997.
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, faded by each block as a whole, and
 // memory is linear in the length; in the composed form, or with a policy that takes the score alone, what this does to

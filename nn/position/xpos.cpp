@@ -1,7 +1,7 @@
-// Rotary positions whose far products fade (xPos, arXiv 2212.10554): RoPE with base 10000, then in plane i at
-// position t, from 0,
-//   q *= ζ_i^(t/512),  k *= ζ_i^(-t/512),  ζ_i = (2i + 0.4 d) / (1.4 d)
-// so that plane i of the product is multiplied by ζ_i^((i-j)/512). Layouts: nn/rotary.hpp.
+// Rotary positions whose far products decay (xPos, arXiv 2212.10554): RoPE with base 10000, then in plane i at position
+// t, from 0,
+//   q *= ζ_i^(t/512),  k *= ζ_i^(-t/512),  ζ_i = (2i + 0.4 d) / (1.4 d).
+// So plane i of the product is multiplied by ζ_i^((i-j)/512). Layouts: nn/rotary.hpp.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -44,7 +44,7 @@ class Xpos final : public Encoding {
  public:
   Xpos(const EncodingSetup& setup, const XposOptions& options)
       : query_(make_rotary(setup, options, 1)), key_(make_rotary(setup, options, -1)) {
-    // Beyond, the product of a tiny q and a huge k would no longer be what it stands for.
+    // For longer texts, the product of a tiny q and a huge k would lose its precision.
     const double largest = setup.dtype == DType::f64 ? std::numeric_limits<double>::max()
                                                      : static_cast<double>(std::numeric_limits<float>::max());
     limit_ = static_cast<std::int64_t>(0.75 * std::log(largest) / -growth(0, setup.head_width));
