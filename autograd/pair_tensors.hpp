@@ -10,7 +10,7 @@ namespace tally {
 struct PairTensors {
   Tensor s;            // [B, H, T, T]
   Tensor other;        // the same; s where a call has no operands for it
-  Tensor sum, down;    // the same; undefined for the gates
+  Tensor sum;          // the same; undefined for the gates
   Tensor entry;        // the same; for logits alone
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
@@ -18,10 +18,9 @@ struct PairTensors {
 
 // What stands in PairPolicy::on_tensors.
 struct PairOnTensors {
-  Tensor (*gate)(const PairTensors& pairs);       // broadcasts to [B, H, T, T]; undefined where nothing is summed
-  Tensor (*down_gate)(const PairTensors& pairs);  // the same
-  Tensor (*place)(const PairTensors& pairs);      // the same where no table is read
-  Tensor (*logit)(const PairTensors& pairs);      // the lowest of all numbers for minus_infinity
+  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]; undefined where nothing is summed
+  Tensor (*place)(const PairTensors& pairs);  // the same where no table is read
+  Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
 };
 
 namespace attention {
@@ -73,17 +72,11 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, down, entry, of_distance = 0.0;
+  TensorNumber s, distance, other, sum, entry, of_distance = 0.0;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
-      : s(pairs.s),
-        distance(pairs.distance),
-        other(pairs.other),
-        sum(pairs.sum),
-        down(pairs.down),
-        entry(pairs.entry),
-        given(pairs) {
+      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), entry(pairs.entry), given(pairs) {
     if constexpr (requires { Policy::of_distance(*this); }) of_distance = Policy::of_distance(*this);
   }
   template <int n>
@@ -106,13 +99,6 @@ inline constexpr PairOnTensors pair_on_tensors{
     [](const PairTensors& pairs) -> Tensor {
       if constexpr (Policy::needs.scan) {
         return attention::as_tensor(Policy::gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
-      } else {
-        return {};
-      }
-    },
-    [](const PairTensors& pairs) -> Tensor {
-      if constexpr (Policy::needs.down) {
-        return attention::as_tensor(Policy::down_gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
       } else {
         return {};
       }

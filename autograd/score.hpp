@@ -108,8 +108,7 @@ inline constexpr std::int64_t moved_block = 64;
 //   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
 //   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
 // As many queries as keys; gates that see the score see q.k of the operands. The products of a part of the rows are
-// made by ordinary operations, one part after the other, and made again for backward; with a policy that sums down the
-// queries all rows are one part, and memory grows with T x T.
+// made by ordinary operations, one part after the other, and made again for backward.
 struct MovedProduct {
   Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
   Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
@@ -172,10 +171,9 @@ struct AttentionOperands {
 void multiply_rows(AttentionOperands& in, Score& score);
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
-// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys, and with a sum down the
-// queries per key and 32 rows); tiles of pairs that are not visible cost nothing. The queries are the last T of the
-// keys' tokens. Throws Error naming the operand whose shape does not fit. Written out in ordinary operations, every
-// intermediate in memory: nn/composed.hpp.
+// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys); tiles of pairs that are
+// not visible cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand whose shape
+// does not fit. Written out in ordinary operations, every intermediate in memory: nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

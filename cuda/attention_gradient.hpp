@@ -77,7 +77,6 @@ struct PairGradients {
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
   T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
-  T d_downs[2][columns] = {};                               // of its p.down, then of its down_gate
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -94,11 +93,6 @@ struct PairGradients {
     } else {
       copy_pairs(d_gate_scores, pairs.logits);
     }
-  }
-
-  // Where a policy sums down the queries, before make_weights; by all threads of the block.
-  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch) {
-    if constexpr (Policy::needs.down) pairs.sum_down(call, at, key_tile * tile, d_gate_scores, scratch);
   }
 
   __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, const RowState<T>& state,
@@ -162,21 +156,6 @@ struct PairGradients {
     }
   }
 
-  // After `finish`, the other way: what comes from later queries goes to the scores by way of the down_gates. By all
-  // threads of the block.
-  __device__ void sum_up(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch, bool adds) {
-    if constexpr (Policy::needs.down) {
-      sum_columns<Over::later>(d_downs, scratch);
-      add_carried(d_downs, call, call.d_down_sums, at, key_tile * tile);
-      const RowNumbers<T, Policy> numbers(call, at);
-      RowSums row_sums[2] = {};
-      through_gates(at, key_tile * tile, numbers, d_downs, row_sums,
-                    [](const auto& pair) { return attention::down_gate_of<Policy>(pair); });
-      if (Policy::needs.biased) copy_pairs(d_logits, d_scores);
-      if (adds) add_row_sums(call, at, row_sums);
-    }
-  }
-
   // Into a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
@@ -210,7 +189,6 @@ struct PairGradients {
       if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
       if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
       if (needs.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
-      if (needs.down) d_downs[r][c] = take.template operator()<attention::input_down>(dl);
       row_sums[r][0] += dl;
       row_sums[r][1] += a;
       attention::detail::each_input<(1u << count) - 1>([&]<int n>() {

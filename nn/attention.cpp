@@ -161,8 +161,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
 
 bool Attention::continues(const LayerEncoding& encoding) const {
   return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
-           const EncodingTraits& traits = group.encoding->traits;
-           return traits.is_composed() || traits.sums_down;
+           return group.encoding->traits.is_composed();
          });
 }
 

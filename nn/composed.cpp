@@ -68,12 +68,6 @@ Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& 
   return positions;
 }
 
-// Sums of the gates over the queries before i that see the key.
-Tensor sums_down(const Tensor& all_gates, const AttentionOperands& in) {
-  const Tensor gates = transpose(masked(all_gates, seen_pairs(in)), 2, 3);
-  return transpose(cumsum(gates) - gates, 2, 3);
-}
-
 // i - j [T, T], 0 for keys behind the query
 Tensor distances(const AttentionOperands& in) {
   const NoGrad not_recorded;
@@ -97,8 +91,7 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
 Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, double scale,
                    AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads};
-  if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
+  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, distances(in), scan.rows, scan.heads};
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;

@@ -49,7 +49,6 @@ class Sum final : public Encoding {
       traits.scans |= own.scans;
       traits.by_policy |= own.by_policy;
       traits.scans_alone |= own.scans_alone;
-      traits.sums_down |= own.sums_down;
       traits.materialised |= own.materialised;
       traits.brings_product |= own.brings_product;
       traits.takes_score_alone |= own.takes_score_alone;
@@ -210,8 +209,6 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
   check_told(score.scan.has_value(), may_scan, "a scan (a running sum along the keys, or a policy)", "scans");
   const Pair* const pair = score.scan ? &*score.scan : nullptr;
-  check_told(pair != nullptr && pair->policy->needs.down, encoding.traits.sums_down || encoding.traits.scans_alone,
-             "a policy that sums down the queries", "sums_down");
   for (Bias& bias : score.biases) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};

@@ -115,7 +115,6 @@ struct EncodingTraits {
   // Said in the line that registers it, where it is not as here.
   bool scans = false;              // `score` brings a scan: a running sum along the keys, or a policy
   bool scans_alone = false;        // one where no other part does, and does without where one does: it acts last
-  bool sums_down = false;          // its policy sums down the queries: composed where a text is generated
   bool normalises = false;         // `score` brings another rule for the weights than the softmax
   bool brings_product = false;     // `score` brings a product beside that of q and k
   bool by_policy = false;          // its scan is a policy (core/attention/pair.hpp), which no factor of rows goes with
@@ -279,9 +278,8 @@ constexpr bool fits_hooks(const EncodingTraits& said) {
              repeats = said.embeds || said.scores || said.rotates || said.replaces_softmax || said.mixes;
   return !repeats && (has.rotates || !has.before_rotations) &&
          (scores || !(has.scans || has.scans_alone || has.normalises || has.brings_product)) &&
-         (has.scans || !(has.takes_score_alone || has.sums_down || has.materialised)) &&
-         !(has.scans && has.scans_alone) && !(has.replaces_softmax && has.normalises) &&
-         (has.reads_heads || leaves_heads<EncodingType>(has)) &&
+         (has.scans || !(has.takes_score_alone || has.materialised)) && !(has.scans && has.scans_alone) &&
+         !(has.replaces_softmax && has.normalises) && (has.reads_heads || leaves_heads<EncodingType>(has)) &&
          !(has.mixes && (has.rotates || scores || has.replaces_softmax));
 }
 

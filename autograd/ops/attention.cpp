@@ -1,6 +1,5 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
-// of a sum down the queries one number per key, or one per key and row tile where row tiles are computed side by side.
+// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -259,12 +258,7 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
   Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
   const Tensor row_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
-  Tensor down_sums;
-  const PairPolicy* const policy = layout.call.scan.policy;
-  if (policy != nullptr && policy->needs.down && needs_grad(inputs)) {
-    down_sums = Tensor::empty({on.attention_down_sums(heads, q.size(2), k.size(2), dtype)}, DType::f64, device);
-  }
-  Call forward(layout, output, row_statistics, {}, down_sums, [&](std::size_t n) { return inputs[n].view(); });
+  Call forward(layout, output, row_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
   Tensor prefix_sums;
   if (sums_along_keys(layout) && needs_grad(inputs)) {
     prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
@@ -280,13 +274,13 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
   }
   record(name, output, inputs,
-         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
+         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums](
              const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;
            for (const Saved& one : kept) read.push_back(as_read(one));
            const Tensor own_output = as_read(kept_output);
-           const Call call(layout, own_output, row_statistics, prefix_sums, down_sums,
+           const Call call(layout, own_output, row_statistics, prefix_sums,
                            [&](std::size_t n) { return read[n].view(); });
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),

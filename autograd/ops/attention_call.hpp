@@ -79,8 +79,7 @@ struct Call {
 
   // at(n): the view of input n.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums,
-       const Tensor& down_sums, At&& at)
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at)
       : call(layout.call), biases(layout.biases) {
     for_each_slot(layout, call, biases, [&](const Slot& slot, View& view) {
       if (slot.index >= 0) view = at(static_cast<std::size_t>(slot.index));
@@ -90,7 +89,6 @@ struct Call {
     call.output = output.view();
     call.row_statistics = row_statistics.view();
     if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
-    if (down_sums.defined()) call.down_sums = down_sums.view();
   }
 };
 
@@ -195,8 +193,6 @@ class Builder {
     const PairPolicy& policy = *scan.policy;
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
-    check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
-          "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
     layout.call.scan.policy = &policy;
     PolicyOperands<Slot>& own = layout.slots.scan;
     if (policy.needs.rows > 0) {

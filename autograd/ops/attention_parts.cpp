@@ -33,8 +33,6 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
   const std::int64_t heads = q[0] * q[1], length = q[2];
   std::vector<Part> parts;
   if (length == 0) return parts;
-  const PairPolicy* const policy = layout.call.scan.policy;
-  if (policy != nullptr && policy->needs.down) return {{0, length, 0}};  // rows need the sums of those before them
   for (std::int64_t begin = 0; begin < length; begin = parts.back().end) {
     const std::int64_t first_key = first_key_of(layout.call.visible, begin);
     const auto products = [&](std::int64_t end) { return heads * (end - begin) * (end - first_key); };

@@ -76,7 +76,6 @@ struct AttentionCall {
   View output;          // [B,H,T,e], any strides; of the CPU it may be bf16
   View row_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and what is left over
   View prefix_sums;     // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
-  View down_sums;  // of a policy's sums down the queries, attention_down_sums doubles; null where no backward follows
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }

@@ -3,12 +3,11 @@
 // the same text (core/attention/dual.hpp).
 //
 //   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
-//   F_ij = sum_{k<i} down_gate(pair k, j)          one down the queries k that see key j, where needs.down asks for it
 //   e_ij = the entry of the table of row i at x = place(pair i, j), or p_ij, where needs.table asks for one: table_i[n]
 //          at x = n, 0..P, in between linearly interpolated, beyond P its last, below 0 its first interval going on;
 //          with needs.knots any function that is linear between t_0 <= t_1 <= ..., which all rows share:
 //          v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first
-//   l_ij = logit(pair i, j, with p_ij as its sum, F_ij as its down, e_ij as its entry)
+//   l_ij = logit(pair i, j, with p_ij as its sum, e_ij as its entry)
 //
 // What they make of the distance and numbers of the head alone may stand in a function of its own, of_distance, whose
 // result is p.of_distance: on the CPU it is computed once for each diagonal of a tile of pairs.
@@ -21,7 +20,7 @@
 //
 // A policy has no branch on what it reads: `select` chooses, between two numbers that are both finite: in the composed
 // form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
-// weight, and its gate counts all the same, in both sums. Its functions are constexpr, as kernels call no others. What
+// weight, and its gate counts all the same. Its functions are constexpr, as kernels call no others. What
 // they can call:
 // + - * / and comparisons, also with plain numbers, && || !, select, min, max, abs, relu, exp, log, sqrt, sin, cos,
 // sigmoid, softplus, tanh; and functions of its own struct.
@@ -41,8 +40,6 @@ namespace attention {
 struct SetNeedsDistanceToReadIt {};
 struct SetNeedsScanToReadTheSum {};
 struct TheSumIsForLogitAlone {};
-struct SetNeedsDownToReadDown {};
-struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
 struct SetNeedsTableToReadEntry {};
 struct EntryIsForLogitAlone {};
@@ -70,8 +67,6 @@ struct NothingIsOfDistance {};
 TALLY_UNREADABLE(SetNeedsDistanceToReadIt, "the policy reads p.distance, but needs.distance is false")
 TALLY_UNREADABLE(SetNeedsScanToReadTheSum, "the policy reads p.sum, but needs.scan is false")
 TALLY_UNREADABLE(TheSumIsForLogitAlone, "p.sum is for logit alone: a gate is what is summed")
-TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.down is false")
-TALLY_UNREADABLE(DownIsForLogitAlone, "p.down is for logit alone: a down_gate is what is summed")
 TALLY_UNREADABLE(SetNeedsOtherToReadOther, "the policy reads p.other, but needs.other is false")
 TALLY_UNREADABLE(SetNeedsTableToReadEntry, "the policy reads p.entry, but needs.table is false")
 TALLY_UNREADABLE(NothingIsOfDistance, "the policy reads p.of_distance, but has no function of that name")
@@ -80,7 +75,7 @@ TALLY_UNREADABLE(EntryIsForLogitAlone, "p.entry is for logit alone: gates and pl
 #undef TALLY_UNREADABLE_IN
 
 // Inputs by their bits. From first_row_input on numbers of rows, then those of heads.
-inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, input_entry = 4, first_row_input = 5,
+inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_entry = 3, first_row_input = 4,
                      most_numbers = 16;
 
 // x as input i, or as a constant.
@@ -128,8 +123,6 @@ struct PairIn {
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
-  static_assert(!needs.settles || !needs.down,
-                "with needs.settles nothing but the place is a sum: needs.down is false");
   static_assert(!needs.knots || (needs.table && !needs.settles), "knots are of a table, and none that settles");
   static_assert(!needs.adds_entry || (needs.adds && needs.table),
                 "needs.adds_entry is of policies with adds and table");
@@ -139,15 +132,12 @@ struct PairIn {
   using Other = std::conditional_t<needs.other, Input<input_other>, SetNeedsOtherToReadOther>;
   using Sum = std::conditional_t<!needs.scan, SetNeedsScanToReadTheSum,
                                  std::conditional_t<for_logit, Input<input_sum>, TheSumIsForLogitAlone>>;
-  using Down = std::conditional_t<!needs.down, SetNeedsDownToReadDown,
-                                  std::conditional_t<for_logit, Input<input_down>, DownIsForLogitAlone>>;
 
   Input<input_s> s;  // score, scale q_i.k_j
   [[no_unique_address]] std::conditional_t<needs.distance, Dual<R, 0>, SetNeedsDistanceToReadIt> distance;
   [[no_unique_address]] typename OfDistance<R, Policy, differentiates>::Type of_distance;
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
-  [[no_unique_address]] Down down;
   [[no_unique_address]] std::conditional_t<needs.table, EntryIsForLogitAlone, SetNeedsTableToReadEntry> entry;
   std::array<R, needs.rows + needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.rows + needs.heads)> numbers;
 
@@ -157,14 +147,12 @@ struct PairIn {
   }
   // number(n): those of the row, then of the head.
   template <class F>
-  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number,
-                                const R& down = R{}) {
+  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number) {
     PairIn p;
     p.s = as_input<input_s>(s);
     if constexpr (needs.distance) p.distance = {distance, {}};
     if constexpr (needs.other) p.other = as_input<input_other>(other);
     if constexpr (needs.scan && for_logit) p.sum = as_input<input_sum>(sum);
-    if constexpr (needs.down && for_logit) p.down = as_input<input_down>(down);
     if constexpr (needs.rows + needs.heads > 0) {
       for (std::size_t n = 0; n < p.numbers.size(); ++n) p.numbers[n] = number(n);
     }
@@ -202,10 +190,6 @@ TALLY_INLINE auto checked_gate(const Gate& gate) {
 template <class Policy, class R, bool differentiates>
 TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
   return checked_gate<Policy>(as_dual<R>(Policy::gate(p)));
-}
-template <class Policy, class R, bool differentiates>
-TALLY_INLINE auto down_gate_of(const PairIn<R, Policy, differentiates, false>& p) {
-  return checked_gate<Policy>(as_dual<R>(Policy::down_gate(p)));
 }
 // Where the row's table is read.
 template <class R, class Policy, bool differentiates>

@@ -43,9 +43,6 @@ consteval std::uint32_t inputs_of_logit() {
   if constexpr (needs.scan) {
     if (reads(inputs, input_sum)) inputs |= inputs_in<decltype(gate_of<Policy>(std::declval<OfGate>()))>;
   }
-  if constexpr (needs.down) {
-    if (reads(inputs, input_down)) inputs |= inputs_in<decltype(down_gate_of<Policy>(std::declval<OfGate>()))>;
-  }
   return inputs;
 }
 

@@ -13,7 +13,6 @@ struct PairNeeds {
   bool distance = false;  // p.distance: i - j; generation in a window with sink tokens then evicts no keys
   bool scan = false;      // gate is summed: p.sum
   bool own = true;        // the sum takes the gate of key j itself in; else it ends at j + 1
-  bool down = false;      // down_gate is summed over the queries before i: p.down
   bool adds = false;      // logit is p.s plus a function of other inputs; only it reads p.s, which may include a matmul
   bool biased = false;    // p.s includes the biases of other encodings in a combination; else the logit gets them
   bool other = false;     // p.other: scale r_i.G_j of separate operands; s if a call has none

@@ -158,8 +158,6 @@ constexpr auto only_count = [](const auto&) {};
 
 std::int64_t attention_prefix_sums(const AttentionCall& call) { return PrefixSums(call).count(); }
 
-std::int64_t attention_down_sums(std::int64_t heads, std::int64_t, std::int64_t keys, DType) { return heads * keys; }
-
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {
   with_team(call, nullptr, workspace, [](const auto& team) { team.forward(); });

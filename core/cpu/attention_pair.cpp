@@ -62,9 +62,6 @@ class PairTile final : public ScanTile<T> {
         kept_entry_(
             arena.take<T>(gradients != nullptr && looks_up() && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
         kept_rise_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
-        kept_down_(arena.take<T>(gradients != nullptr && needs_.down ? tile_keys * tile_rows : 0)),
-        down_(arena.take<double>(needs_.down ? call.keys() : 0)),
-        d_down_(arena.take<double>(gradients != nullptr && needs_.down ? call.keys() : 0)),
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * needs_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && numbers_ > 0 ? (2 + 2 * numbers_) * tile_rows : 0)) {}
 
@@ -75,7 +72,6 @@ class PairTile final : public ScanTile<T> {
     for (std::int64_t n = 0; n < needs_.heads; ++n) {
       head_numbers_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
     }
-    if (needs_.down) open_down(batch * call_.heads() + head);
   }
   void open_rows(const RowTile& rows) override {
     std::fill_n(carry_, tile_rows, T{0});
@@ -90,7 +86,7 @@ class PairTile final : public ScanTile<T> {
     if (gradients_ != nullptr && numbers_ > 0) std::fill_n(sums_, (2 + 2 * numbers_) * tile_rows, 0.0);
   }
   bool used_up(const RowTile& rows) const override {
-    return needs_.spends && !needs_.down && skips_tiles() &&
+    return needs_.spends && skips_tiles() &&
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
@@ -138,19 +134,6 @@ class PairTile final : public ScanTile<T> {
   }
 
  private:
-  // Sums down the queries begin at 0; in backward at what forward came to, as row tiles come from the last on.
-  void open_down(std::int64_t head) {
-    const std::int64_t keys = call_.keys();
-    double* const all = call_.down_sums ? call_.down_sums.as<double>() + head * keys : nullptr;
-    if (gradients_ != nullptr) {
-      std::copy_n(all, keys, down_);
-      std::fill_n(d_down_, keys, 0.0);
-    } else {
-      if (all != nullptr) down_ = all;
-      std::fill_n(down_, keys, 0.0);
-    }
-  }
-
   void open_tables(const RowTile& rows) {
     const Matrix<T> given(call_.scan.table, rows.batch, rows.head);
     if (needs_.knots) {
@@ -214,7 +197,6 @@ class PairTile final : public ScanTile<T> {
   }
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) {
-    const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
     return {rows,
             keys,
             row_numbers_,
@@ -231,9 +213,6 @@ class PairTile final : public ScanTile<T> {
             kept_gate_slope_,
             kept_entry_,
             kept_rise_,
-            kept_down_,
-            of_tile(down_),
-            of_tile(d_down_),
             needs_.settles && operands_.finite() ? settled_keys_ : nullptr};
   }
 
@@ -249,8 +228,7 @@ class PairTile final : public ScanTile<T> {
   T* values_;                  // [tile_rows, ld]
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
   T* diagonals_;
-  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_, *kept_down_;
-  double *down_, *d_down_;
+  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_;
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;

@@ -69,9 +69,6 @@ ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* grad
 inline bool after_biases(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.biased; }
 // Whether its sum is of what the rows spend: e^-sum is left over.
 inline bool spends(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.spends; }
-// Whether one runs down the queries: row tiles then follow each other, in backward from the last to the first.
-inline bool sums_down(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.down; }
-
 // Doubles of shared sums that an item of work needs for the scan: one a number of heads.
 inline std::int64_t shared_count(const AttentionScan& scan) {
   return scan.policy != nullptr ? scan.policy->needs.heads : 0;

@@ -125,9 +125,8 @@ class Worker {
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
     const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
-    const bool falling = gradients_ != nullptr && sums_down(call_.scan);  // all of them then
     for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
-      const std::int64_t first = (falling ? tiles.end - 1 - tile : tile) * tile_rows;
+      const std::int64_t first = tile * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.visible});

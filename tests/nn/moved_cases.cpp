@@ -88,7 +88,6 @@ std::vector<ShapeCase> moved_cases() {
     score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
     score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
   };
-  const auto down = [](const Sizes&, const Leaf&, Score& score) { score.set_scan(Pair{&blamed_policy()}); };
   return {
       {"moved", moved(false, false, nothing), false, {}, true},
       {"moved_channels", moved(true, false, nothing), false, {}, true},
@@ -109,7 +108,6 @@ std::vector<ShapeCase> moved_cases() {
        {.window = 80, .chunk = 90},
        true},
       {"moved_and_row_factor", moved(false, false, binned, product), false, {.window = 100}, true},
-      {"moved_and_down", moved(false, false, down), false, {.window = 90}, true},
   };
 }
 

@@ -13,12 +13,6 @@ const PairPolicy& reading_policy();
 const PairPolicy& bounded_policy();
 // Divides by a number of the query.
 const PairPolicy& divided_policy();
-// Both sums, and all else that there is to read.
-const PairPolicy& reproached_policy();
-// Keys of which rows above have had enough have no weight; after biases.
-const PairPolicy& expelled_policy();
-// A sum down the queries that may stand beside a product.
-const PairPolicy& blamed_policy();
 // A table at a place of its own, made of all that there is, whose entry multiplies what it meets.
 const PairPolicy& graded_policy();
 // A table by the logarithm of the distance, without a sum.

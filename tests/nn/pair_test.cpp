@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "core/attention/dual.hpp"
+#include "nn/attention.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/score_cases.hpp"
 
@@ -141,7 +143,7 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
 
 TEST(PairLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy(), bent_policy()}) {
+    for (PairPolicy narrow : {reading_policy(), graded_policy(), bent_policy()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {
@@ -202,6 +204,53 @@ TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
             std::string::npos);
   EXPECT_NE(error([](Score& score) { score.scan = stick_breaking(); }).find("are for the normaliser exp"),
             std::string::npos);
+}
+
+// A policy that was built without CUDA.
+const PairPolicy& only_for_the_cpu() {
+  static const PairPolicy policy = [] {
+    PairPolicy bounded = bounded_policy();
+    bounded.cuda_host = bounded.cuda = nullptr;
+    return bounded;
+  }();
+  return policy;
+}
+
+TEST(PairWithoutKernels, IsRefusedInTilesOfAGpu) {
+  set_default_device(on_cuda_host);
+  Score score;
+  score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
+  const auto part = [](const char* name) { return normal_tensor(name, {1, 1, 3, 4}).to(on_cuda_host); };
+  const AttentionOperands in{part("q"), part("k"), part("v"), 0.5};
+  const std::string error = error_of([&] { tiled_attention(in, score); });
+  set_default_device({});
+  EXPECT_NE(error.find("'bounded' is not compiled for cuda-host: composed attention has it there"), std::string::npos)
+      << error;
+}
+
+// An encoding with such a policy.
+class Bounds final : public Encoding {
+ public:
+  Bounds() { traits.scans = traits.by_policy = true; }
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
+  }
+};
+
+TEST(PairWithoutKernels, IsComposedOnAGpuByItself) {
+  const Tensor x = normal_tensor("x", {2, 9, 8});
+  const auto outcome = [&](Device device) {
+    set_default_device(device);
+    const Initializer start(1, StartValues::fan_in, DType::f64, device);
+    const Attention attention(start, {8, 2, 2, 4}, 0, 1);
+    LayerEncoding layer;
+    layer.push_back({0, 2, 0, 2, std::make_unique<Bounds>()});
+    const NoGrad only_values;
+    const Tensor y = attention.forward(x.to(device), layer, {}).to(Device{});
+    set_default_device({});
+    return y;
+  };
+  EXPECT_LE(largest_difference(outcome(on_cuda_host), outcome({})), 1e-12);
 }
 
 }  // namespace pair_test

@@ -9,7 +9,6 @@
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
 #include "core/device.hpp"
-#include "tests/nn/down_cases.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/product_cases.hpp"
@@ -320,7 +319,6 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        }},
   };
-  for (const ShapeCase& one : down_cases()) cases.push_back(one);
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
   for (const ShapeCase& one : product_cases()) cases.push_back(one);
   for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);

@@ -31,15 +31,6 @@ REFUSED(SumOfGate, "p.sum is for logit alone: a gate is what is summed", {
   static constexpr auto gate(const auto& p) { return p.sum * 2; }
   static constexpr auto logit(const auto& p) { return p.s - p.sum; }
 });
-REFUSED(Down, "the policy reads p.down, but needs.down is false", {
-  static constexpr PairNeeds needs{};
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-});
-REFUSED(DownOfGate, "p.down is for logit alone: a down_gate is what is summed", {
-  static constexpr PairNeeds needs{.down = true};
-  static constexpr auto down_gate(const auto& p) { return p.down + p.s; }
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-});
 REFUSED(Other, "the policy reads p.other, but needs.other is false", {
   static constexpr PairNeeds needs{};
   static constexpr auto logit(const auto& p) { return p.s + p.other; }
@@ -107,12 +98,6 @@ REFUSED(Knots, "knots are of a table, and none that settles", {
 REFUSED(Settles, "what settles is the place in a table that is p.sum", {
   static constexpr PairNeeds needs{.settles = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
-});
-REFUSED(SettlesDown, "with needs.settles nothing but the place is a sum: needs.down is false", {
-  static constexpr PairNeeds needs{.scan = true, .down = true, .table = true, .settles = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto down_gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry - p.down; }
 });
 REFUSED(AddsEntry, "needs.adds_entry is of policies with adds and table", {
   static constexpr PairNeeds needs{.adds_entry = true};
