@@ -13,9 +13,6 @@ namespace tally {
 
 using attention::head;
 using attention::minus_infinity;
-using attention::of_channel;
-using attention::of_key;
-using attention::of_query;
 using attention::row;
 
 }  // namespace tally

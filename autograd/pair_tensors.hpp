@@ -10,23 +10,16 @@ namespace tally {
 struct PairTensors {
   Tensor s;            // [B, H, T, T]
   Tensor other;        // the same; s where a call has no operands for it
-  Tensor sum, down;    // the same; undefined for the gates
+  Tensor sum;          // the same; undefined for the gates
   Tensor entry;        // the same; for logits alone
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
-  // As those of Channels, but with the heads of queries, and the number of channels; the sum of all terms.
-  Tensor channel_query, channel_key, channel_numbers;
-  std::int64_t channels = 0;
-  Tensor terms;
 };
 
 // What stands in PairPolicy::on_tensors.
 struct PairOnTensors {
-  Tensor (*gate)(const PairTensors& pairs);       // broadcasts to [B, H, T, T]; undefined where nothing is summed
-  Tensor (*down_gate)(const PairTensors& pairs);  // the same
-  Tensor (*place)(const PairTensors& pairs);      // the same where no table is read
-  // Of channel n; the same where there are none.
-  Tensor (*term)(const PairTensors& pairs, std::int64_t n);
+  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]; undefined where nothing is summed
+  Tensor (*place)(const PairTensors& pairs);  // the same where no table is read
   Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
 };
 
@@ -79,18 +72,11 @@ TensorNumber tanh(const TensorNumber& x);
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, down, entry, terms, of_distance = 0.0;
+  TensorNumber s, distance, other, sum, entry, of_distance = 0.0;
   const PairTensors& given;
 
   explicit PairInTensors(const PairTensors& pairs)
-      : s(pairs.s),
-        distance(pairs.distance),
-        other(pairs.other),
-        sum(pairs.sum),
-        down(pairs.down),
-        entry(pairs.entry),
-        terms(pairs.terms),
-        given(pairs) {
+      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), entry(pairs.entry), given(pairs) {
     if constexpr (requires { Policy::of_distance(*this); }) of_distance = Policy::of_distance(*this);
   }
   template <int n>
@@ -99,30 +85,6 @@ struct PairInTensors {
       return slice(given.rows, 3, n, n + 1);  // [B, H, T, 1]
     } else {
       return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - needs.rows), 1), 2);  // [H, 1, 1]
-    }
-  }
-};
-
-// What `term` sees of all pairs: TermIn with tensors.
-template <class Policy>
-struct TermInTensors : PairInTensors<Policy> {
-  static constexpr ChannelNeeds channels = Policy::needs.channels;
-  std::int64_t channel;
-
-  TermInTensors(const PairTensors& pairs, std::int64_t n) : PairInTensors<Policy>(pairs), channel(n) {}
-  template <int n>
-  TensorNumber channel_number() const {
-    const PairTensors& pairs = this->given;
-    const auto at = [&](const Tensor& x, int axis, std::int64_t number) {
-      const std::int64_t first = number * pairs.channels + channel;
-      return slice(x, axis, first, first + 1);
-    };
-    if constexpr (n < channels.of_query) {
-      return at(pairs.channel_query, 3, n);  // [B, H, T, 1]
-    } else if constexpr (n < channels.of_query + channels.of_key) {
-      return transpose(at(pairs.channel_key, 3, n - channels.of_query), 2, 3);  // [B, H, 1, T]
-    } else {
-      return at(pairs.channel_numbers, 0, n - channels.of_query - channels.of_key);  // [1]
     }
   }
 };
@@ -142,26 +104,12 @@ inline constexpr PairOnTensors pair_on_tensors{
       }
     },
     [](const PairTensors& pairs) -> Tensor {
-      if constexpr (Policy::needs.down) {
-        return attention::as_tensor(Policy::down_gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
-      } else {
-        return {};
-      }
-    },
-    [](const PairTensors& pairs) -> Tensor {
       if constexpr (!Policy::needs.table) {
         return {};
       } else if constexpr (requires(const attention::PairInTensors<Policy>& p) { Policy::place(p); }) {
         return attention::as_tensor(Policy::place(attention::PairInTensors<Policy>(pairs)), pairs.s);
       } else {
         return pairs.sum;
-      }
-    },
-    [](const PairTensors& pairs, std::int64_t n) -> Tensor {
-      if constexpr (Policy::needs.channels.any()) {
-        return attention::as_tensor(Policy::term(attention::TermInTensors<Policy>(pairs, n)), pairs.s);
-      } else {
-        return (void)n, Tensor();
       }
     },
     [](const PairTensors& pairs) -> Tensor {

@@ -5,6 +5,7 @@
 // query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -22,20 +23,6 @@ struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
-// Vectors of C numbers, C >= 1, of which a policy sums what it makes of each channel (ChannelNeeds): one vector after
-// the other along the last axis. No gradient flows to those of the channels themselves.
-struct Channels {
-  Tensor query = {};      // [B, H, T, needs.channels.of_query C]
-  Tensor key = {};        // [B, G, keys, needs.channels.of_key C]
-  Tensor numbers = {};    // [needs.channels.of_channel C]
-  bool of_score = false;  // terms are parts of the score: score_of multiplies the queries with Score::factor
-};
-// A table as a product: z_i[n] = scale r_i.e_n, which tiles on the CPU make where they read it.
-struct TableProduct {
-  Tensor query;  // r [B, H, T, w]; undefined: none
-  Tensor key;    // e [1 or B, 1, G or H, P+1 or 2 N, w]
-  double scale = 1;
-};
 // What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
 struct Pair {
   const PairPolicy* policy;
@@ -44,12 +31,13 @@ struct Pair {
   Gates other = {};   // of p.other; undefined: the score itself
   Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
-  Channels channels = {};
-  TableProduct product = {};  // in the place of a table
-
-  // The table, written out where it is a product.
-  Tensor written_table() const;
+  // l [B, H, T, T] from the scores and p.sum, scores being scale times q.k, by ordinary operations in the place of the
+  // policy's logit. Such a policy is not compiled: its attention is materialised.
+  std::function<Tensor(const Tensor& s, const Tensor& sum, double scale)> materialised_logit = {};
 };
+
+// z_i[n] = scale r_i.e_n [B, H, T, N] of queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
+Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale = 1);
 
 // Whether tiled attention of the device has the policy; the composed form has any.
 bool is_compiled(const PairPolicy& policy, Device device);
@@ -58,11 +46,9 @@ bool is_compiled(const PairPolicy& policy, Device device);
 
 // l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
 Pair contextual_table(const Tensor& z, const Gates& gates = {});
-Pair contextual_table(const TableProduct& z, const Gates& gates = {});
 // l_ij += v_i[n] + r_i[n] (p_ij - t_n) with the last knot t_n before p_ij, or the first; table [B, H, T, 2 N]: v_i[0],
 // r_i[0], v_i[1], ...; knots t [N], ascending
 Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
-Pair contextual_segments(const TableProduct& table, const Tensor& knots, const Gates& gates = {});
 // A hidden layer of a number x >= 0 as what contextual_segments takes: where sum_n u_n relu(w_n x + b_n) has its kinks,
 // and values and slopes of each unit between them, so that u times them is the table of the sum.
 struct HiddenSegments {
@@ -113,23 +99,22 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
+// Tokens of a block of MovedProduct; a shorter text is one block.
+inline constexpr std::int64_t moved_block = 64;
+
 // In the place of q.k: products with keys that every token after them changes, by blocks of C = min(T, moved_block)
 // tokens. Within a block they are given; a query goes on to the left block by block, and each block n that it leaves
 // behind changes it:
 //   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
 //   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
-// As many queries as keys; gates that see the score see q.k of the operands.
+// As many queries as keys; gates that see the score see q.k of the operands. The products of a part of the rows are
+// made by ordinary operations, one part after the other, and made again for backward.
 struct MovedProduct {
   Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
   Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
   Tensor own;          // [B, H, T, C]; nothing behind the query counts
   Tensor read, taken;  // [B, G, T, d] with the G of these keys, or
   Tensor factor;       // [B, G, N, d], N = ceil(T / C)
-
-  // Whether the kernel of tiles on this device has one. Elsewhere the products of a part of the rows are made by
-  // ordinary operations, one part after the other, and made again for backward; with a policy that sums down the
-  // queries all rows are one part, and memory grows with T x T.
-  static bool fits(Device device);
 };
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the keys j that i sees; 0 in a
@@ -148,9 +133,7 @@ struct Normaliser {
 struct Score {
   std::optional<MovedProduct> moved;
   std::optional<Pair> scan;
-  // A policy beside the scan that adds what it makes of distance, row and head alone: no sums, no p.other. On the CPU,
-  // and in the composed form.
-  std::optional<Pair> beside;
+  std::vector<Pair> more_scans;  // of a combination, whose attention is materialised then
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
@@ -158,22 +141,25 @@ struct Score {
   // of policies those alone that add the entry of a table go with it. Undefined: 1.
   Tensor row_factor = {};
 
-  // Throws Error when there is one already: each scan defines what the running sum along the keys means.
+  // Adds a policy. Tiles take one; several are applied one after the other in the composed form: those that read the
+  // score of q and k alone, those that add to it, and after all biases those that read the logits with them.
   void set_scan(Pair value);
-  // Throws Error when there is one already, or where the policy asks for more than it may.
-  void set_beside(Pair value);
-  // Whether tiles on this device take one: a part asks before it makes one.
-  static bool takes_beside(Device device);
+  std::vector<const Pair*> scans() const;
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
   // Gives these operands to gates that else see the score.
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
   bool takes_score_alone() const;
-  // Whether tiled attention of this device has what the scan asks for.
+  // Whether a factor of whole logits meets a policy with a logit of its own.
+  bool multiplies_pairs() const;
+  // Whether a product is part of a score that a policy reads otherwise than to add to it.
+  bool changes_score() const;
+  // Whether tiled attention of this device has the policy, and all that it meets.
   bool tiled_on(Device device) const;
-  // Throws Error where one is, where a policy wants another rule for the weights, or beside a row_factor.
+  // Throws Error where a policy wants another rule for the weights, or where tiles do not have what meets.
   void check_policy() const;
+  void check_tiled() const;
 };
 
 struct AttentionOperands {
@@ -183,7 +169,7 @@ struct AttentionOperands {
   // Tiled: of the weights, as dropout(weights, rate, stream) would be.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  // Where no kernel has a MovedProduct, about as many of its products, [B, H, rows, keys], are in memory at a time.
+  // About as many of a MovedProduct's products, [B, H, rows, keys], are in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
   ReadBy readers = ReadBy::anyone;  // of o; what the CPU's tiles write for products is bf16
 };
@@ -193,10 +179,9 @@ struct AttentionOperands {
 void multiply_rows(AttentionOperands& in, Score& score);
 
 // o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
-// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys, and with a sum down the
-// queries per key and 32 rows); tiles of pairs that are not visible cost nothing. The queries are the last T of the
-// keys' tokens. Throws Error naming the operand whose shape does not fit. Written out in ordinary operations, every
-// intermediate in memory: nn/composed.hpp.
+// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys); tiles of pairs that are
+// not visible cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand whose shape
+// does not fit. Written out in ordinary operations, every intermediate in memory: nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

@@ -11,22 +11,10 @@ std::int64_t attention_prefix_sums(const AttentionCall& call) {
   return call.batch() * call.heads() * call.queries() * ((call.keys() + tile - 1) / tile);
 }
 
-std::int64_t attention_down_sums(std::int64_t heads, std::int64_t queries, std::int64_t keys, DType dtype) {
-  const auto size = static_cast<std::int64_t>(size_of(dtype)), of_double = static_cast<std::int64_t>(sizeof(double));
-  return (down_sum_count(heads, queries, keys) * size + of_double - 1) / of_double;
-}
+std::int64_t attention_workspace(const AttentionCall&) { return 0; }
 
-// Where backward does not need what goes down the queries, it lies here.
-std::int64_t attention_workspace(const AttentionCall& call) {
-  if (!sums_down(call) || call.down_sums) return 0;
-  return attention_down_sums(call.batch() * call.heads(), call.queries(), call.keys(), call.q.dtype) *
-         static_cast<std::int64_t>(sizeof(double));
-}
-
-void attention(const AttentionCall& given, void* workspace) {
-  if (given.output.numel() == 0) return;
-  AttentionCall call = given;
-  if (!call.down_sums) call.down_sums.data = workspace;
+void attention(const AttentionCall& call, void*) {
+  if (call.output.numel() == 0) return;
   call.scan.policy != nullptr ? kernels_of(*call.scan.policy).forward(call) : forward(call);
 }
 

@@ -25,7 +25,7 @@ std::int64_t row_blocks_of(const AttentionCall& call) {
 // What the kernels write between them, of a workspace.
 template <class T>
 struct Between {
-  T *row_gradients, *d_prefix_sums, *d_down_sums;
+  T *row_gradients, *d_prefix_sums;
   double* sink_parts;
   double* row_sums;                    // what rows add to begins at 0,
   double* pair_sums;                   // and of a policy,
@@ -48,7 +48,6 @@ struct Between {
     sink_parts = arena.take<double>(gradients.normaliser.sink ? rows : 0);
     const bool sums = call.scan.policy != nullptr && call.scan.policy->needs.scan;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
-    d_down_sums = arena.take<T>(sums_down(call) ? down_sum_count(heads, call.queries(), call.keys()) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);
     for (int n = 0; n < call.bias_count; ++n) {
@@ -84,8 +83,6 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   };
   begin_at_0(device.d_rows, gradients.scan.rows);
   begin_at_0(device.d_table, gradients.scan.table);
-  begin_at_0(device.d_channel_query, gradients.scan.channel_query);
-  begin_at_0(device.d_channel_key, gradients.scan.channel_key);
   bool by_row = false;
   for (int n = 0; n < call.bias_count; ++n) {
     const BiasOperands<View>& d = gradients.biases[n];
@@ -107,7 +104,6 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.row_gradients = between.row_gradients;
   device.sink_parts = between.sink_parts;
   device.d_prefix_sums = between.d_prefix_sums;
-  device.d_down_sums = between.d_down_sums;
   device.row_sums = between.row_sums;
   set_zero(between.row_sums, between.row_sum_elements);
   device.pair_sums = between.pair_sums;

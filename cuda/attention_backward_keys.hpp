@@ -91,7 +91,6 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       PairGradients<T, family, Policy> gradients(call, at, key_tile);
       RowState<T> state(call, at);
       gradients.multiply_scores(products, at.warp, takes_part);
-      gradients.sum_down(call, at, key_tile, d_scores + warp_tile);
       if (takes_part) gradients.make_weights(call, at, key_tile, state, d_scores + warp_tile);
       gradients.multiply_values(products, at.warp, takes_part);
       if (takes_part) {
@@ -103,8 +102,6 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
         }
         gradients.finish(call, at, key_tile, state, d_scores + warp_tile, false);
       }
-      gradients.sum_up(call, at, key_tile, d_scores + warp_tile, false);
-      if (slice == 0) gradients.template add_to_keys<key_warps<D>>(call, at, key_tile, count, weights);
       // Zeros where the warp sees nothing.
       store_pairs(weights + warp_tile, gradients.weights);
       gradients.store_d_scores(d_scores + warp_tile);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cuda/attention_down.hpp"
 #include "cuda/attention_gradient.hpp"
 #include "cuda/context.hpp"
 
@@ -190,7 +189,6 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     const bool takes_part = at.warp_sees(first);
     PairGradients<T, family, Policy> gradients(call, at, key_tile);
     gradients.multiply_scores(products, at.warp, takes_part);
-    gradients.sum_down(call, at, key_tile, tiles.d_scores);
     if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
     if (owns && call.keeps_places) {
       store_pairs(tiles.places, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
@@ -204,9 +202,6 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
         }
       }
       gradients.finish(call, at, key_tile, state, tiles.d_scores, owns);
-    }
-    gradients.sum_up(call, at, key_tile, tiles.d_scores, owns && takes_part);
-    if (takes_part) {
       gradients.store_d_scores(tiles.d_scores);
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
@@ -303,7 +298,6 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
   const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
   const auto threads = static_cast<unsigned>(32 * warps);
   launch(attention_row_gradients<T>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream, device);
-  if constexpr (Policy::needs.down) carry_sums<true, Policy>(call, device);
   const auto bytes = [&](auto width, auto family) {
     constexpr Family constant = decltype(family)::value;
     return sizeof(T) * static_cast<std::size_t>(product_elements<decltype(width)::value, most_rows<T>>(constant) +

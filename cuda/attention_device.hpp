@@ -26,9 +26,6 @@ using Rule = AttentionNormaliser::Kind;
 enum class Family : std::uint8_t { plain, paired, gated, ruled };
 
 inline constexpr int tile = 32;  // keys that are taken at once
-// Rows of a pair of warps, within which sums down the queries go from warp to warp; between them they are carried in
-// memory, one number a key (cuda/attention_down.hpp).
-inline constexpr int down_rows = 2 * warp_rows;
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
@@ -84,24 +81,20 @@ struct DeviceCall {
   T offset;
   const T* sink;  // null: none
   std::int64_t sink_step;
-  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest, channel_query, channel_key;
+  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
   bool own_gates, spends;
   int entries;  // P+1 of a table, or as many as knots
   const T* knots;
-  int channels;
-  const T* channel_numbers;
   const T* head_numbers;  // of a policy
   std::int64_t head_step, head_number_step;
   T *row_statistics, *prefix_sums;
-  T* down_sums;  // [B, H, T / down_rows, K] of a policy: of the queries before these rows
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest, d_channel_query, d_channel_key;
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
-  T* d_down_sums;               // as down_sums: of d_down over the queries after these rows
   double* row_sums;             // [B, H, T] of d_logits, where a bias wants them
   double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
   double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
@@ -111,7 +104,6 @@ struct DeviceCall {
   bool keeps_logits, keeps_places, keeps_entries;
 
   __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
-  __host__ __device__ int down_units() const { return (queries + down_rows - 1) / down_rows; }
 };
 
 // What belongs to row r of a thread's two, r known or not: by value, as registers have no addresses.
@@ -171,13 +163,6 @@ struct ThreadRows {
   }
 };
 
-// Of sums that are carried down the queries, or up: those of the warp's rows, [keys].
-template <class T>
-__device__ T* carried(const DeviceCall<T>& call, T* sums, const ThreadRows& at) {
-  const std::int64_t head = static_cast<std::int64_t>(at.batch) * call.heads + at.head;
-  return sums + (head * call.down_units() + at.first / down_rows) * call.keys;
-}
-
 // What the biases add to the logit of row r and key.
 template <class T>
 __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
@@ -208,11 +193,6 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
     }
   }
   return sum;
-}
-
-inline bool sums_down(const AttentionCall& call) { return call.scan.policy != nullptr && call.scan.policy->needs.down; }
-inline std::int64_t down_sum_count(std::int64_t heads, std::int64_t queries, std::int64_t keys) {
-  return heads * ((queries + down_rows - 1) / down_rows) * keys;
 }
 
 // Of the views of a call; without gradients.
@@ -268,17 +248,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.knots = call.scan.knots.as<T>();
     device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
   }
-  if (call.scan.policy != nullptr && call.scan.policy->needs.channels.any()) {
-    const ChannelNeeds& needs = call.scan.policy->needs.channels;
-    device.channel_query = Rows<T>::of(call.scan.channel_query);
-    device.channel_key = Rows<T>::of(call.scan.channel_key);
-    device.channel_numbers = call.scan.channel_numbers.as<T>();
-    device.channels = as_int(needs.of_query > 0 ? call.scan.channel_query.shape[3] / needs.of_query
-                                                : call.scan.channel_key.shape[3] / needs.of_key);
-  }
   device.row_statistics = call.row_statistics.as<T>();
   device.prefix_sums = call.prefix_sums.as<T>();
-  device.down_sums = call.down_sums.as<T>();
   device.bias_count = call.bias_count;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBias& bias = call.biases[n];

@@ -6,7 +6,6 @@
 // written are o, three numbers a row, and with a scan one number per row and key tile. Nothing of size T x T.
 #pragma once
 
-#include "cuda/attention_down.hpp"
 #include "cuda/attention_tile.hpp"
 #include "cuda/context.hpp"
 
@@ -89,7 +88,6 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     } else {
       copy_pairs(gate_scores, pairs.logits);
     }
-    if constexpr (Policy::needs.down) pairs.sum_down(call, at, first, gate_scores, pair_tile);
     if (!takes_part) continue;
     if (Policy::needs.scan) {
       const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
@@ -183,7 +181,6 @@ void forward(const AttentionCall& call) {
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DeviceCall<T> device = device_call<T>(call);
-    if constexpr (Policy::needs.down) carry_sums<false, Policy>(call, device);
     const auto bytes = [](auto width, auto family) {
       return sizeof(T) * forward_elements<T, decltype(width)::value, decltype(family)::value>;
     };

@@ -77,8 +77,6 @@ struct PairGradients {
   T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
   T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
-  T d_downs[2][columns] = {};                               // of its p.down, then of its down_gate
-  T d_terms[2][columns] = {};
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -95,11 +93,6 @@ struct PairGradients {
     } else {
       copy_pairs(d_gate_scores, pairs.logits);
     }
-  }
-
-  // Where a policy sums down the queries, before make_weights; by all threads of the block.
-  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch) {
-    if constexpr (Policy::needs.down) pairs.sum_down(call, at, key_tile * tile, d_gate_scores, scratch);
   }
 
   __device__ void make_weights(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, const RowState<T>& state,
@@ -163,42 +156,6 @@ struct PairGradients {
     }
   }
 
-  // After `finish`: gradients of the vectors of a block's keys; by all threads of the block.
-  template <int warps>
-  __device__ void add_to_keys(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, int count,
-                              T* scratch) const {
-    if constexpr (Policy::needs.channels.of_key > 0) {
-      constexpr ChannelNeeds needs = Policy::needs.channels;
-      if (call.d_channel_key.data == nullptr) return;
-      const int first_key = key_tile * tile;
-      const RowNumbers<T, Policy> numbers(call, at);
-      add_to_key_vectors<Policy, warps>(
-          call, at, first_key, count, scratch, [&](const ChannelNumbers<T, Policy>& own, int r, int c, const auto& f) {
-            const auto term =
-                own.template term<true>(pairs.template pair<true, true>(at, first_key, numbers, r, c), r, c);
-            attention::detail::each_input<(1u << needs.of_key) - 1>([&]<int n>() {
-              constexpr int input = attention::first_channel_input + needs.of_query + n;
-              f.template operator()<n>(pairs.sees(r, c) ? attention::pulled<input>(d_terms[r][c], term) : T{0});
-            });
-          });
-    }
-  }
-
-  // After `finish`, the other way: what comes from later queries goes to the scores by way of the down_gates. By all
-  // threads of the block.
-  __device__ void sum_up(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, T* scratch, bool adds) {
-    if constexpr (Policy::needs.down) {
-      sum_columns<Over::later>(d_downs, scratch);
-      add_carried(d_downs, call, call.d_down_sums, at, key_tile * tile);
-      const RowNumbers<T, Policy> numbers(call, at);
-      RowSums row_sums[2] = {};
-      through_gates(at, key_tile * tile, numbers, d_downs, row_sums,
-                    [](const auto& pair) { return attention::down_gate_of<Policy>(pair); });
-      if (Policy::needs.biased) copy_pairs(d_logits, d_scores);
-      if (adds) add_row_sums(call, at, row_sums);
-    }
-  }
-
   // Into a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
@@ -221,7 +178,7 @@ struct PairGradients {
     const int first_key = key_tile * tile;
     const RowNumbers<T, Policy> numbers(call, at);
     RowSums row_sums[2] = {};
-    T d_sums[2][columns] = {}, a_terms[2][columns] = {};
+    T d_sums[2][columns] = {};
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
       const bool seen = pairs.sees(r, c);
@@ -232,11 +189,6 @@ struct PairGradients {
       if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
       if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
       if (needs.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
-      if (needs.down) d_downs[r][c] = take.template operator()<attention::input_down>(dl);
-      if constexpr (has_channels<Policy>) {
-        d_terms[r][c] = take.template operator()<attention::input_terms>(dl);
-        a_terms[r][c] = take.template operator()<attention::input_terms>(a);
-      }
       row_sums[r][0] += dl;
       row_sums[r][1] += a;
       attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
@@ -244,7 +196,6 @@ struct PairGradients {
         row_sums[r][3 + 2 * n] += take.template operator()<number_input + n>(a);
       });
     });
-    if constexpr (has_channels<Policy>) through_terms(call, at, first_key, numbers, a_terms, row_sums, d_sums, adds);
     if (needs.scan && !pairs.settled) {
       T own[2][columns];
       copy_pairs(own, d_sums);
@@ -257,46 +208,6 @@ struct PairGradients {
     }
     if (needs.biased) copy_pairs(d_logits, d_scores);  // what biases get
     if (adds) add_row_sums(call, at, row_sums);
-  }
-
-  // From d_terms to the gradients of what terms see. adds: also to those of the rows' vectors.
-  template <class Numbers>
-  __device__ void through_terms(const DeviceCall<T>& call, const ThreadRows& at, int first_key, const Numbers& numbers,
-                                const T (&a_terms)[2][columns], RowSums (&row_sums)[2], T (&d_sums)[2][columns],
-                                bool adds) {
-    constexpr ChannelNeeds needs = Policy::needs.channels;
-    constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
-    const Rows<T> d_query = call.d_channel_query.head(at.batch, at.head);
-    TALLY_ROLLED
-    for (int channel = 0; channel < call.channels; ++channel) {
-      const ChannelNumbers<T, Policy> own(call, at, first_key, channel);
-      T of_query[2][own.at_least_one(needs.of_query)] = {};
-      each_pair([&](int r, int c) {
-        const auto term = own.template term<true>(pairs.template pair<true, true>(at, first_key, numbers, r, c), r, c);
-        const bool seen = pairs.sees(r, c);
-        const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, term) : T{0}; };
-        const T d = d_terms[r][c];
-        d_scores[r][c] += take.template operator()<attention::input_s>(d);
-        if (Policy::needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>(d);
-        if (Policy::needs.scan) d_sums[r][c] += take.template operator()<attention::input_sum>(d);
-        if (Policy::needs.down) d_downs[r][c] += take.template operator()<attention::input_down>(d);
-        attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
-          row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(d);
-          row_sums[r][3 + 2 * n] += take.template operator()<number_input + n>(a_terms[r][c]);
-        });
-        attention::detail::each_input<(1u << needs.of_query) - 1>(
-            [&]<int n>() { of_query[r][n] += take.template operator()<attention::first_channel_input + n>(d); });
-      });
-      if (!adds || d_query.data == nullptr) continue;
-      TALLY_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        TALLY_UNROLL
-        for (int n = 0; n < needs.of_query; ++n) {
-          const T sum = sum_of_row(of_query[r][n]);
-          if (at.valid(r) && at.leads()) d_query.at(at.row(r), n * call.channels + channel) += sum;
-        }
-      }
-    }
   }
 
   // From gradients of gates to those of what the gates see.

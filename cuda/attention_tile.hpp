@@ -8,7 +8,6 @@
 // itself, to be added afterwards in fixed order.
 #pragma once
 
-#include "cuda/attention_channels.hpp"
 #include "cuda/attention_product.hpp"
 #include "cuda/attention_scan.hpp"
 
@@ -92,21 +91,6 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
   }
 }
 
-// To sums over the rows of the warp and its neighbour: what is carried from those before them, or after them.
-template <class T>
-__device__ void add_carried(T (&x)[2][columns], const DeviceCall<T>& call, T* sums, const ThreadRows& at,
-                            int first_key) {
-  if (at.first >= at.queries) return;
-  const T* const own = carried(call, sums, at);
-  TALLY_UNROLL
-  for (int c = 0; c < columns; ++c) {
-    const int key = first_key + tile_column(c);
-    const T of_others = key < call.keys ? own[key] : T{0};
-    x[0][c] += of_others;
-    x[1][c] += of_others;
-  }
-}
-
 // A policy's numbers of a thread's two rows and of their head.
 template <class T, class Policy>
 struct RowNumbers {
@@ -152,12 +136,11 @@ __device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place
 template <class T, Family family, class Policy = NoPolicy>
 struct Pairs {
   T logits[2][columns] = {};
-  // Of a policy: its p.s, p.other, p.sum and p.down;
-  T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {}, downs[2][columns] = {};
+  // Of a policy: its p.s, p.other and p.sum;
+  T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {};
   // what pairs read of its table, the slope there, and where that is if not at the position.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  T terms[2][columns] = {};  // p.terms
-  bool settled = false;      // every position of the warp is beyond the table
+  bool settled = false;  // every position of the warp is beyond the table
   // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -178,30 +161,12 @@ struct Pairs {
   // Whether the row sees anything of the tile: only then have its running sums been kept there.
   __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
 
-  // A policy's down_gates, from scores; before `finish`, also where the warp sees nothing.
-  __device__ void open_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                            const T (&gate_scores)[2][columns], T* scratch) {
-    take_scores(call, at, first_key, gate_scores, scratch);
-    const RowNumbers<T, Policy> numbers(call, at);
-    each_pair([&](int r, int c) {
-      const T gate = attention::down_gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
-      downs[r][c] = sees(r, c) ? gate : T{0};
-    });
-  }
-  // The same become p.down. By all threads of the block.
-  __device__ void sum_down(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                           const T (&gate_scores)[2][columns], T* scratch) {
-    open_down(call, at, first_key, gate_scores, scratch);
-    sum_columns<Over::earlier>(downs, scratch);
-    add_carried(downs, call, call.down_sums, at, first_key);
-  }
-
   // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
   // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
     if constexpr (has_policy<Policy>) {
-      if (!Policy::needs.down) take_scores(call, at, first_key, gate_scores, scratch);
+      take_scores(call, at, first_key, gate_scores, scratch);
       apply_policy(call, at, first_key, sums);
       if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
     } else {
@@ -214,7 +179,7 @@ struct Pairs {
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
         scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
-        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); }, downs[r][c]);
+        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
   }
   // The same as `logit` sees it.
   template <bool differentiates, class Numbers>
@@ -223,8 +188,6 @@ struct Pairs {
     if constexpr (Policy::needs.table) {
       return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
                                                                  attention::place_of(own));
-    } else if constexpr (has_channels<Policy>) {
-      return attention::PairWithTerms<T, Policy, differentiates>(own, terms[r][c]);
     } else {
       return own;
     }
@@ -272,15 +235,6 @@ struct Pairs {
       read_tables(call, at, places);
     } else if constexpr (Policy::needs.table) {
       read_tables(call, at, positions);
-    }
-    if constexpr (has_channels<Policy>) {
-      TALLY_ROLLED
-      for (int channel = 0; channel < call.channels; ++channel) {
-        const ChannelNumbers<T, Policy> own(call, at, first_key, channel);
-        each_pair([&](int r, int c) {
-          terms[r][c] += own.template term<false>(pair<false, true>(at, first_key, numbers, r, c), r, c).value;
-        });
-      }
     }
     each_pair([&](int r, int c) {
       logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;

@@ -84,7 +84,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.k = in.keep_keys("keys of the product", operands.k);
   turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
-  turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.replaces_softmax;
+  turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
   turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone;
   Score score = score_of(encoding, turned);
   leave_out_gone(score, in, in.keys() - operands.k.size(2));
@@ -161,8 +161,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
 
 bool Attention::continues(const LayerEncoding& encoding) const {
   return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
-           const EncodingTraits& traits = group.encoding->traits;
-           return traits.replaces_softmax || traits.mixes || traits.sums_down;
+           return group.encoding->traits.is_composed();
          });
 }
 

@@ -68,12 +68,6 @@ Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& 
   return positions;
 }
 
-// Sums of the gates over the queries before i that see the key.
-Tensor sums_down(const Tensor& all_gates, const AttentionOperands& in) {
-  const Tensor gates = transpose(masked(all_gates, seen_pairs(in)), 2, 3);
-  return transpose(cumsum(gates) - gates, 2, 3);
-}
-
 // i - j [T, T], 0 for keys behind the query
 Tensor distances(const AttentionOperands& in) {
   const NoGrad not_recorded;
@@ -83,39 +77,22 @@ Tensor distances(const AttentionOperands& in) {
 
 // What tables have at x [B, H, T, T], between the knots that they share.
 Tensor between_knots(const Pair& scan, const Tensor& x) {
-  const Tensor table = scan.written_table();
   Tensor entry;
   for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
     const Tensor knot = slice(scan.knots, 0, n, n + 1);
-    const Tensor value = slice(table, 3, 2 * n, 2 * n + 1), slope = slice(table, 3, 2 * n + 1, 2 * n + 2);
+    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
     const Tensor here = value + slope * (x - knot);
     entry = n == 0 ? here : where(less(knot, x), here, entry);
   }
   return entry;
 }
 
-// The sum over the channels of what a policy makes of each; sets the pairs' vectors.
-Tensor terms_of(const Pair& scan, PairTensors& pairs) {
-  const ChannelNeeds& needs = scan.policy->needs.channels;
-  pairs.channel_query = scan.channels.query;
-  if (needs.of_key > 0) pairs.channel_key = for_query_heads(scan.channels.key, pairs.s.size(1));
-  pairs.channel_numbers = scan.channels.numbers;
-  pairs.channels =
-      needs.of_query > 0 ? pairs.channel_query.size(3) / needs.of_query : pairs.channel_key.size(3) / needs.of_key;
-  Tensor terms;
-  for (std::int64_t n = 0; n < pairs.channels; ++n) {
-    const Tensor one = broadcast_to(scan.policy->on_tensors->term(pairs, n), pairs.s.shape());
-    terms = terms.defined() ? terms + one : one;
-  }
-  return terms;
-}
-
-// l of a policy, from the score, with biases where it wants them.
-Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, AttentionTrace* trace) {
+// l of a policy, from s: the score, which is scale times q.k, or the logits with what has joined it so far. Gates see
+// the score.
+Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in, double scale,
+                   AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, {}, distances(in), scan.rows, scan.heads, {}, {}, {}, 0,
-                    {}};
-  if (policy.needs.down) pairs.down = sums_down(broadcast_to(policy.on_tensors->down_gate(pairs), s.shape()), in);
+  PairTensors pairs{s, gate_score(scan.other, score, in), {}, {}, distances(in), scan.rows, scan.heads};
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;
@@ -128,18 +105,20 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
       trace->positions = own.positions;
     }
   }
-  if (policy.needs.channels.any()) pairs.terms = terms_of(scan, pairs);
   if (policy.needs.table) {
     const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
-    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.written_table(), place);
+    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
   }
+  if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
-const Pair* pair_of(const Score& score) { return score.scan ? &*score.scan : nullptr; }
-// The one that comes after all biases.
-const Pair* biased_pair_of(const Score& score) {
-  const Pair* const pair = pair_of(score);
-  return pair != nullptr && pair->policy->needs.biased ? pair : nullptr;
+// The policies that come after all biases.
+Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
+  Tensor l = logits;
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) l = pair_logits(*pair, l, l, in, in.scale, trace);
+  }
+  return l;
 }
 // Without the pairs to which a policy gives no weight.
 Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
@@ -218,7 +197,7 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInpu
 // Of final logits: a policy may leave pairs that are seen, and whole rows, without weight.
 Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
-  if (pair_of(score) == nullptr) return weights_of(logits, seen, in, score, encoding);
+  if (!score.scan) return weights_of(logits, seen, in, score, encoding);
   const Tensor weighted = weighted_pairs(seen, logits.detach());
   Weights weights = weights_of(lowered(logits, weighted), weighted, in, score, encoding);
   weights.a = masked(weights.a, weighted);
@@ -228,8 +207,7 @@ Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionI
 // From what joins the scores alone, by the rule that the real weights follow.
 Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
                         const Score& score, const Encoding& encoding) {
-  const Pair* const last = biased_pair_of(score);
-  const Tensor logits = last != nullptr ? pair_logits(*last, joined, operands, nullptr) : joined;
+  const Tensor logits = biased_logits(score, joined, operands, nullptr);
   return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
 }
 
@@ -241,8 +219,8 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   Score score = given;
   score.check_policy();
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
-  const Tensor s =
-      score.moved ? product_of(*score.moved, in.scale * score.factor) : product_of(in.q, in.k, in.scale * score.factor);
+  const double scale = in.scale * score.factor;
+  const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;
@@ -250,14 +228,12 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
     *joined = *joined + term.detach();
   };
-  const Pair* const pair = pair_of(score);
-  const auto join_pair = [&](const Pair& own, AttentionTrace* own_trace) {
-    const Tensor l = pair_logits(own, logits, in, own_trace), term = l - logits;
-    join(term);
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) continue;
+    const Tensor l = pair_logits(*pair, s, logits, in, scale, trace);
+    join(l - logits);
     logits = l;
-  };
-  if (pair != nullptr && !pair->policy->needs.biased) join_pair(*pair, trace);
-  if (score.beside) join_pair(*score.beside, nullptr);
+  }
   for (const Bias& bias : score.biases) {
     const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
     join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
@@ -288,8 +264,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
     Tensor joined;
     Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
-    const Pair* const last = biased_pair_of(score);
-    if (last != nullptr) logits = pair_logits(*last, logits, operands, trace);
+    logits = biased_logits(score, logits, operands, trace);
     weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
   }
   if (trace != nullptr) trace->weights = weights.a.detach();

@@ -58,10 +58,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
   const auto fit = [&](Tensor& x, int axis) {
     if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
   };
-  if (score.scan) {
-    fit(score.scan->other.key, 2);
-    fit(score.scan->channels.key, 2);
-  }
+  if (score.scan) fit(score.scan->other.key, 2);
   for (Bias& bias : score.biases) {
     if (auto* dense = std::get_if<Dense>(&bias)) fit(dense->bias, 3);
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
@@ -79,8 +76,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
   if (in.cache == nullptr || in.visible.everything()) return;
-  const auto reads_distances = [](const std::optional<Pair>& pair) { return pair && pair->policy->needs.distance; };
-  if (in.visible.first > 0 && (reads_distances(score.scan) || reads_distances(score.beside))) return;
+  if (in.visible.first > 0 && score.scan && score.scan->policy->needs.distance) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {

@@ -1,7 +1,7 @@
 // Scores with keys that every later token changes: s_ij = q_i.k_j^(i) / sqrt(d), where k_j^(i) is key j as the tokens
 // j+1 .. i have left it (PaTH multiplies it with their matrices, Wall lowers its channels). Tokens go in blocks of C: a
-// key is moved through a whole block at once, and meets the queries of the next one there; in tiles it is the query
-// that walks to the left, from block to block (autograd/score.hpp).
+// key is moved through a whole block at once, and meets the queries of the next one there; outside the composed
+// form it is the query that walks to the left, from block to block (autograd/score.hpp).
 #pragma once
 
 #include <string_view>
@@ -27,7 +27,7 @@ struct MovedInBlocks {
   Tensor factor;       // [B, h, N, d]
 };
 
-// Tokens of a block in tiles.
+// Tokens of a block of a MovedProduct.
 inline constexpr std::int64_t longest_in_tiles = moved_block;
 
 // All products, not scaled: [B, H, N C, N C]; what is above the diagonal does not count.

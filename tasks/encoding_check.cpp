@@ -25,9 +25,7 @@ Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(
 bool is_composed(const EncodingChoice& choice) {
   const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
   return std::ranges::all_of(assignments, [](const EncodingChoice::Assignment& assignment) {
-    return std::ranges::any_of(assignment.sum, [](const EncodingEntry* entry) {
-      return entry->traits.replaces_softmax || entry->traits.mixes;
-    });
+    return std::ranges::any_of(assignment.sum, [](const EncodingEntry* entry) { return entry->traits.is_composed(); });
   });
 }
 

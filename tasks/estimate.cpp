@@ -250,9 +250,7 @@ std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
   bool tiled = false, composed = false;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     for (const HeadGroup& group : model.encoding(layer)) {
-      const EncodingTraits& traits = group.encoding->traits;
-      const bool own = traits.replaces_softmax || traits.mixes;
-      (own || setting.options.attention == "composed" ? composed : tiled) = true;
+      (group.encoding->traits.is_composed() || setting.options.attention == "composed" ? composed : tiled) = true;
     }
   }
   return tiled && composed ? "tiled and composed" : composed ? "composed" : "tiled";

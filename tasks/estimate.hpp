@@ -39,8 +39,8 @@ struct ModelSetting {
 ModelSetting model_of(const RunConfig& config, const Task& task);
 
 // How attention of the first so many layers is computed: "tiled", "composed" where it is written out (asked for, or by
-// an encoding with weights or a whole attention of its own, or with sums down the queries on a GPU), "tiled and
-// composed" where heads or layers differ, "none" in a model without.
+// an encoding with weights, a whole attention or a policy that tiles do not have), "tiled and composed" where heads or
+// layers differ, "none" in a model without.
 std::string attention_form(const ModelSetting& model, std::int64_t layers);
 
 // Throws Error naming the limit when an encoding of the model does not take sequences of this length.

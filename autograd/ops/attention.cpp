@@ -1,6 +1,5 @@
 // Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, three numbers a row, with a scan one running sum per row and key tile, and
-// of a sum down the queries one number per key, or one per key and row tile where row tiles are computed side by side.
+// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -43,8 +42,6 @@ bool is_read_by_products(const Layout& layout, int n) {
                           slots.v.index,
                           slots.scan.gate_query.index,
                           slots.scan.gate_key.index,
-                          slots.scan.table_query.index,
-                          slots.scan.table_key.index,
                           slots.distance.query.index,
                           slots.distance.key.index};
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
@@ -69,7 +66,7 @@ Tensor as_read(const Saved& kept) {
 bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr && x.autograd() == y.autograd(); }
 
 // What a call's gradients are: those of q, k and v are written in bf16 where these are, as layers read them in their
-// backward; where the queries of a table or of distances are q itself, q's is that of all.
+// backward; where the queries of distances are q itself, q's is that of all.
 struct GradientForms {
   GradientForms(const Layout& layout, const std::vector<Tensor>& given) {
     const auto at = [&](const Slot& slot) { return given[static_cast<std::size_t>(slot.index)]; };
@@ -78,11 +75,10 @@ struct GradientForms {
     q = is_rounded(layout.slots.q);
     k = is_rounded(layout.slots.k);
     v = is_rounded(layout.slots.v);
-    table_of_q = is_q(layout.slots.scan.table_query);
     distances_of_q = is_q(layout.slots.distance.query);
   }
   bool q, k, v;
-  bool table_of_q, distances_of_q;
+  bool distances_of_q;
 };
 
 // Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
@@ -109,9 +105,7 @@ class InputGradients {
     for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
       if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
     });
-    if (forms.table_of_q) views_.scan.table_query = views_.q;
     if (forms.distances_of_q) views_.distance.query = views_.q;
-    if (views_.moves.own) of(layout.slots.moves.own).fill(0);
     for (std::size_t n = 0; n < biases_.size(); ++n) {
       const AttentionBias::Kind kind = layout.biases[n].kind;
       const bool partly = kind == AttentionBias::Kind::toeplitz || kind == AttentionBias::Kind::dense;
@@ -176,7 +170,7 @@ bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& 
   key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
   return true;
 }
-// Such products are made beforehand where they are not; of those by distance tiles make one. What no row reads of keys
+// Such products are made beforehand where they are not: tiles make one by distance. What no row reads of keys
 // is left out.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
   const auto first_rows = [](const Tensor& key, std::int64_t count) {
@@ -196,22 +190,6 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
       bias = product->written_out(in.scale);
     }
   }
-  if (!score.scan || !score.scan->product.query.defined()) return;
-  TableProduct in_tiles = score.scan->product;
-  if (is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
-    // A row of n keys is at place n at most, and reads the next one, too.
-    if (score.scan->policy->needs.unit_gates) in_tiles.key = first_rows(in_tiles.key, in.k.size(2) + 2);
-    score.scan->product = in_tiles;
-  } else {
-    score.scan->table = score.scan->written_table();
-    score.scan->product = {};
-  }
-}
-// Policies beside the scan have their tables written out.
-void write_out_beside(Score& score) {
-  if (!score.beside || !score.beside->product.query.defined()) return;
-  score.beside->table = score.beside->written_table();
-  score.beside->product = {};
 }
 
 // Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
@@ -242,7 +220,6 @@ void take_moved(AttentionOperands& in, Score& score) {
   }
   if (score.scan) {
     for_heads(score.scan->other.key);
-    for_heads(score.scan->channels.key);
   }
 }
 
@@ -252,17 +229,14 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(name);
   AttentionOperands in = given;
   Score score = given_score;
-  score.check_policy();
-  write_out_beside(score);
+  score.check_tiled();
   if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // what stands beside it has the scale alone
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
   take_products_of_rows(in, score);
   const Builder builder(in, score);
-  if (score.moved && !MovedProduct::fits(in.q.device())) {
-    return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
-  }
+  if (score.moved) return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
   return attention_call::attend(builder.layout, builder.inputs);
 }
 
@@ -274,7 +248,6 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
   }
   const auto input = [&](const Slot& slot) -> Tensor& { return inputs[static_cast<std::size_t>(slot.index)]; };
-  if (forms.table_of_q) input(layout.slots.scan.table_query) = input(layout.slots.q).detach();
   if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
   const DType dtype = widened(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());
@@ -285,12 +258,7 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
   Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
   const Tensor row_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
-  Tensor down_sums;
-  const PairPolicy* const policy = layout.call.scan.policy;
-  if (policy != nullptr && policy->needs.down && needs_grad(inputs)) {
-    down_sums = Tensor::empty({on.attention_down_sums(heads, q.size(2), k.size(2), dtype)}, DType::f64, device);
-  }
-  Call forward(layout, output, row_statistics, {}, down_sums, [&](std::size_t n) { return inputs[n].view(); });
+  Call forward(layout, output, row_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
   Tensor prefix_sums;
   if (sums_along_keys(layout) && needs_grad(inputs)) {
     prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
@@ -306,13 +274,13 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
   }
   record(name, output, inputs,
-         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums, down_sums](
+         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums](
              const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;
            for (const Saved& one : kept) read.push_back(as_read(one));
            const Tensor own_output = as_read(kept_output);
-           const Call call(layout, own_output, row_statistics, prefix_sums, down_sums,
+           const Call call(layout, own_output, row_statistics, prefix_sums,
                            [&](std::size_t n) { return read[n].view(); });
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),

@@ -22,10 +22,17 @@ struct Slot {
   int index = -1;
 };
 
+// What a MovedProduct has apart from its queries and keys, which stand in the place of q and k. No kernel knows it.
+template <class X>
+struct MoveOperands {
+  X own{}, read{}, taken{}, factor{};
+};
+
 // A call without its tensors, and which input is what.
 struct Layout {
   AttentionCall call;
   AttentionOperandsOf<Slot> slots;
+  MoveOperands<Slot> moves;
   std::vector<AttentionBias> biases;
   std::vector<BiasOperands<Slot>> bias_slots;
   ReadBy readers = ReadBy::anyone;  // of the output
@@ -58,8 +65,8 @@ inline Tensor by_query_head(const Tensor& x, std::int64_t heads) {
 
 // The kernel on these inputs, recorded: o [B, H, T, e].
 Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
-// The same with queries that move, for kernels that have none (autograd/ops/attention_parts.cpp). `at_once`: about as
-// many products of queries and keys are in memory at a time.
+// The same with queries that move (autograd/ops/attention_parts.cpp). `at_once`: about as many products of queries and
+// keys are in memory at a time.
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
 
 // [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
@@ -72,8 +79,7 @@ struct Call {
 
   // at(n): the view of input n.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums,
-       const Tensor& down_sums, At&& at)
+  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at)
       : call(layout.call), biases(layout.biases) {
     for_each_slot(layout, call, biases, [&](const Slot& slot, View& view) {
       if (slot.index >= 0) view = at(static_cast<std::size_t>(slot.index));
@@ -83,7 +89,6 @@ struct Call {
     call.output = output.view();
     call.row_statistics = row_statistics.view();
     if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
-    if (down_sums.defined()) call.down_sums = down_sums.view();
   }
 };
 
@@ -123,7 +128,6 @@ class Builder {
     layout.slots.v = add(in.v);
     if (score.moved) add_moved(*score.moved);
     if (score.scan) add_scan(*score.scan);
-    if (score.beside) add_beside(*score.beside);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
     add_normaliser(score.normaliser);
     leave_out_unread();
@@ -164,15 +168,13 @@ class Builder {
 
   // Its queries and keys are q and k already, before what of these does not move.
   void add_moved(const MovedProduct& moved) {
-    using Kind = AttentionMoves::Kind;
     check(queries_ == keys_, name, "queries that move are those of all keys, but there are ", queries_, " for ", keys_,
           " keys");
     const std::int64_t block = std::min(keys_, moved_block), blocks = block == 0 ? 0 : (keys_ + block - 1) / block;
-    const Kind kind = layout.call.moves.kind = moved.factor.defined() ? Kind::channels : Kind::product;
-    MoveOperands<Slot>& slots = layout.slots.moves;
+    MoveOperands<Slot>& slots = layout.moves;
     slots.own = add("the products in blocks", moved.own, {batch_, heads_, queries_, block});
     const std::int64_t width = moved.queries.size(3);
-    if (kind == Kind::channels) {
+    if (moved.factor.defined()) {
       slots.factor = add("the factors of blocks", moved.factor, {batch_, key_heads_, blocks, width});
       return;
     }
@@ -187,74 +189,27 @@ class Builder {
     layout.slots.scan.gate_key =
         add_operand("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_numbers(const Pair& pair, AttentionScan& scan, PolicyOperands<Slot>& own) {
-    const PairPolicy& policy = *pair.policy;
-    scan.policy = &policy;
-    if (policy.needs.rows > 0) {
-      own.rows = add("the numbers of rows", pair.rows, {batch_, heads_, queries_, policy.needs.rows});
-    }
-    if (pair.product.query.defined()) {
-      const Tensor& query = pair.product.query;
-      scan.table_scale = pair.product.scale;
-      own.table_query = add_operand("the query of a table", query, {batch_, heads_, queries_, query.size(3)});
-      own.table_key = add_operand("the key of a table", pair.product.key,
-                                  {batch_, key_heads_, pair.product.key.size(2), query.size(3)});
-    } else if (policy.needs.table) {
-      own.table = add_rows("the table of positions", pair.table);
-    }
-    if (policy.needs.knots) {
-      const bool multiplied = pair.product.query.defined();
-      const std::int64_t entries = multiplied ? pair.product.key.size(2) : pair.table.size(3);
-      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
-            " numbers");
-      check_defined(name, pair.knots);
-      own.knots = add("the knots", pair.knots.to_dense(), {entries / 2});
-    }
-    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", pair.heads, {heads_, policy.needs.heads});
-    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
-          to_text(in_.q.device()), ": composed attention has it there");
-  }
   void add_scan(const Pair& scan) {
     const PairPolicy& policy = *scan.policy;
     check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
           "' is given operands of p.other, but needs.other is false");
-    check(!policy.needs.down || queries_ == keys_, name, "the policy '", policy.name,
-          "' sums down the queries, of which all must be there: got ", queries_, " for ", keys_, " keys");
-    add_numbers(scan, layout.call.scan, layout.slots.scan);
+    layout.call.scan.policy = &policy;
+    PolicyOperands<Slot>& own = layout.slots.scan;
+    if (policy.needs.rows > 0) {
+      own.rows = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+    }
+    if (policy.needs.table) own.table = add_rows("the table of positions", scan.table);
+    if (policy.needs.knots) {
+      const std::int64_t entries = scan.table.size(3);
+      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
+            " numbers");
+      check_defined(name, scan.knots);
+      own.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
+    }
+    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
+    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
+          to_text(in_.q.device()), ": composed attention has it there");
     add_gates(scan.other);
-    if (policy.needs.channels.any()) add_channels(policy, scan.channels);
-  }
-  void add_channels(const PairPolicy& policy, const Channels& own) {
-    const ChannelNeeds& needs = policy.needs.channels;
-    const auto count = [&](std::string_view what, const Tensor& x, int numbers) {
-      check_defined(name, x);
-      const std::int64_t width = x.rank() == 4 ? x.size(3) : 0;
-      check(width > 0 && width % numbers == 0, name, what, " of '", policy.name, "' must be [B, heads, tokens, ",
-            numbers, " C] with C channels, got ", x.shape());
-      return width / numbers;
-    };
-    const std::int64_t channels = needs.of_query > 0 ? count("the vectors of queries", own.query, needs.of_query)
-                                                     : count("the vectors of keys", own.key, needs.of_key);
-    if (needs.of_query > 0) {
-      layout.slots.scan.channel_query =
-          add("the vectors of queries", own.query, {batch_, heads_, queries_, needs.of_query * channels});
-    }
-    if (needs.of_key > 0) {
-      layout.slots.scan.channel_key =
-          add("the vectors of keys", own.key, {batch_, key_heads_, keys_, needs.of_key * channels});
-    }
-    if (needs.of_channel > 0) {
-      check_defined(name, own.numbers);
-      check(!requires_grad(own.numbers), name, "numbers of channels are constants of '", policy.name,
-            "', but these are learned: make them a vector of the query");
-      layout.slots.scan.channel_numbers =
-          add("the numbers of channels", own.numbers.to_dense(), {needs.of_channel * channels});
-    }
-  }
-  void add_beside(const Pair& pair) {
-    check(Score::takes_beside(in_.q.device()), name, "a policy beside the scan is for the CPU, got ",
-          to_text(in_.q.device()));
-    add_numbers(pair, layout.call.beside, layout.slots.beside);
   }
   // What logits have no derivative by is no part of the graph: it gets no gradient, as in the composed form.
   void leave_out_unread() {
@@ -264,33 +219,24 @@ class Builder {
       Tensor& x = inputs[static_cast<std::size_t>(slot.index)];
       x = x.detach();
     };
-    const auto of_policy = [&](const PairPolicy* policy, const PolicyOperands<Slot>& own) {
-      if (policy == nullptr) return;
-      const PairNeeds& needs = policy->needs;
-      const int of_rows = attention::first_row_input, of_channels = attention::first_channel_input;
-      const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
-      unless(reads(attention::input_other, 1), own.gate_query);
-      unless(reads(attention::input_other, 1), own.gate_key);
-      unless(reads(of_rows, needs.rows), own.rows);
-      unless(reads(of_rows + needs.rows, needs.heads), own.heads);
-      for (const Slot& slot : {own.table, own.table_query, own.table_key}) {
-        unless(reads(attention::input_entry, 1), slot);
-      }
-      unless(reads(of_channels, needs.channels.of_query), own.channel_query);
-      unless(reads(of_channels + needs.channels.of_query, needs.channels.of_key), own.channel_key);
-    };
     const PairPolicy* const policy = layout.call.scan.policy;
-    of_policy(policy, all.scan);
-    of_policy(layout.call.beside.policy, all.beside);
-    if (policy == nullptr || attention::reaches_scores(policy->inputs, all.scan.gate_query.index >= 0)) return;
-    const MoveOperands<Slot>& moves = all.moves;
+    if (policy == nullptr) return;
+    const PairNeeds& needs = policy->needs;
+    const PolicyOperands<Slot>& own = all.scan;
+    const int of_rows = attention::first_row_input;
+    const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
+    unless(reads(attention::input_other, 1), own.gate_query);
+    unless(reads(attention::input_other, 1), own.gate_key);
+    unless(reads(of_rows, needs.rows), own.rows);
+    unless(reads(of_rows + needs.rows, needs.heads), own.heads);
+    unless(reads(attention::input_entry, 1), own.table);
+    if (attention::reaches_scores(policy->inputs, own.gate_query.index >= 0)) return;
+    const MoveOperands<Slot>& moves = layout.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
     if (!policy->needs.biased) return;
     // Nor does what was added to the scores.
-    for (const Slot& slot :
-         {all.beside.rows, all.beside.heads, all.beside.table, all.distance.query, all.distance.key}) {
-      unless(false, slot);
-    }
+    unless(false, all.distance.query);
+    unless(false, all.distance.key);
     for (const BiasOperands<Slot>& bias : layout.bias_slots) {
       unless(false, bias.values);
       unless(false, bias.column);

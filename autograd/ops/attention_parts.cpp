@@ -1,5 +1,5 @@
-// Attention with queries that move (AttentionMoves, core/attention/call.hpp) for kernels that have none: part by part
-// of the rows, whole blocks of them. The products of a part with all keys that it sees are made by ordinary operations,
+// Attention with queries that move (MovedProduct, autograd/score.hpp), part by part of the rows, whole blocks of them.
+// The products of a part with all keys that it sees are made by ordinary operations,
 //   own block: as given;  the block before: q as given;  each block n that is left behind:  q <- q - (q read_n^T)
 //   taken_n
 // of all its rows at once, and are a dense bias of a call without q.k. As backward makes them again, those of one part
@@ -33,8 +33,6 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
   const std::int64_t heads = q[0] * q[1], length = q[2];
   std::vector<Part> parts;
   if (length == 0) return parts;
-  const PairPolicy* const policy = layout.call.scan.policy;
-  if (policy != nullptr && policy->needs.down) return {{0, length, 0}};  // rows need the sums of those before them
   for (std::int64_t begin = 0; begin < length; begin = parts.back().end) {
     const std::int64_t first_key = first_key_of(layout.call.visible, begin);
     const auto products = [&](std::int64_t end) { return heads * (end - begin) * (end - first_key); };
@@ -56,7 +54,8 @@ std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
   };
   for_each_row_operand([&](const Slot& slot) { set(slot, Along::rows); }, layout.slots);
   for_each_key_operand([&](const Slot& slot) { set(slot, Along::keys); }, layout.slots);
-  set(layout.slots.moves.factor, Along::nothing);  // a row for each block
+  set(layout.moves.own, Along::rows);
+  for (const Slot& slot : {layout.moves.read, layout.moves.taken}) set(slot, Along::keys);
   for (std::size_t n = 0; n < layout.biases.size(); ++n) {
     using Kind = AttentionBias::Kind;
     const BiasOperands<Slot>& slots = layout.bias_slots[n];
@@ -138,7 +137,7 @@ Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tens
   const auto input = [&](const Slot& slot) {
     return slot.index < 0 ? Tensor() : inputs[static_cast<std::size_t>(slot.index)];
   };
-  const MoveOperands<Slot>& moves = whole.slots.moves;
+  const MoveOperands<Slot>& moves = whole.moves;
   Moving moving;
   moving.by = {input(moves.own), input(moves.read), input(moves.taken), input(moves.factor)};
   const Tensor q = input(whole.slots.q), k = input(whole.slots.k);
@@ -147,8 +146,8 @@ Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tens
   moving.k = slice(k, 3, 0, width);
 
   Layout own = whole;
-  own.call.moves.kind = AttentionMoves::Kind::none;
-  own.slots.moves = {};
+  own.moves = {};
+  own.readers = ReadBy::anyone;
   own.call.dropout_tokens = length;
   own.call.dropout_stream.first += static_cast<std::uint64_t>(part.first_key * (length + 1));
   std::vector<Tensor> its;
@@ -177,7 +176,7 @@ Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tens
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once) {
   const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
   const Tensor q = input(layout.slots.q);
-  const std::int64_t length = q.size(2), block = input(layout.slots.moves.own).size(3);
+  const std::int64_t length = q.size(2), block = input(layout.moves.own).size(3);
   const std::vector<Part> parts = parts_of(layout, q.shape(), block, at_once);
   const std::vector<Along> axes = axes_of(layout, inputs.size());
   const Tensor output =

@@ -55,11 +55,6 @@ Tensor kinks(const Tensor& weight, const Tensor& bias) {
 
 }  // namespace
 
-Pair contextual_segments(const TableProduct& table, const Tensor& knots, const Gates& gates) {
-  Pair pair = contextual_segments(Tensor(), knots, gates);
-  pair.product = table;
-  return pair;
-}
 Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates) {
   return {&pair_contextual_segments, {}, {}, gates, table, knots};
 }

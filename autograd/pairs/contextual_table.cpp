@@ -5,13 +5,8 @@ namespace tally {
 namespace {
 
 struct Table {
-  static constexpr PairNeeds needs{.scan = true,
-                                   .adds = true,
-                                   .other = true,
-                                   .table = true,
-                                   .settles = true,
-                                   .unit_gates = true,
-                                   .adds_entry = true};
+  static constexpr PairNeeds needs{
+      .scan = true, .adds = true, .other = true, .table = true, .settles = true, .adds_entry = true};
   static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
   static constexpr auto logit(const auto& p) { return p.s + p.entry; }
 };
@@ -27,11 +22,6 @@ TALLY_PAIR(contextual_table, Table);
 
 namespace tally {
 
-Pair contextual_table(const TableProduct& z, const Gates& gates) {
-  Pair pair = contextual_table(Tensor(), gates);
-  pair.product = z;
-  return pair;
-}
 Pair contextual_table(const Tensor& z, const Gates& gates) { return {&pair_contextual_table, {}, {}, gates, z}; }
 
 }  // namespace tally

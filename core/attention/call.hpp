@@ -20,31 +20,12 @@ struct PairPolicy;
 // What a policy makes of the scores (core/attention/pair.hpp), most often by way of a running sum along the keys.
 struct AttentionScan : PolicyOperands<View> {
   const PairPolicy* policy = nullptr;  // null: none
-  double table_scale = 1;              // of a table that is a product; the kernels of CUDA have none
 };
 
 // l_ij += scale query_i . key_n of the distance n = i - j; beyond W the last with cap, else nothing. The kernels of
 // CUDA have none: to them it is a bias, row_toeplitz.
 struct AttentionDistance : DistanceOperands<View> {
   bool cap = false;
-};
-
-// Tokens of a block of AttentionMoves; a shorter text is one block.
-inline constexpr std::int64_t moved_block = 64;
-
-// A product of queries and keys for keys that the tokens after them change. Tokens go in N blocks of C = min(T,
-// moved_block). Within a block the products are given. A query meets earlier keys as they leave their own block, and
-// walks to the left: what it is at the start of its own block meets the keys of the one before, and each block n that
-// it leaves behind changes it. As many queries as keys. Only the first channels of q and k, as many as the operands
-// here have, take part; the others meet as they are, in every block. The kernels of CUDA have none: to them such
-// products are a dense bias (autograd/ops/attention_parts.cpp).
-struct AttentionMoves : MoveOperands<View> {
-  enum class Kind : std::uint8_t {
-    none,
-    product,  // q <- q - (q read_n^T) taken_n, of the rows of block n
-    channels  // q <- q factor_n
-  };
-  Kind kind = Kind::none;
 };
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij).
@@ -78,9 +59,7 @@ struct AttentionCall {
   View q, k, v;  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   double scale = 1;
   Visible visible;
-  AttentionMoves moves;
   AttentionScan scan;
-  AttentionScan beside;  // a policy that adds what it makes of distance, row and head alone; on the CPU
   AttentionDistance distance;
   AttentionNormaliser normaliser;
   const AttentionBias* biases = nullptr;  // of host memory
@@ -97,7 +76,6 @@ struct AttentionCall {
   View output;          // [B,H,T,e], any strides; of the CPU it may be bf16
   View row_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and what is left over
   View prefix_sums;     // of the scan at the tiles' edges, attention_prefix_sums elements; null without a scan
-  View down_sums;  // of a policy's sums down the queries, attention_down_sums doubles; null where no backward follows
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }
@@ -112,9 +90,9 @@ struct AttentionCall {
 };
 
 // What is wanted of each operand, under its name: gradients are written, not added to; any strides but of shared ones,
-// which are dense. A null one is not wanted; that of moves.own is 0 beforehand. Those of numbers that take none are
-// null. On the CPU those of q, k and v may be bf16, with columns next to each other, and the view of q stand at
-// scan.table_query or distance.query, which are q then: what they give is part of it.
+// which are dense. A null one is not wanted. Those of numbers that take none are null. On the CPU those of q, k and v
+// may be bf16, with columns next to each other, and distance.query may be the view of q: its gradient is then part of
+// that of q.
 struct AttentionGradients : AttentionOperandsOf<View> {
   View d_output;                               // given
   const BiasOperands<View>* biases = nullptr;  // of a row_column: f64

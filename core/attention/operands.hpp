@@ -10,16 +10,12 @@ namespace tally {
 // Of a policy (core/attention/pair.hpp).
 template <class X>
 struct PolicyOperands {
-  X gate_query{};                // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
-  X gate_key{};                  // [B,G,K,w]
-  X rows{};                      // [B,H,T,its rows]
-  X heads{};                     // [H, its heads]
-  X table{};                     // [B,H,T,P+1], or [B,H,T,2 N] of N knots
-  X table_query{}, table_key{};  // [B,H,T,w], [B,G,P+1,w]: in its place, z_i[n] = table_scale query_i.key_n
-  X knots{};                     // [N], ascending, dense; takes no gradient
-  // Of C channels, one number of all of them after the other.
-  X channel_query{}, channel_key{};  // [B,H,T,its numbers C], [B,G,K,its numbers C]
-  X channel_numbers{};               // [its numbers C], dense; takes no gradient
+  X gate_query{};  // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
+  X gate_key{};    // [B,G,K,w]
+  X rows{};        // [B,H,T,its rows]
+  X heads{};       // [H, its heads]
+  X table{};       // [B,H,T,P+1], or [B,H,T,2 N] of N knots
+  X knots{};       // [N], ascending, dense; takes no gradient
 };
 
 // Of a vector for each distance, W of them at most as many as keys.
@@ -27,14 +23,6 @@ template <class X>
 struct DistanceOperands {
   X query{};  // [B,H,T,w], w of any width
   X key{};    // [B,G,W,w]
-};
-
-// Of keys that move, in N blocks of C tokens.
-template <class X>
-struct MoveOperands {
-  X own{};            // [B,H,T,C]: s_ij = scale own_i[j mod C] in the block of i; nothing behind i counts
-  X read{}, taken{};  // [B,G,K,d]
-  X factor{};         // [B,G,N,d]
 };
 
 // Of how logits become weights.
@@ -53,9 +41,8 @@ struct BiasOperands {
 template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
-  PolicyOperands<X> scan, beside;
+  PolicyOperands<X> scan;
   DistanceOperands<X> distance;
-  MoveOperands<X> moves;
   NormaliserOperands<X> normaliser;
 };
 
@@ -63,30 +50,17 @@ struct AttentionOperandsOf {
 // members of the same names.
 template <class F, class... All>
 void for_each_operand(const F& f, All&... all) {
-  const auto of_policy = [&](auto&... own) {
-    f(own.gate_query...);
-    f(own.gate_key...);
-    f(own.rows...);
-    f(own.heads...);
-    f(own.table...);
-    f(own.table_query...);
-    f(own.table_key...);
-    f(own.knots...);
-    f(own.channel_query...);
-    f(own.channel_key...);
-    f(own.channel_numbers...);
-  };
   f(all.q...);
   f(all.k...);
   f(all.v...);
-  of_policy(all.scan...);
-  of_policy(all.beside...);
+  f(all.scan.gate_query...);
+  f(all.scan.gate_key...);
+  f(all.scan.rows...);
+  f(all.scan.heads...);
+  f(all.scan.table...);
+  f(all.scan.knots...);
   f(all.distance.query...);
   f(all.distance.key...);
-  f(all.moves.own...);
-  f(all.moves.read...);
-  f(all.moves.taken...);
-  f(all.moves.factor...);
   f(all.normaliser.sink...);
   f(all.normaliser.rest...);
 }
@@ -94,18 +68,11 @@ void for_each_operand(const F& f, All&... all) {
 // Likewise for what belongs to queries: [B,H,T,width].
 template <class F, class... All>
 void for_each_row_operand(const F& f, All&... all) {
-  const auto of_policy = [&](auto&... own) {
-    f(own.gate_query...);
-    f(own.rows...);
-    f(own.table...);
-    f(own.table_query...);
-    f(own.channel_query...);
-  };
   f(all.q...);
-  of_policy(all.scan...);
-  of_policy(all.beside...);
+  f(all.scan.gate_query...);
+  f(all.scan.rows...);
+  f(all.scan.table...);
   f(all.distance.query...);
-  f(all.moves.own...);
   f(all.normaliser.rest...);
 }
 
@@ -115,12 +82,7 @@ void for_each_key_operand(const F& f, All&... all) {
   f(all.k...);
   f(all.v...);
   f(all.scan.gate_key...);
-  f(all.scan.table_key...);
-  f(all.scan.channel_key...);
   f(all.distance.key...);
-  f(all.moves.read...);
-  f(all.moves.taken...);
-  f(all.moves.factor...);
 }
 
 }  // namespace tally

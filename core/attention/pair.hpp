@@ -3,13 +3,11 @@
 // the same text (core/attention/dual.hpp).
 //
 //   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
-//   F_ij = sum_{k<i} down_gate(pair k, j)          one down the queries k that see key j, where needs.down asks for it
 //   e_ij = the entry of the table of row i at x = place(pair i, j), or p_ij, where needs.table asks for one: table_i[n]
 //          at x = n, 0..P, in between linearly interpolated, beyond P its last, below 0 its first interval going on;
 //          with needs.knots any function that is linear between t_0 <= t_1 <= ..., which all rows share:
 //          v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first
-//   u_ij = sum_c term(pair i, j, channel c)        of vectors of the query and the key, where needs.channels has any
-//   l_ij = logit(pair i, j, with p_ij as its sum, F_ij as its down, e_ij as its entry, u_ij as its terms)
+//   l_ij = logit(pair i, j, with p_ij as its sum, e_ij as its entry)
 //
 // What they make of the distance and numbers of the head alone may stand in a function of its own, of_distance, whose
 // result is p.of_distance: on the CPU it is computed once for each diagonal of a tile of pairs.
@@ -22,7 +20,7 @@
 //
 // A policy has no branch on what it reads: `select` chooses, between two numbers that are both finite: in the composed
 // form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
-// weight, and its gate counts all the same, in both sums. Its functions are constexpr, as kernels call no others. What
+// weight, and its gate counts all the same. Its functions are constexpr, as kernels call no others. What
 // they can call:
 // + - * / and comparisons, also with plain numbers, && || !, select, min, max, abs, relu, exp, log, sqrt, sin, cos,
 // sigmoid, softplus, tanh; and functions of its own struct.
@@ -42,13 +40,9 @@ namespace attention {
 struct SetNeedsDistanceToReadIt {};
 struct SetNeedsScanToReadTheSum {};
 struct TheSumIsForLogitAlone {};
-struct SetNeedsDownToReadDown {};
-struct DownIsForLogitAlone {};
 struct SetNeedsOtherToReadOther {};
 struct SetNeedsTableToReadEntry {};
 struct EntryIsForLogitAlone {};
-struct SetNeedsChannelsToReadTerms {};
-struct TermsAreForLogitAlone {};
 struct NothingIsOfDistance {};
 
 // Whatever is made of it says what is missing.
@@ -73,22 +67,16 @@ struct NothingIsOfDistance {};
 TALLY_UNREADABLE(SetNeedsDistanceToReadIt, "the policy reads p.distance, but needs.distance is false")
 TALLY_UNREADABLE(SetNeedsScanToReadTheSum, "the policy reads p.sum, but needs.scan is false")
 TALLY_UNREADABLE(TheSumIsForLogitAlone, "p.sum is for logit alone: a gate is what is summed")
-TALLY_UNREADABLE(SetNeedsDownToReadDown, "the policy reads p.down, but needs.down is false")
-TALLY_UNREADABLE(DownIsForLogitAlone, "p.down is for logit alone: a down_gate is what is summed")
 TALLY_UNREADABLE(SetNeedsOtherToReadOther, "the policy reads p.other, but needs.other is false")
 TALLY_UNREADABLE(SetNeedsTableToReadEntry, "the policy reads p.entry, but needs.table is false")
 TALLY_UNREADABLE(NothingIsOfDistance, "the policy reads p.of_distance, but has no function of that name")
 TALLY_UNREADABLE(EntryIsForLogitAlone, "p.entry is for logit alone: gates and places do not see it")
-TALLY_UNREADABLE(SetNeedsChannelsToReadTerms, "the policy reads p.terms, but needs.channels has no vectors")
-TALLY_UNREADABLE(TermsAreForLogitAlone, "p.terms is for logit alone: gates, places and terms do not see it")
 #undef TALLY_UNREADABLE
 #undef TALLY_UNREADABLE_IN
 
-// Inputs by their bits. From first_row_input on numbers of rows, then those of heads; from first_channel_input on those
-// of the query in a channel, then those of the key.
-inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_down = 3, input_entry = 4, input_terms = 5,
-                     first_row_input = 6, most_numbers = 16, first_channel_input = first_row_input + most_numbers,
-                     most_of_channel = 8;
+// Inputs by their bits. From first_row_input on numbers of rows, then those of heads.
+inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_entry = 3, first_row_input = 4,
+                     most_numbers = 16;
 
 // x as input i, or as a constant.
 template <int i, bool differentiates, class R>
@@ -132,18 +120,9 @@ struct PairIn {
   static constexpr PairNeeds needs = Policy::needs;
   static_assert(needs.rows >= 0 && needs.heads >= 0 && needs.rows + needs.heads <= most_numbers,
                 "a policy has at most 16 numbers of rows and heads");
-  static_assert(needs.channels.of_query >= 0 && needs.channels.of_key >= 0 && needs.channels.of_channel >= 0 &&
-                    needs.channels.of_query + needs.channels.of_key <= most_of_channel,
-                "a policy has at most 8 numbers of a channel that are of the query and the key");
-  static_assert(needs.channels.any() || needs.channels.of_channel == 0,
-                "how many channels there are vectors of the query or the key say: needs.channels has none");
-  static_assert(!needs.channels.any() || !needs.table, "a policy has a table or channels, not both");
   static_assert(!needs.biased || !needs.other, "p.other is of scores without biases");
   static_assert(!needs.spends || needs.scan, "what a policy spends is its sum: needs.scan must be true");
   static_assert(!needs.settles || (needs.scan && needs.table), "what settles is the place in a table that is p.sum");
-  static_assert(!needs.settles || !needs.down,
-                "with needs.settles nothing but the place is a sum: needs.down is false");
-  static_assert(!needs.unit_gates || needs.settles, "with needs.unit_gates the place in a table is p.sum");
   static_assert(!needs.knots || (needs.table && !needs.settles), "knots are of a table, and none that settles");
   static_assert(!needs.adds_entry || (needs.adds && needs.table),
                 "needs.adds_entry is of policies with adds and table");
@@ -153,18 +132,13 @@ struct PairIn {
   using Other = std::conditional_t<needs.other, Input<input_other>, SetNeedsOtherToReadOther>;
   using Sum = std::conditional_t<!needs.scan, SetNeedsScanToReadTheSum,
                                  std::conditional_t<for_logit, Input<input_sum>, TheSumIsForLogitAlone>>;
-  using Down = std::conditional_t<!needs.down, SetNeedsDownToReadDown,
-                                  std::conditional_t<for_logit, Input<input_down>, DownIsForLogitAlone>>;
 
   Input<input_s> s;  // score, scale q_i.k_j
   [[no_unique_address]] std::conditional_t<needs.distance, Dual<R, 0>, SetNeedsDistanceToReadIt> distance;
   [[no_unique_address]] typename OfDistance<R, Policy, differentiates>::Type of_distance;
   [[no_unique_address]] Other other;
   [[no_unique_address]] Sum sum;
-  [[no_unique_address]] Down down;
   [[no_unique_address]] std::conditional_t<needs.table, EntryIsForLogitAlone, SetNeedsTableToReadEntry> entry;
-  [[no_unique_address]] std::conditional_t<needs.channels.any(), TermsAreForLogitAlone, SetNeedsChannelsToReadTerms>
-      terms;
   std::array<R, needs.rows + needs.heads == 0 ? 1 : static_cast<std::size_t>(needs.rows + needs.heads)> numbers;
 
   template <int i>
@@ -173,14 +147,12 @@ struct PairIn {
   }
   // number(n): those of the row, then of the head.
   template <class F>
-  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number,
-                                const R& down = R{}) {
+  TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number) {
     PairIn p;
     p.s = as_input<input_s>(s);
     if constexpr (needs.distance) p.distance = {distance, {}};
     if constexpr (needs.other) p.other = as_input<input_other>(other);
     if constexpr (needs.scan && for_logit) p.sum = as_input<input_sum>(sum);
-    if constexpr (needs.down && for_logit) p.down = as_input<input_down>(down);
     if constexpr (needs.rows + needs.heads > 0) {
       for (std::size_t n = 0; n < p.numbers.size(); ++n) p.numbers[n] = number(n);
     }
@@ -208,54 +180,6 @@ TALLY_INLINE auto head(const P& p) {
   return p.template number<P::needs.rows + n>();
 }
 
-// What `term` sees: a pair with the numbers of one channel, those of the query, of the key, of the channel itself.
-template <class R, class Policy, bool differentiates>
-struct TermIn : PairIn<R, Policy, differentiates, true> {
-  static constexpr ChannelNeeds channels = Policy::needs.channels;
-  static constexpr int count = channels.of_query + channels.of_key + channels.of_channel;
-  static constexpr int first_key = first_channel_input + channels.of_query;
-  std::array<R, static_cast<std::size_t>(count)> of_channel;
-
-  // number(n): in this order.
-  template <class F>
-  TALLY_INLINE TermIn(const PairIn<R, Policy, differentiates, true>& pair, const F& number)
-      : PairIn<R, Policy, differentiates, true>(pair) {
-    for (std::size_t n = 0; n < of_channel.size(); ++n) of_channel[n] = number(n);
-  }
-  template <int n>
-  TALLY_INLINE auto channel_number() const {
-    constexpr bool has_derivative = differentiates && n < channels.of_query + channels.of_key;
-    return attention::as_input < has_derivative ? first_channel_input + n : 0,
-           has_derivative > (of_channel[static_cast<std::size_t>(n)]);
-  }
-};
-
-template <class P>
-concept ReadsChannels = requires(const P& p) {
-  p.template channel_number<0>();
-};
-template <int n, class P>
-TALLY_INLINE auto of_query(const P& p) {
-  static_assert(ReadsChannels<P>, "of_query<n>(p) is for term alone: logit reads the sum of all terms, p.terms");
-  static_assert(n < P::needs.channels.of_query,
-                "the policy reads of_query<n>(p), but needs.channels.of_query is not above n");
-  return p.template channel_number<n>();
-}
-template <int n, class P>
-TALLY_INLINE auto of_key(const P& p) {
-  static_assert(ReadsChannels<P>, "of_key<n>(p) is for term alone: logit reads the sum of all terms, p.terms");
-  static_assert(n < P::needs.channels.of_key,
-                "the policy reads of_key<n>(p), but needs.channels.of_key is not above n");
-  return p.template channel_number<P::needs.channels.of_query + n>();
-}
-template <int n, class P>
-TALLY_INLINE auto of_channel(const P& p) {
-  static_assert(ReadsChannels<P>, "of_channel<n>(p) is for term alone: logit reads the sum of all terms, p.terms");
-  static_assert(n < P::needs.channels.of_channel,
-                "the policy reads of_channel<n>(p), but needs.channels.of_channel is not above n");
-  return p.template channel_number<P::needs.channels.of_query + P::needs.channels.of_key + n>();
-}
-
 // The policy's results as numbers with derivatives, whatever it returns.
 template <class Policy, class Gate>
 TALLY_INLINE auto checked_gate(const Gate& gate) {
@@ -266,10 +190,6 @@ TALLY_INLINE auto checked_gate(const Gate& gate) {
 template <class Policy, class R, bool differentiates>
 TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
   return checked_gate<Policy>(as_dual<R>(Policy::gate(p)));
-}
-template <class Policy, class R, bool differentiates>
-TALLY_INLINE auto down_gate_of(const PairIn<R, Policy, differentiates, false>& p) {
-  return checked_gate<Policy>(as_dual<R>(Policy::down_gate(p)));
 }
 // Where the row's table is read.
 template <class R, class Policy, bool differentiates>
@@ -297,21 +217,7 @@ struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
   TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise, const Place& place)
       : Pair(pair), entry(detail::chain(splat<R>(0), rise, place) + Pair::template as_input<input_entry>(value)) {}
 };
-template <class R, class Policy, bool differentiates>
-TALLY_INLINE auto term_of(const TermIn<R, Policy, differentiates>& p) {
-  return as_dual<R>(Policy::term(p));
-}
-// What `logit` sees where a policy has channels. Of the sum of all terms the value alone: what terms are made of gets
-// its gradient by way of each.
-template <class R, class Policy, bool differentiates>
-struct PairWithTerms : PairIn<R, Policy, differentiates, true> {
-  using Pair = PairIn<R, Policy, differentiates, true>;
-  typename Pair::template Input<input_terms> terms;
-
-  TALLY_INLINE PairWithTerms(const Pair& pair, const R& value)
-      : Pair(pair), terms(Pair::template as_input<input_terms>(value)) {}
-};
-// logit of a pair, which is one with its entry where the policy has a table, with its terms where it has channels.
+// logit of a pair, which is one with its entry where the policy has a table.
 template <class Policy, class Pair>
 TALLY_INLINE auto logit_of(const Pair& p) {
   return as_dual<decltype(p.s.value)>(Policy::logit(p));

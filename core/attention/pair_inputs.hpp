@@ -25,14 +25,12 @@ template <class Policy>
 constexpr auto pair_of_logit() {
   if constexpr (Policy::needs.table) {
     return std::type_identity<PairWithEntry<double, Policy, true>>();
-  } else if constexpr (Policy::needs.channels.any()) {
-    return std::type_identity<PairWithTerms<double, Policy, true>>();
   } else {
     return std::type_identity<PairIn<double, Policy, true, true>>();
   }
 }
 
-// Bit i stands for input i: what the logit has a derivative by, itself and by way of its gates and terms.
+// Bit i stands for input i: what the logit has a derivative by, itself and by way of its gates.
 template <class Policy>
 consteval std::uint32_t inputs_of_logit() {
   constexpr PairNeeds needs = Policy::needs;
@@ -42,14 +40,8 @@ consteval std::uint32_t inputs_of_logit() {
   static_assert(!needs.adds || reads(of_logit, input_s),
                 "with needs.adds logit is p.s plus what the others make, but the policy does not read p.s");
   std::uint32_t inputs = of_logit;
-  if constexpr (reads(of_logit, input_terms)) {
-    inputs |= inputs_in<decltype(term_of(std::declval<TermIn<double, Policy, true>>()))>;
-  }
   if constexpr (needs.scan) {
     if (reads(inputs, input_sum)) inputs |= inputs_in<decltype(gate_of<Policy>(std::declval<OfGate>()))>;
-  }
-  if constexpr (needs.down) {
-    if (reads(inputs, input_down)) inputs |= inputs_in<decltype(down_gate_of<Policy>(std::declval<OfGate>()))>;
   }
   return inputs;
 }

@@ -9,20 +9,10 @@ namespace tally {
 
 struct AttentionCall;
 
-// How many numbers of each channel `term` reads: of_query<n>(p), of_key<n>(p), of_channel<n>(p).
-struct ChannelNeeds {
-  int of_query = 0;    // of the query [B, H, T, of_query C] with C channels: number 0 of all channels, then number 1
-  int of_key = 0;      // of the key [B, G, keys, of_key C]
-  int of_channel = 0;  // of the channel itself [of_channel C], constant
-
-  constexpr bool any() const { return of_query + of_key > 0; }
-};
-
 struct PairNeeds {
   bool distance = false;  // p.distance: i - j; generation in a window with sink tokens then evicts no keys
   bool scan = false;      // gate is summed: p.sum
   bool own = true;        // the sum takes the gate of key j itself in; else it ends at j + 1
-  bool down = false;      // down_gate is summed over the queries before i: p.down
   bool adds = false;      // logit is p.s plus a function of other inputs; only it reads p.s, which may include a matmul
   bool biased = false;    // p.s includes the biases of other encodings in a combination; else the logit gets them
   bool other = false;     // p.other: scale r_i.G_j of separate operands; s if a call has none
@@ -30,12 +20,10 @@ struct PairNeeds {
   bool table = false;     // p.entry: of the query's table [B, H, T, P+1], any P
   bool settles = false;   // gates are >= 0, only gates read p.other, and p.sum is only the table position of p.entry:
                           // once it exceeds P, gates further left can be skipped
-  bool unit_gates = false;     // with settles: no gate is above 1, so position n takes at least n keys
-  bool knots = false;          // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
-  bool adds_entry = false;     // logit is p.s + p.entry: a factor on the logits is applied to the table
-  int rows = 0;                // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
-  int heads = 0;               // head<n>(p), n < heads: numbers of the head [H, heads]
-  ChannelNeeds channels = {};  // p.terms: the sum of `term` over the channels of a query and a key
+  bool knots = false;     // the table is [B, H, T, 2 N] of N knots: v_i[0], r_i[0], v_i[1], ...
+  bool adds_entry = false;  // logit is p.s + p.entry: a factor on the logits is applied to the table
+  int rows = 0;             // row<n>(p), n < rows: numbers of the query [B, H, T, rows]
+  int heads = 0;            // head<n>(p), n < heads: numbers of the head [H, heads]
 };
 
 // A policy compiled for a backend of CUDA kernels, for calls in f32 and f64.

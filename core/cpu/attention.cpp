@@ -8,8 +8,7 @@
 //   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j
 // and keeps m and 1/n a row (their joint logarithm would cost digits of every weight) and, with a scan, the running
 // sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135;
-// sums along the keys: core/cpu/attention_pair_loops.hpp; queries that
-// walk: core/cpu/attention_moves.hpp; other rules than the softmax, and what is left over of a
+// sums along the keys: core/cpu/attention_pair_loops.hpp; other rules than the softmax, and what is left over of a
 // row's weights: core/cpu/attention_normaliser.hpp.) Backward has the weights again as e^(l - m) / n, takes the key
 // tiles from left to right, and adds up
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
@@ -62,7 +61,7 @@ class Team {
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(key_sum_count<T>(call)),
-        shared_count_(shared_count(call.scan) + shared_count(call.beside)) {
+        shared_count_(shared_count(call.scan)) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {
       Worker<T>* const worker = arena.make<Worker<T>>(call, gradients);
@@ -158,8 +157,6 @@ constexpr auto only_count = [](const auto&) {};
 }  // namespace
 
 std::int64_t attention_prefix_sums(const AttentionCall& call) { return PrefixSums(call).count(); }
-
-std::int64_t attention_down_sums(std::int64_t heads, std::int64_t, std::int64_t keys, DType) { return heads * keys; }
 
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {

@@ -16,7 +16,7 @@ struct Chunk {
 };
 
 // How many chunks the work with one head of keys is divided into: ranges of the heads that share it, and of each head
-// shares of its row tiles, but where sums run down them. One where there are many heads of keys: each is packed once.
+// shares of its row tiles. One where there are many heads of keys: each is packed once.
 struct Division {
   std::int64_t ranges, shares;
   std::int64_t chunks() const { return ranges * shares; }
@@ -26,8 +26,7 @@ inline Division divide(const AttentionCall& call) {
   const auto parts = [](std::int64_t count, std::int64_t each) { return (count + each - 1) / each; };
   const std::int64_t wanted = parts(work_items, call.batch() * key_heads(call));
   const std::int64_t ranges = std::min(wanted, heads_of_key(call));
-  const std::int64_t row_tiles = sums_down(call.scan) ? 1 : parts(call.queries(), tile_rows);
-  const std::int64_t most_shares = std::max<std::int64_t>(1, row_tiles / least_tiles);
+  const std::int64_t most_shares = std::max<std::int64_t>(1, parts(call.queries(), tile_rows) / least_tiles);
   return {ranges, std::min(parts(wanted, ranges), most_shares)};
 }
 
@@ -36,7 +35,7 @@ inline bool shares_neighbours(const AttentionCall& call) {
   const Visible& visible = call.visible;
   const std::int64_t least = std::max<std::int64_t>(1, call.keys() / 4);
   const bool small = (visible.window > 0 && visible.window <= least) || (visible.chunk > 0 && visible.chunk <= least);
-  return small && visible.first == 0 && call.moves.kind == AttentionMoves::Kind::none;
+  return small && visible.first == 0;
 }
 
 // first, first + step, ... below end.

@@ -28,7 +28,7 @@ std::int64_t key_sum_count(const AttentionCall& call) {
 // of them.
 template <class Operands>
 bool belongs_to_keys(const Operands& all, const View& one, std::int64_t keys) {
-  return &one != &all.distance.key && &one != &all.scan.table_key && one.shape[2] == keys;
+  return &one != &all.distance.key && one.shape[2] == keys;
 }
 template <class T>
 KeySums<T> key_sums(const AttentionCall& call, T* memory) {

@@ -2,11 +2,9 @@
 #include <algorithm>
 
 #include "core/attention/pair.hpp"
-#include "core/cpu/attention_channels.hpp"
 #include "core/cpu/attention_gates.hpp"
 #include "core/cpu/attention_pair_loops.hpp"
 #include "core/cpu/attention_shapes.hpp"
-#include "core/cpu/attention_table_products.hpp"
 
 namespace tally::cpu {
 
@@ -47,15 +45,12 @@ class PairTile final : public ScanTile<T> {
         loops_(loops_for<T>(*call.scan.policy)),
         numbers_(needs_.rows + needs_.heads),
         operands_(call, gradients, arena),
-        channels_(call, gradients, arena),
-        products_(call, gradients, arena),
         packed_(arena.take<T>(tile_rows * needs_.rows)),
         row_numbers_(arena.take<T>(tile_rows * needs_.rows)),
         head_numbers_(arena.take<T>(needs_.heads)),
-        entries_(!needs_.table       ? 0
-                 : needs_.knots      ? call.scan.knots.shape[0]
-                 : products_.given() ? products_.entries()
-                                     : call.scan.table.shape[3]),
+        entries_(!needs_.table  ? 0
+                 : needs_.knots ? call.scan.knots.shape[0]
+                                : call.scan.table.shape[3]),
         ld_(entries_ + (looks_up() ? 1 : 0)),
         values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
         table_(arena.take<Entry<T>>(needs_.knots ? tile_rows * ld_ : 0)),
@@ -67,33 +62,22 @@ class PairTile final : public ScanTile<T> {
         kept_entry_(
             arena.take<T>(gradients != nullptr && looks_up() && !needs_.adds_entry ? tile_keys * tile_rows : 0)),
         kept_rise_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
-        kept_down_(arena.take<T>(gradients != nullptr && needs_.down ? tile_keys * tile_rows : 0)),
-        down_(arena.take<double>(needs_.down ? call.keys() : 0)),
-        d_down_(arena.take<double>(gradients != nullptr && needs_.down ? call.keys() : 0)),
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * needs_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && numbers_ > 0 ? (2 + 2 * numbers_) * tile_rows : 0)) {}
 
   void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) override {
     shared_ = shared;
     operands_.open_head(batch, head, sums.gate_key);
-    channels_.open_head(batch, head, sums.channel_key);
-    products_.open_head(batch, head, sums.table_key);
     const View& heads = call_.scan.heads;
     for (std::int64_t n = 0; n < needs_.heads; ++n) {
       head_numbers_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
     }
-    if (needs_.down) open_down(batch * call_.heads() + head);
   }
   void open_rows(const RowTile& rows) override {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
     operands_.open_rows(rows);
-    channels_.open_rows(rows);
-    if (products_.given()) {
-      multiply_tables(rows);
-    } else if (needs_.table) {
-      open_tables(rows);
-    }
+    if (needs_.table) open_tables(rows);
     if (needs_.rows > 0) {
       pack_rows(packed_, needs_.rows, call_.scan.rows, rows.batch, rows.head, rows.first, rows.rows, needs_.rows, T{1},
                 tile_rows);
@@ -102,7 +86,7 @@ class PairTile final : public ScanTile<T> {
     if (gradients_ != nullptr && numbers_ > 0) std::fill_n(sums_, (2 + 2 * numbers_) * tile_rows, 0.0);
   }
   bool used_up(const RowTile& rows) const override {
-    return needs_.spends && !needs_.down && skips_tiles() &&
+    return needs_.spends && skips_tiles() &&
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
@@ -115,10 +99,8 @@ class PairTile final : public ScanTile<T> {
     loops_.gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (gates_count()) operands_.add_gradient(rows, keys);
   }
-  void close_rows(const RowTile& rows, const T* d_logit_sums, QueryGradient<T>& d_q) override {
+  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
     if (needs_.other) operands_.close_rows(rows);
-    channels_.close_rows(rows);
-    if (products_.given()) multiply_gradients(rows, d_q);
     if (needs_.table && gradients_->scan.table) close_tables(rows);
     if (numbers_ == 0) return;
     // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
@@ -152,19 +134,6 @@ class PairTile final : public ScanTile<T> {
   }
 
  private:
-  // Sums down the queries begin at 0; in backward at what forward came to, as row tiles come from the last on.
-  void open_down(std::int64_t head) {
-    const std::int64_t keys = call_.keys();
-    double* const all = call_.down_sums ? call_.down_sums.as<double>() + head * keys : nullptr;
-    if (gradients_ != nullptr) {
-      std::copy_n(all, keys, down_);
-      std::fill_n(d_down_, keys, 0.0);
-    } else {
-      if (all != nullptr) down_ = all;
-      std::fill_n(down_, keys, 0.0);
-    }
-  }
-
   void open_tables(const RowTile& rows) {
     const Matrix<T> given(call_.scan.table, rows.batch, rows.head);
     if (needs_.knots) {
@@ -212,31 +181,6 @@ class PairTile final : public ScanTile<T> {
       }
     }
   }
-  // Entries that a row of the tile may read.
-  std::int64_t reached(const RowTile& rows) const {
-    return needs_.unit_gates ? std::min(entries_, rows.last_key + rows.rows + 3) : entries_;
-  }
-  void multiply_tables(const RowTile& rows) {
-    if (needs_.knots) {
-      products_.open_rows(rows, products_.entries(), &table_->low, 2 * ld_);
-      if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
-      return;
-    }
-    const std::int64_t count = reached(rows);
-    products_.open_rows(rows, count, values_, ld_);
-    for (std::int64_t i = 0; i < tile_rows; ++i) {
-      T* const row = values_ + i * ld_;
-      std::fill(row + count, row + ld_, count < entries_ ? T{0} : row[count - 1]);
-      if (gradients_ != nullptr) std::fill_n(d_table_ + i * ld_, count, Entry<T>{});
-    }
-  }
-  // The tables are read no more.
-  void multiply_gradients(const RowTile& rows, QueryGradient<T>& d_q) {
-    if (needs_.knots) return products_.close_rows(rows, products_.entries(), &d_table_->low, 2 * ld_, d_q);
-    const std::int64_t count = reached(rows);
-    for (std::int64_t i = 0; i < tile_rows; ++i) entry_gradients(values_ + i * ld_, d_table_ + i * ld_, count);
-    products_.close_rows(rows, count, values_, ld_, d_q);
-  }
   // Whether no sum to the left of here is below the last entry's place.
   bool is_settled(const RowTile& rows) const {
     const T last = static_cast<T>(entries_ - 1);
@@ -253,7 +197,6 @@ class PairTile final : public ScanTile<T> {
   }
 
   PairTileViews<T> views(const RowTile& rows, const KeyTile& keys) {
-    const auto of_tile = [&](double* sums) { return sums != nullptr ? sums + keys.first : nullptr; };
     return {rows,
             keys,
             row_numbers_,
@@ -270,11 +213,7 @@ class PairTile final : public ScanTile<T> {
             kept_gate_slope_,
             kept_entry_,
             kept_rise_,
-            kept_down_,
-            of_tile(down_),
-            of_tile(d_down_),
-            needs_.settles && operands_.finite() ? settled_keys_ : nullptr,
-            channels_.views(keys)};
+            needs_.settles && operands_.finite() ? settled_keys_ : nullptr};
   }
 
   const AttentionCall& call_;
@@ -283,16 +222,13 @@ class PairTile final : public ScanTile<T> {
   const PairLoopsOf<T>& loops_;
   std::int64_t numbers_;
   GateOperands<T> operands_;
-  ChannelOperands<T> channels_;
-  TableProducts<T> products_;
   T *packed_, *row_numbers_, *head_numbers_;
   std::int64_t entries_;
   std::int64_t ld_;
   T* values_;                  // [tile_rows, ld]
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
   T* diagonals_;
-  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_, *kept_down_;
-  double *down_, *d_down_;
+  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_rise_;
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;

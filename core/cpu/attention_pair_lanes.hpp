@@ -14,19 +14,6 @@
 
 namespace tally::cpu {
 
-// The vectors of a tile's queries and keys, of so many channels, where the policy has them.
-template <class T>
-struct ChannelViews {
-  const T* query;    // [numbers of the query * channels, tile_rows]
-  const T* key;      // [tile_keys, key_width]
-  const T* numbers;  // [numbers of the channel * channels]
-  T* d_query;        // as query
-  T* d_key;          // [tile_keys, d_key_step]
-  T* d_key_lanes;    // of the key at hand: a vector for each of its numbers
-  T* kept_terms;     // p.terms [tile_keys, tile_rows]
-  std::int64_t channels, key_width, d_key_step;
-};
-
 // A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct PairTileViews {
@@ -44,13 +31,9 @@ struct PairTileViews {
   T* kept_score;                  // scores as the policy sees them; null where no gradient is wanted
   T *kept_sum, *kept_gate_slope;  // where it scans: p.sum, and the gate's derivative where keeps_gate_slope says so
   T *kept_entry, *kept_rise;      // of a table without knots: p.entry unless it is only added, and its slope
-  T* kept_down;                   // p.down, where it sums down the queries; of each key then:
-  double* down;                   // what the rows before these add up to; in backward those up to the last of these
-  double* d_down;                 // what flows back from the rows after these
   // With needs.settles: of each vector of rows how many of the tile's first keys come after it has settled, for which
   // no gate or place is computed; null: of none.
   std::int64_t* settled_keys;
-  ChannelViews<T> channels;
 };
 
 template <class Policy>
@@ -129,10 +112,10 @@ struct PairLanes {
     return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
   }
   template <bool differentiates, bool for_logit>
-  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key, const V& down = V{}) const {
+  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key) const {
     auto pair = attention::PairIn<V, Policy, differentiates, for_logit>::of(
         s, other, sum, row_distance - static_cast<T>(key),
-        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; }, down);
+        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; });
     if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
       // In the place of what was computed for the pair, which no one reads then.
       attention::detail::each_part(pair.of_distance, [&](std::size_t n, V& x) TALLY_INLINED {
@@ -145,33 +128,6 @@ struct PairLanes {
 
 template <class V>
 using AllLanes = std::make_index_sequence<static_cast<std::size_t>(lanes_of<V>)>;
-
-// x moved by so many lanes towards the last one, or the first; 0 where nothing comes from.
-template <std::size_t by, class V, std::size_t... lane>
-TALLY_INLINE V moved_up(const V& x, std::index_sequence<lane...>) {
-  return __builtin_shufflevector(V{}, x, static_cast<int>(sizeof...(lane) + lane - by)...);
-}
-template <std::size_t by, class V, std::size_t... lane>
-TALLY_INLINE V moved_down(const V& x, std::index_sequence<lane...>) {
-  return __builtin_shufflevector(x, V{}, static_cast<int>(lane + by)...);
-}
-// For each lane the sum of x over the lanes before it, or after it.
-template <class V, std::size_t by = 1>
-TALLY_INLINE V sums_before(const V& x) {
-  if constexpr (by == AllLanes<V>::size()) {
-    return moved_up<1>(x, AllLanes<V>{});
-  } else {
-    return sums_before<V, 2 * by>(x + moved_up<by>(x, AllLanes<V>{}));
-  }
-}
-template <class V, std::size_t by = 1>
-TALLY_INLINE V sums_after(const V& x) {
-  if constexpr (by == AllLanes<V>::size()) {
-    return moved_down<1>(x, AllLanes<V>{});
-  } else {
-    return sums_after<V, 2 * by>(x + moved_down<by>(x, AllLanes<V>{}));
-  }
-}
 
 // Whether a comparison holds in any lane.
 template <class Condition>

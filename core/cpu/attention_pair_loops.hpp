@@ -3,9 +3,6 @@
 // Forward walks them from right to left with the rows' sums of gates. Backward evaluates the policy again with
 // derivatives and walks from left to right with the sums of what flows back to the sums of gates:
 //   d_gate_ik = sum_{j<=k} d_sum_ij  (j < k where a key's own gate is not in its sum)
-// Sums down the queries are in double from tile to tile of rows, which forward takes from the first to the last; within
-// one they run over the lanes. Backward takes the rows from the last to the first, so that what is to come is
-//   d_down_gate_kj = sum_{i>k} d_down_ij
 //
 // Vectors of rows that see none of a key are passed over: their scores stay as they are, their gradients 0.
 //
@@ -18,7 +15,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/cpu/attention_pair_channels.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
 namespace tally::cpu {
@@ -50,29 +46,6 @@ namespace cpu {
 
 inline constexpr std::int64_t few_keys = 16;      // as many terms are added without double
 inline constexpr std::int64_t settling_keys = 8;  // are passed until rows are asked again whether they have settled
-
-// p.down of key j. In backward, where it is kept, the sum steps back to what was before these rows.
-template <class V, class Policy, bool keep>
-TALLY_INLINE OfRows<V> sum_down(const PairTileViews<Scalar<V>>& tile, const Scalar<V>* score, const Scalar<V>* other,
-                                std::int64_t j, const Lanes& seeing) {
-  using T = Scalar<V>;
-  constexpr std::int64_t step = lanes_of<V>;
-  OfRows<V> down{};
-  T here{0};
-  for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
-    const PairLanes<V, Policy> at(tile, first);
-    const std::int64_t cell = j * tile_rows + first;
-    const V s = load_vector<V>(score + cell), gate_score = Policy::needs.other ? load_vector<V>(other + cell) : V{};
-    const V own = attention::down_gate_of<Policy>(at.template pair<false, false>(s, gate_score, V{}, j)).value;
-    const V gate = choose(at.seen(seeing), own, V{}), before = sums_before(gate) + here;
-    down[static_cast<std::size_t>(first / step)] = before;
-    here = before[step - 1] + gate[step - 1];
-  }
-  const double earlier = keep ? tile.down[j] - static_cast<double>(here) : tile.down[j];
-  tile.down[j] = keep ? earlier : earlier + static_cast<double>(here);
-  for (V& sum : down) sum += static_cast<T>(earlier);
-  return down;
-}
 
 // Whether the gate is made of one score alone: its derivative is kept, which takes less than the gate once more.
 template <class V, class Policy>
@@ -116,8 +89,6 @@ template <class V, class Policy, bool keep>
     };
     const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
     const std::int64_t begin = tile.keys.first_lane(tile.rows, j);
-    OfRows<V> downs;
-    if constexpr (needs.down) downs = sum_down<V, Policy, keep>(tile, score, other, j, seeing);
     const auto load_other = [&](std::int64_t cell)
                                 TALLY_INLINED -> V { return needs.other ? load_vector<V>(other + cell) : V{}; };
     // p.sum
@@ -146,16 +117,13 @@ template <class V, class Policy, bool keep>
     };
     const auto pair_at = [&](const PairLanes<V, Policy>& at, std::int64_t first, const V& position) TALLY_INLINED {
       const std::int64_t cell = j * tile_rows + first;
-      V down{};
-      if constexpr (needs.down) down = downs[static_cast<std::size_t>(first / step)];
-      return at.template pair<false, true>(load_vector<V>(score + cell), load_other(cell), position, j, down);
+      return at.template pair<false, true>(load_vector<V>(score + cell), load_other(cell), position, j);
     };
     const auto finish = [&](const PairLanes<V, Policy>& at, std::int64_t first, const auto& pair) TALLY_INLINED {
       const std::int64_t cell = j * tile_rows + first;
       const V logit = attention::logit_of<Policy>(pair).value;
       store_vector<V>(score + cell, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
       if constexpr (keep) store_vector<V>(tile.kept_score + cell, pair.s.value);
-      if constexpr (keep && needs.down) store_vector<V>(tile.kept_down + cell, pair.down.value);
     };
     for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Policy> at(tile, first);
@@ -178,10 +146,6 @@ template <class V, class Policy, bool keep>
         KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
         here.template move<false>(tile, first, place);
         finish(at, first, attention::PairWithEntry<V, Policy, false>(pair, here.entry()));
-      } else if constexpr (needs.channels.any()) {
-        const V terms = sum_of_terms<V, Policy>(tile.channels, pair, first, j);
-        if constexpr (keep) store_vector<V>(tile.channels.kept_terms + j * tile_rows + first, terms);
-        finish(at, first, attention::PairWithTerms<V, Policy, false>(pair, terms));
       } else {
         finish(at, first, pair);
       }
@@ -223,7 +187,6 @@ template <class V, class Policy>
   [[maybe_unused]] constexpr int s_of = attention::input_s, other_of = attention::input_other,
                                  sum_of = attention::input_sum, number_of = attention::first_row_input;
   constexpr std::int64_t step = lanes_of<V>;
-  using T = Scalar<V>;
   constexpr bool looks_up = needs.table && !needs.knots;
   const bool own_operands = d_other != d;
   OfRows<V> last{}, d_last{};
@@ -238,29 +201,24 @@ template <class V, class Policy>
     for (std::int64_t j = begin; j < end; ++j) {
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
       const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
-      T d_down_later{0};  // of the rows of this tile alone
       const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
         return needs.settles && tile.settled_keys != nullptr && j < tile.settled_keys[first / step];
       };
       // passed: a constant where this is inlined
-      const auto of_rows = [&](std::int64_t first, bool begins, bool passed) TALLY_INLINED {
+      const auto of_rows = [&](std::int64_t first, bool passed) TALLY_INLINED {
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
         const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
         const V gate_score = needs.other ? (own_operands ? load_vector<V>(d_other + cell) : s) : V{};
         const V sum = needs.scan && !passed ? load_vector<V>(tile.kept_sum + cell) : V{};
-        const V down = needs.down ? load_vector<V>(tile.kept_down + cell) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
         // What a lane that does not see the key makes of it may be anything.
         const auto take = [&]<int input>(const V& by, const auto& y)
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
-        const auto pair = at.template pair<true, true>(s, gate_score, sum, j, down);
+        const auto pair = at.template pair<true, true>(s, gate_score, sum, j);
         const auto logit = [&]() TALLY_INLINED {
-          if constexpr (needs.channels.any()) {
-            const V terms = load_vector<V>(tile.channels.kept_terms + cell);
-            return attention::logit_of<Policy>(attention::PairWithTerms<V, Policy, true>(pair, terms));
-          } else if constexpr (!needs.table) {
+          if constexpr (!needs.table) {
             return attention::logit_of<Policy>(pair);
           } else if constexpr (needs.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
@@ -309,29 +267,9 @@ template <class V, class Policy>
             places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
           }
         }
-        // What comes to the two sums by way of the terms. Where there are none nothing is added, not even 0.
-        V d_sum_of_terms{}, d_down_of_terms{};
-        const auto with_terms = [](const V& of_logit, const V& of_terms) TALLY_INLINED -> V {
-          return Policy::needs.channels.any() ? of_logit + of_terms : of_logit;
-        };
-        if constexpr (needs.channels.any()) {
-          const V d_terms = take.template operator()<attention::input_terms>(dl, logit);
-          const V a_terms = take.template operator()<attention::input_terms>(load_vector<V>(weight + cell), logit);
-          terms_gradient<V, Policy>(
-              tile.channels, pair, first, j, begins, d_terms,
-              [&](const auto& term) TALLY_INLINED {
-                back_through(d_terms, term);
-                attention::detail::each_input<(1u << count) - 1>([&]<int n>() TALLY_INLINED {
-                  sums_here[3 + 2 * n] += take.template operator()<number_of + n>(a_terms, term);
-                });
-                d_sum_of_terms += take.template operator()<sum_of>(d_terms, term);
-                d_down_of_terms += take.template operator()<attention::input_down>(d_terms, term);
-              },
-              take);
-        }
         if constexpr (needs.scan) {
           if (!passed) {
-            const V d_sum = with_terms(take.template operator()<sum_of>(dl, logit), d_sum_of_terms);
+            const V d_sum = take.template operator()<sum_of>(dl, logit);
             const V before = load_vector<V>(run + first);
             const V after = before + d_sum, d_gate = needs.own ? after : before;
             store_vector<V>(run + first, after);
@@ -343,27 +281,17 @@ template <class V, class Policy>
             }
           }
         }
-        if constexpr (needs.down) {
-          const V d_down = with_terms(take.template operator()<attention::input_down>(dl, logit), d_down_of_terms),
-                  after = sums_after(d_down) + d_down_later;
-          const V d_gate = after + static_cast<T>(tile.d_down[j]);
-          d_down_later = after[0] + d_down[0];
-          back_through(d_gate, attention::down_gate_of<Policy>(at.template pair<true, false>(s, gate_score, V{}, j)));
-        }
         if (needs.other && own_operands) store_vector<V>(d_other + cell, d_gate_score);
         if (needs.other && !own_operands) ds += d_gate_score;
         store_vector<V>(d + cell, ds);
       };
-      for (std::int64_t done = 0; done < tile.rows.lanes - lane; done += step) {
-        const std::int64_t first = needs.down ? tile.rows.lanes - step - done : lane + done;
+      for (std::int64_t first = lane; first < tile.rows.lanes; first += step) {
         if (is_passed(first)) {
-          of_rows(first, done == 0, true);
+          of_rows(first, true);
         } else {
-          of_rows(first, done == 0, false);
+          of_rows(first, false);
         }
       }
-      if constexpr (needs.down) tile.d_down[j] += static_cast<double>(d_down_later);
-      if constexpr (needs.channels.of_key > 0) close_key<V>(tile.channels, j);
       for (std::int64_t first = lane; looks_up && first < tile.rows.lanes; first += step) {
         if (!is_passed(first)) add_at(tile.d_table, places.at + first, places.added + first, step);
       }

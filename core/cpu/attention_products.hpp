@@ -71,22 +71,21 @@ template <class T>
 class PairProducts {
  public:
   struct Uses {
-    double factor = 1;         // of products x.y
-    bool pairs = true;         // which of the functions below are called
-    bool by_keys = true;       // add_keys
-    bool by_rows = true;       // add_rows
-    bool as_they_lie = false;  // never in bf16, for what reads x() beside these products
-    bool reads_x = false;      // x() is asked for
+    double factor = 1;     // of products x.y
+    bool pairs = true;     // which of the functions below are called
+    bool by_keys = true;   // add_keys
+    bool by_rows = true;   // add_rows
+    bool reads_x = false;  // x() is asked for
   };
   PairProducts(const View& x, std::int64_t keys, const Uses& uses, Arena& arena)
       : width_(x ? x.shape[3] : 0),
         ld_(round_up(width_, vector_lanes<T>)),
         factor_(static_cast<T>(uses.factor)),
-        keeps_x_(uses.reads_x || uses.as_they_lie || x.dtype != DType::bf16 || !has_bf16_instructions()),
+        keeps_x_(uses.reads_x || x.dtype != DType::bf16 || !has_bf16_instructions()),
         has_y_(uses.pairs || uses.by_rows),
         x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
         y_rows_(arena.take<T>(has_y_ ? tile_rows * ld_ : 0)) {
-    const bool is_kept = x && x.dtype == DType::bf16 && !uses.as_they_lie;
+    const bool is_kept = x && x.dtype == DType::bf16;
     rounds_ = is_kept && !has_bf16_instructions();
     if (is_kept && !rounds_) {
       bf16_.emplace(keys, width_, Bf16Operands::Uses{uses.pairs, uses.by_keys, uses.by_rows}, arena);
@@ -122,10 +121,9 @@ class PairProducts {
     transpose_to_lanes(y_lanes_, rounded_y_, ld_, width_);
   }
   // x [K, w] and, of the row tile, factor y (of bf16 maybe y, not rounded yet) [tile_rows, w rounded up to whole
-  // vectors], and where numbers are multiplied as they lie [w, tile_rows].
+  // vectors].
   const T* x() const { return x_; }
   const T* y_rows() const { return y_rows_; }
-  const T* y_lanes() const { return y_lanes_; }
 
   // tile[j][i] = factor x_j . y_i; 0 above the diagonal.
   void pairs(const RowTile& rows, const KeyTile& keys, T* tile) {

@@ -32,9 +32,6 @@ struct SharedSums {
   }
 };
 
-template <class T>
-struct QueryGradient;
-
 // What a scan or a policy makes of the scores: most often with a running sum over the keys from j to i.
 template <class T>
 class ScanTile {
@@ -55,7 +52,7 @@ class ScanTile {
   // d holds the gradient of the logits and gets that of the scores; weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   // d_logit_sums: what d adds up to along each row, but for rounding; null where that is not known.
-  virtual void close_rows(const RowTile& rows, const T* d_logit_sums, QueryGradient<T>& d_q) = 0;
+  virtual void close_rows(const RowTile& rows, const T* d_logit_sums) = 0;
   virtual void write_shared(const SharedSums& sums) const = 0;
 
  protected:
@@ -72,9 +69,6 @@ ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* grad
 inline bool after_biases(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.biased; }
 // Whether its sum is of what the rows spend: e^-sum is left over.
 inline bool spends(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.spends; }
-// Whether one runs down the queries: row tiles then follow each other, in backward from the last to the first.
-inline bool sums_down(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.down; }
-
 // Doubles of shared sums that an item of work needs for the scan: one a number of heads.
 inline std::int64_t shared_count(const AttentionScan& scan) {
   return scan.policy != nullptr ? scan.policy->needs.heads : 0;

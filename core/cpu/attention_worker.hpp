@@ -5,12 +5,10 @@
 #include <cmath>
 #include <span>
 
-#include "core/cpu/attention_beside.hpp"
 #include "core/cpu/attention_chunks.hpp"
 #include "core/cpu/attention_counts.hpp"
 #include "core/cpu/attention_distance.hpp"
 #include "core/cpu/attention_key_sums.hpp"
-#include "core/cpu/attention_moves.hpp"
 #include "core/cpu/attention_normaliser.hpp"
 #include "core/cpu/attention_prefix.hpp"
 #include "core/cpu/attention_products.hpp"
@@ -43,16 +41,13 @@ class Worker {
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
-        beside_(call, gradients, arena),
         distance_(call, gradients, arena),
-        moves_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(call.bias_count)),
         of_k_(call.k, call.keys(),
               {.factor = call.scale,
                .by_keys = gradients != nullptr,
                .by_rows = gradients != nullptr,
-               .as_they_lie = moves_.given(),
                .reads_x = may_skip()},
               arena),
         of_v_(call.v, call.keys(),
@@ -117,8 +112,6 @@ class Worker {
     sums.data += normaliser_.shared_count(call_);
     if (scan_ != nullptr) scan_->write_shared(sums);
     sums.data += shared_count(call_.scan);
-    if (beside_.tile() != nullptr) beside_.tile()->write_shared(sums);
-    sums.data += shared_count(call_.beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->write_shared(sums);
       sums.data += shared_count(call_.biases[n], call_.keys());
@@ -132,9 +125,8 @@ class Worker {
   template <class F>
   void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
     const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
-    const bool falling = gradients_ != nullptr && sums_down(call_.scan);  // all of them then
     for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
-      const std::int64_t first = (falling ? tiles.end - 1 - tile : tile) * tile_rows;
+      const std::int64_t first = tile * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.visible});
@@ -164,7 +156,6 @@ class Worker {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
     of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
     of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
-    if (moves_.given()) moves_.open_keys(chunk);
     distance_.open_keys(chunk.batch, chunk.key_head);
     if (!may_skip()) return;
     for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
@@ -183,8 +174,6 @@ class Worker {
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
     if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
-    double* const of_beside = next(shared_count(call_.beside));
-    if (beside_.tile() != nullptr) beside_.tile()->open_head(batch, head, {}, of_beside);
     for (int n = 0; n < call_.bias_count; ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
@@ -192,9 +181,7 @@ class Worker {
 
   void open_rows(const RowTile& rows) {
     of_k_.open_rows(call_.q, rows);
-    if (moves_.given()) moves_.open_rows(rows, of_k_.y_rows(), of_k_.y_lanes());
     if (scan_ != nullptr) scan_->open_rows(rows);
-    if (beside_.tile() != nullptr) beside_.tile()->open_rows(rows);
     distance_.open_rows(rows);
     if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
@@ -206,13 +193,13 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.policy == nullptr && call_.beside.policy == nullptr && call_.bias_count > 0 &&
-           !distance_.given() && call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
+    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
+           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible beside that of the largest logit of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
     if (!may_skip() || !keys.seen_by_all(rows)) return false;
-    double bound = (moves_.given() ? moves_.largest_norm(rows, keys) : row_norm_) * key_norm_[tile];
+    double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
     return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
                        std::log(static_cast<double>(call_.keys()));
@@ -226,14 +213,9 @@ class Worker {
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
-    if (moves_.given()) {
-      moves_.scores(rows, keys, of_k_.x(), score_);
-    } else {
-      of_k_.pairs(rows, keys, score_);
-    }
+    of_k_.pairs(rows, keys, score_);
     const bool last = after_biases(call_.scan);
     if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
-    if (beside_.tile() != nullptr) beside_.tile()->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (distance_.given()) distance_.add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
@@ -292,7 +274,6 @@ class Worker {
   void backward_rows(const RowTile& rows, const KeySums<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
-    if (moves_.given()) moves_.open_gradient();
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
     const std::int64_t tiles = key_tiles_before(visible_keys(rows));
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
@@ -311,19 +292,12 @@ class Worker {
       if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
-      if (beside_.tile() != nullptr) beside_.tile()->gradient(rows, keys, score_, d_score_);
       if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
-      if (moves_.given()) {
-        moves_.gradient(rows, keys, of_k_.x(), d_score_, d_q_lanes_, sums.k, sums.moves);
-        continue;
-      }
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
-    if (moves_.given()) moves_.close_gradient(rows, d_q_lanes_, sums.moves);
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
     normaliser_.close_gradient(rows, shared_of_normaliser_);
-    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums(), d_q);
-    if (beside_.tile() != nullptr) beside_.tile()->close_rows(rows, normaliser_.d_logit_sums(), d_q);
+    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
     distance_.close_rows(rows, sums.distance.key, d_q);
     if (gradients_->q) write_query_gradient(rows, d_q);
@@ -356,10 +330,8 @@ class Worker {
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
-  Beside<T> beside_;
   DistanceProducts<T> distance_;
   PrefixSums::Kept kept_{};
-  Moves<T> moves_;
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 

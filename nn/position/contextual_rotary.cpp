@@ -6,51 +6,42 @@
 //   θ_n = base^(-2n/r), n = 0 .. r/2-1.
 // This is the product of q and k with these planes rotated by p_ij θ_n. With all gates 1 and without own it is RoPE. A
 // combination of this library, not published; nearest: Co-RoPE, whose positions are differences of two prefixes.
-#include "autograd/pair.hpp"
-
-namespace tally {
-namespace {
-
-struct Turns {
-  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
-  static constexpr auto term(const auto& p) {
-    const auto angle = p.sum * of_channel<0>(p);
-    const auto along = of_query<0>(p) * of_key<0>(p) + of_query<1>(p) * of_key<1>(p);
-    const auto across = of_query<0>(p) * of_key<1>(p) - of_query<1>(p) * of_key<0>(p);
-    return along * (cos(angle) - 1) + across * sin(angle);
-  }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-};
-struct TurnsFromOwn : Turns {
-  static constexpr PairNeeds needs{
-      .scan = true, .adds = true, .other = true, .channels = {.of_query = 2, .of_key = 2, .of_channel = 1}};
-};
-struct TurnsFromNext : Turns {
-  static constexpr PairNeeds needs{.scan = true,
-                                   .own = false,
-                                   .adds = true,
-                                   .other = true,
-                                   .channels = {.of_query = 2, .of_key = 2, .of_channel = 1}};
-};
-
-}  // namespace
-}  // namespace tally
-
-TALLY_PAIR(contextual_rotary, TurnsFromOwn);
-TALLY_PAIR(contextual_rotary_from_next, TurnsFromNext);
-
-#ifndef TALLY_PAIR_ONLY
-
+// Every pair has angles of its own, for which tiles have no form: attention is materialised. A plane at a time is in
+// memory, and again in backward.
 #include <string>
 #include <vector>
 
+#include "autograd/ops.hpp"
+#include "autograd/pair_tensors.hpp"
+#include "autograd/recompute.hpp"
 #include "core/error.hpp"
+#include "nn/attention.hpp"
 #include "nn/encoding.hpp"
 #include "nn/gates.hpp"
 #include "nn/rotary.hpp"
 
 namespace tally {
 namespace {
+
+// The positions; what they make of the scores is ContextualRotary::turned.
+struct Steps {
+  static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto logit(const auto& p) { return p.s; }
+};
+struct StepsFromNext : Steps {
+  static constexpr PairNeeds needs{.scan = true, .own = false, .adds = true, .other = true};
+};
+template <class Policy>
+constexpr PairPolicy not_compiled{.name = "contextual-rotary",
+                                  .needs = Policy::needs,
+                                  .loops = nullptr,
+                                  .loops_v4 = nullptr,
+                                  .loops_v3 = nullptr,
+                                  .cuda_host = nullptr,
+                                  .cuda = nullptr,
+                                  .on_tensors = &pair_on_tensors<Policy>,
+                                  .inputs = 0};
 
 struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
   static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
@@ -84,33 +75,43 @@ class ContextualRotary final : public Encoding {
   ContextualRotary(const EncodingSetup& setup, const ContextualRotaryOptions& options)
       : dims_(rotated_dims(setup, options)),
         interleaved_(options.layout == "interleaved"),
-        policy_(options.own ? &pair_contextual_rotary : &pair_contextual_rotary_from_next),
+        policy_(options.own ? &not_compiled<Steps> : &not_compiled<StepsFromNext>),
         gates_(setup, options.gates) {
-    const std::vector<RotaryPlane> planes = rotary_planes(dims_, options.base);
-    angles_ = table_of(std::ssize(planes), 1, setup.dtype, setup.device, [&](std::int64_t n, std::int64_t) {
-                return planes[static_cast<std::size_t>(n)].angle;
-              }).reshape_view({std::ssize(planes)});
+    for (const RotaryPlane& plane : rotary_planes(dims_, options.base)) angles_.push_back(plane.angle);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
     Pair pair{.policy = policy_, .other = gates_(in)};
-    pair.channels = {planes_of(in.query(true)) * in.scale, planes_of(in.all_keys()), angles_, true};
+    const Tensor q = in.query(true), k = for_query_heads(in.key(), q.size(1));
+    pair.materialised_logit = [this, q, k](const Tensor& s, const Tensor& sum, double scale) {
+      Tensor logit = s;
+      for (std::size_t n = 0; n < angles_.size(); ++n) {
+        logit = logit + turned(sum, q, k, static_cast<std::int64_t>(n)) * scale;
+      }
+      return logit;
+    };
     score.set_scan(pair);
   }
 
  private:
-  // x [B, heads, tokens, d] -> [B, heads, tokens, r]: the a of all planes, then the b.
-  Tensor planes_of(const Tensor& x) const {
-    const Tensor turned = slice(x, 3, 0, dims_);
-    if (!interleaved_) return turned;
-    const Shape planes{x.size(0), x.size(1), x.size(2), dims_ / 2, 2}, all{x.size(0), x.size(1), x.size(2), dims_};
-    return reshape(transpose(reshape(turned, planes), 3, 4), all);
+  // What turning plane n by p_ij θ_n adds to q_i.k_j [B, H, T, T].
+  Tensor turned(const Tensor& sum, const Tensor& q, const Tensor& k, std::int64_t n) const {
+    const std::int64_t step = interleaved_ ? 1 : dims_ / 2, first = interleaved_ ? 2 * n : n, second = first + step;
+    const auto column = [](const Tensor& x, std::int64_t dim) { return slice(x, 3, dim, dim + 1); };
+    const std::vector<Tensor> inputs{sum, column(q, first), column(q, second), transpose(column(k, first), 2, 3),
+                                     transpose(column(k, second), 2, 3)};
+    return recomputed("contextual-rotary", inputs,
+                      [angle = angles_[static_cast<std::size_t>(n)]](const std::vector<Tensor>& x) {
+                        const Tensor turn = x[0] * angle;
+                        const Tensor along = x[1] * x[3] + x[2] * x[4], across = x[1] * x[4] - x[2] * x[3];
+                        return std::vector<Tensor>{along * (cos(turn) + -1.0) + across * sin(turn)};
+                      })[0];
   }
 
   std::int64_t dims_;  // r
   bool interleaved_;
   const PairPolicy* policy_;
-  Tensor angles_;  // θ [r/2]
+  std::vector<double> angles_;  // θ, r/2 of them
   ContextualGates gates_;
 };
 
@@ -121,8 +122,7 @@ TALLY_ENCODING(contextual_rotary, ContextualRotaryOptions, ContextualRotary,
                "rotary, by positions of pairs: gates decide what counts as a step",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  in plane n q_i = (a, b), k_j = (a', b')\n"
                "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
-               "base^(-2n/r)",
+               "base^(-2n/r)\n"
+               "materialised, not in tiles: keeps about (r + 10) B H T² numbers a layer",
                "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published", .scans = true,
-               .by_policy = true);
-
-#endif
+               .by_policy = true, .materialised = true);

@@ -44,7 +44,8 @@ class Cope final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor by_head = unsqueeze(table_.rank() == 2 ? unsqueeze(table_, 0) : table_, 0);
-    score.set_scan(contextual_table({gates_.query(in), by_head, scaled_ ? in.scale : 1.0}, gates_(in)));
+    const Tensor z = products_of_rows(gates_.query(in), by_head, scaled_ ? in.scale : 1.0);
+    score.set_scan(contextual_table(z, gates_(in)));
   }
 
  private:

@@ -53,8 +53,8 @@ class CopeMlp final : public Encoding {
     const HiddenSegments segments = hidden_segments(hidden_weight_, hidden_bias_);
     // f without b2 at each knot, and its slope behind it: all pairs of a row have q.b2, exactly.
     const Tensor table = transpose(matmul(output_weight_, segments.units), 0, 1);
-    score.set_scan(
-        contextual_segments(TableProduct{q, unsqueeze(unsqueeze(table, 0), 0)}, segments.knots, (*gates_)(in)));
+    const Tensor of_rows = products_of_rows(q, unsqueeze(unsqueeze(table, 0), 0));
+    score.set_scan(contextual_segments(of_rows, segments.knots, (*gates_)(in)));
     const Tensor row = select(matmul(unrounded(q), unsqueeze(output_bias_, 1)), 3, 0);
     score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }

@@ -3,8 +3,8 @@
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1.
 // For texts of at most L + 1 tokens it depends only on the distance and costs T numbers. For longer ones it is a
 // policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
-// slope at the place x. On the CPU that goes beside any other policy; on a GPU, where a score has one, it is beside
-// another a bias of H T² numbers a layer, and so it is where a text is generated and where attention is written out.
+// slope at the place x. In a combination with another policy it is a bias of H T² numbers a layer, and so it is where a
+// text is generated and where attention is written out.
 // What makes biases is computed again in backward. L is learned: training may make it shorter than any text, so an
 // estimate of memory counts the longer form, which is exact where L is shorter and the most of it where it is not.
 #include "autograd/pair.hpp"
@@ -60,12 +60,8 @@ class Fire final : public Encoding {
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
       return;
     }
-    // On a GPU a policy alone is a scan.
-    const bool beside = Score::takes_beside(in.q.device());
-    if (in.written_out || in.cache != nullptr || !is_compiled(pair_fire, in.q.device()) || (score.scan && !beside)) {
+    if (in.written_out || in.cache != nullptr || !is_compiled(pair_fire, in.q.device()) || score.scan) {
       score.biases.push_back(dense(in));
-    } else if (beside) {
-      score.set_beside(interpolated(in, length));
     } else {
       score.set_scan(interpolated(in, length));
     }
@@ -125,7 +121,7 @@ TALLY_ENCODING(
     fire, NoOptions, Fire, "a learned function of the distance, relative to the position",
     "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
     "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
-    "on a GPU beside another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer "
+    "combined with another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer "
     "at a time, (36 + H) T² and B H T² more",
     "FIRE: Li et al. 2024, arXiv 2310.04418", .scans_alone = true, .reads_heads = false, .memory_is_learned = true);
 

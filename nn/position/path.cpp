@@ -6,8 +6,8 @@
 // PaTH-FoX: the sum L_i - L_j of log forget gates (fox) is added. It is divided by sqrt(d) as in the authors' code, or
 // not, as in the paper, where gates are outside of the exponential (gate-scale none).
 //
-// In tiles a row of queries walks to the left over blocks of keys, and memory is linear in the length; elsewhere (the
-// composed form, beside a policy that takes the score alone) what this does to the scores is formed for all pairs.
+// A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length; in
+// the composed form, or with a policy that takes the score alone, what this does to the scores is formed for all pairs.
 // Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly lower(W' Wᵀ):
 //   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ)
 //   own block     lower(q kᵀ) - lower(q Wᵀ) X         queries as earlier keys meet them   q - lower(q Wᵀ) Y
@@ -159,5 +159,5 @@ TALLY_ENCODING(
     "y_t = silu(conv(W2 W1 x_t)) per head;  w_t = y_t / sqrt(|y_t|² + 1e-6);  β_t = 2 sigmoid(u_h.x_t + b_h)\n"
     "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
     "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
-    "costs memory linear in T, about 2 products of q k more",
+    "costs memory linear in T, up to 2^24 products of pairs at a time, each made of three, again in backward",
     "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");

@@ -6,36 +6,8 @@
 // s' is the score of the first head, for all heads, or of each head separately, or of a separate query and key. It
 // includes rotations, but no other encoding's bias. bos = false: token 0 may be masked, too.
 //
-// F is a sum down the queries, a policy's: memory is linear in the length; with a selector that is not each head's own
-// score a product more is computed. Where no policy can be, beside another running sum, F is a bias of T x T numbers
-// for each sequence (for each head of it with selector = own). While a text is generated one number a key is kept.
-#include "autograd/pair.hpp"
-
-namespace tally {
-namespace {
-
-struct Masks {
-  static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true};
-  static constexpr auto down_gate(const auto& p) { return select(p.distance > 0, relu(p.other), 0); }
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-};
-// The number of a row is its index: that of a key is 0 where it is as large as the distance.
-struct MasksButOfTokenZero {
-  static constexpr PairNeeds needs{.distance = true, .down = true, .adds = true, .other = true, .rows = 1};
-  static constexpr auto down_gate(const auto& p) {
-    return select(min(p.distance, row<0>(p) - p.distance) > 0, relu(p.other), 0);
-  }
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-};
-
-}  // namespace
-}  // namespace tally
-
-TALLY_PAIR(selective, Masks);
-TALLY_PAIR(selective_but_of_token_zero, MasksButOfTokenZero);
-
-#ifndef TALLY_PAIR_ONLY
-
+// F is a bias of T x T numbers for each sequence (for each head of it with selector = own). While a text is generated
+// one number a key is kept.
 #include "autograd/ops.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
@@ -67,31 +39,10 @@ class Selective final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    const PairPolicy& policy = bos_ ? pair_selective_but_of_token_zero : pair_selective;
-    if (score.scan || score.row_factor.defined() || in.cache != nullptr || !is_compiled(policy, in.q.device())) {
-      score.biases.push_back(Dense{negate(sums_of(in))});
-      return;
-    }
-    const Shape rows_shape{in.q.size(0), in.q.size(1), in.q.size(2), 1};
-    score.set_scan(Pair{.policy = &policy,
-                        .rows = bos_ ? broadcast_to(unsqueeze(in.distances(), 1), rows_shape) : Tensor{},
-                        .other = selector(in, score.factor)});
+    score.biases.push_back(Dense{negate(sums_of(in))});
   }
 
  private:
-  // r_i.G_j / sqrt(d) = s'; nothing where that is the score itself.
-  Gates selector(const AttentionInput& in, double factor) const {
-    const Tensor &q = in.query(true), &k = in.key();
-    const auto for_all_heads = [](const Tensor& x, const Tensor& heads) {
-      return broadcast_to(x, {x.size(0), heads.size(1), x.size(2), x.size(3)});
-    };
-    if (query_.defined()) {
-      return {for_all_heads(unsqueeze(linear(in.x, query_), 1), q), for_all_heads(unsqueeze(linear(in.x, key_), 1), k)};
-    }
-    if (!own_ && q.size(1) > 1) return {for_all_heads(slice(q, 1, 0, 1), q), for_all_heads(slice(k, 1, 0, 1), k)};
-    return factor == 1 ? Gates{} : Gates{q, k};
-  }
-
   // F [B, 1 or H, T, keys]
   Tensor sums_of(const AttentionInput& in) const {
     const Tensor masks = masks_of(in);                                    // S [B, 1 or H, T, keys]
@@ -136,9 +87,8 @@ class Selective final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
-               "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
-               "projection;  beside another running sum costs B T² numbers a layer, B H T² with selector = own",
-               "Selective attention: Leviathan et al. 2024, arXiv 2410.02703", .scans_alone = true);
-
-#endif
+TALLY_ENCODING(
+    selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
+    "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
+    "projection;  costs about 6 B T² numbers a layer and B H T² more in backward, with selector = own 7 B H T²",
+    "Selective attention: Leviathan et al. 2024, arXiv 2410.02703");

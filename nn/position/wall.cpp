@@ -5,9 +5,10 @@
 // forget gates of fox, L_i - L_j, are added to the logits. They start as open as the channels: b = 8, sigmoid(8) =
 // 0.9997.
 //
-// In tiles a row of queries walks to the left over blocks of keys, faded by each as a whole, and memory is linear in
-// the length; elsewhere (the composed form, beside a policy that takes the score alone) what this does to the scores is
-// formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's start.
+// A row of queries walks to the left over blocks of keys, some rows at a time, faded by each block as a whole, and
+// memory is linear in the length; in the composed form, or with a policy that takes the score alone, what this does to
+// the scores is formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's
+// start.
 #include <optional>
 #include <vector>
 
@@ -122,6 +123,6 @@ TALLY_ENCODING(
     wall, WallOptions, Wall, "keys fade channel by channel, as fast as the tokens after them say",
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
-    "costs memory linear in T",
+    "costs memory linear in T, up to 2^24 products of pairs at a time, again in backward",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true,
     .doubtful_beside = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});

@@ -3,7 +3,6 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
-#include "tests/autograd/masking_policy.hpp"
 #include "tests/autograd/op_cases.hpp"
 
 namespace tally::testing {
@@ -176,21 +175,6 @@ std::vector<OpCase> attention_cases() {
         score.set_scan(contextual_segments(matmul(x[3], segments.units), segments.knots));
       },
       0.2));
-  cases.push_back(attention_case(
-      "attention_sum_down",
-      {.term =
-           [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
-             double sum = 0;
-             for (std::int64_t k = j + 1; k < t; ++k) sum += 0.02 * sigmoid_of(product_of(x[0], x[1], b, h, k, j));
-             return -x[3][{h, 0}] * sum;
-           }},
-      [](auto, std::int64_t h, auto, auto) {
-        return Shapes{{h, 1}};
-      },
-      [](const Tensors& x, Score& score) { score.set_scan(Pair{.policy = &masking_policy(), .heads = x[3]}); }));
-  cases.back().kernels.push_back("attention_down_sums");
-  cases.back().shapes.pop_back();  // generated rows come without those above them
-  cases.back().large = {{1, 2, 150, 3}, {1, 2, 150, 3}, {1, 2, 150, 2}, {2, 1}};
   using By = Normaliser::Kind;
   cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .kind = By::exp, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {

@@ -7,6 +7,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "nn/composed.hpp"
 #include "nn/rotary.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -54,7 +55,8 @@ Tensor with_open_gates(const Operands& in, const std::string& layout, const std:
   auto [operands, score] = testing::encoded_attention(*encoding, input);
   const Tensor large = Tensor::full({2, 2, tokens, 1}, 30.0, DType::f64, default_device());
   score.scan->other = {large, large};
-  return tiled_attention(operands, score);
+  const Tensor weights = causal_softmax(composed_logits(operands, score));
+  return matmul(weights, operands.v);
 }
 
 // The same planes turned token by token; q as if it stood `ahead` places further.

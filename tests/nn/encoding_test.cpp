@@ -282,7 +282,7 @@ TEST_P(Encodings, SayWhetherTheyJoinTheScore) {
         [&](std::string_view name, const Shape& shape, const Fill& fill) { return start.make(name, shape, fill); });
     Score score;
     encoding->score({x, q, k, v, 0.5}, score);
-    const bool joins = score.moved || score.scan || score.beside || !score.biases.empty();
+    const bool joins = score.moved || score.scan || !score.biases.empty();
     EXPECT_EQ(one.choice.parts[0].joins_score(), joins);
   }
 }

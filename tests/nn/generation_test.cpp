@@ -106,7 +106,7 @@ TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : testing::cases_here()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
-    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.replaces_softmax);
+    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.is_composed());
   }
 }
 
@@ -220,8 +220,7 @@ bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   KvCache cache;
   const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
   const Score score = score_of(*encoding, in);
-  const auto reads = [](const std::optional<Pair>& pair) { return pair && pair->policy->needs.distance; };
-  return reads(score.scan) || reads(score.beside);
+  return score.scan && score.scan->policy->needs.distance;
 }
 
 // Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step

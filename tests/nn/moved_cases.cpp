@@ -81,23 +81,12 @@ std::vector<ShapeCase> moved_cases() {
     score.set_normaliser(
         {Normaliser::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
   };
-  const auto vectors = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    Pair pair{&vectored_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)};
-    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64);
-    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 3}, 0.5, DType::f64);
-    score.set_scan(pair);
-  };
   const auto binned = [](const Sizes& s, const Leaf& leaf, Score& score) {
     Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
     pair.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
     score.set_scan(pair);
     score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
     score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-  };
-  const auto down = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    Pair pair{&columned_policy()};
-    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 6}, 0.5, DType::f64);
-    score.set_scan(pair);
   };
   return {
       {"moved", moved(false, false, nothing), false, {}, true},
@@ -118,9 +107,7 @@ std::vector<ShapeCase> moved_cases() {
        true,
        {.window = 80, .chunk = 90},
        true},
-      {"moved_and_vectors", moved(true, true, vectors), false, {}, true},
       {"moved_and_row_factor", moved(false, false, binned, product), false, {.window = 100}, true},
-      {"moved_and_down", moved(false, false, down), false, {.window = 90}, true},
   };
 }
 

@@ -38,6 +38,14 @@ struct Overruled {
   static constexpr auto logit(const auto& p) { return row<0>(p) * p.distance * 0.1; }
 };
 
+struct Apart {
+  static constexpr PairNeeds needs{.distance = true, .scan = true, .other = true, .rows = 1, .heads = 1};
+  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
+  static constexpr auto logit(const auto& p) {
+    return -exp(head<0>(p)) * p.distance * select(p.s > row<0>(p) - 100, 0.1, 0.05) - 0.02 * p.sum;
+  }
+};
+
 }  // namespace
 }  // namespace tally
 
@@ -46,6 +54,7 @@ TALLY_PAIR(reading, Reading);
 TALLY_PAIR(bounded, Bounded);
 TALLY_PAIR(divided, Divided);
 TALLY_PAIR(overruled, Overruled);
+TALLY_PAIR(apart, Apart);
 
 #ifndef TALLY_PAIR_ONLY
 
@@ -58,6 +67,7 @@ const PairPolicy& reading_policy() { return pair_reading; }
 const PairPolicy& bounded_policy() { return pair_bounded; }
 const PairPolicy& divided_policy() { return pair_divided; }
 const PairPolicy& overruled_policy() { return pair_overruled; }
+const PairPolicy& apart_policy() { return pair_apart; }
 
 }  // namespace tally::testing
 

@@ -13,27 +13,15 @@ const PairPolicy& reading_policy();
 const PairPolicy& bounded_policy();
 // Divides by a number of the query.
 const PairPolicy& divided_policy();
-// Both sums, and all else that there is to read.
-const PairPolicy& reproached_policy();
-// Keys of which rows above have had enough have no weight; after biases.
-const PairPolicy& expelled_policy();
-// A sum down the queries that may stand beside a product.
-const PairPolicy& blamed_policy();
 // A table at a place of its own, made of all that there is, whose entry multiplies what it meets.
 const PairPolicy& graded_policy();
 // A table by the logarithm of the distance, without a sum.
 const PairPolicy& binned_policy();
 // A table between knots, without a sum, at a place of the score and of what all pairs at a distance share.
 const PairPolicy& bent_policy();
-// Channels of queries and keys whose terms are made of all that there is to read.
-const PairPolicy& channelled_policy();
-// Channels of keys alone, beside a sum down the queries that terms read.
-const PairPolicy& columned_policy();
-// Channels by their distance, and gates of p.other: the score and the row's number are but compared.
+// Gates of p.other: the score and the row's number are only compared.
 const PairPolicy& apart_policy();
 // Neither the score nor what biases add to it is read.
 const PairPolicy& overruled_policy();
-// Channels of both and a number of the query, beside a product and with nothing summed.
-const PairPolicy& vectored_policy();
 
 }  // namespace tally::testing

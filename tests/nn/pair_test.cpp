@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "core/attention/dual.hpp"
+#include "nn/attention.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/score_cases.hpp"
 
@@ -126,22 +128,13 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
     knots = hidden.knots;
     table = matmul(slice(table, 3, 0, 7), hidden.units);
   }
-  const ChannelNeeds& needs = policy.needs.channels;
-  const auto vectors = [&](const char* name, int numbers) {
-    return numbers == 0 ? Tensor() : normal_tensor(name, {2, 2, 200, 5 * numbers}).to(dtype);
-  };
-  Channels channels{vectors("channel_query", needs.of_query), vectors("channel_key", needs.of_key)};
-  if (needs.of_channel > 0) channels.numbers = normal_tensor("numbers", {5 * needs.of_channel}, 0.3).to(dtype);
   std::vector<Tensor*> leaves{&in.q, &in.k, &in.v};
   if (policy.needs.rows > 0) leaves.push_back(&rows);
   if (policy.needs.heads > 0) leaves.push_back(&heads);
   if (policy.needs.table) leaves.push_back(&table);
-  for (Tensor* const own : {&channels.query, &channels.key}) {
-    if (own->defined()) leaves.push_back(own);
-  }
   for (Tensor* const leaf : leaves) set_requires_grad(*leaf);
   Score score;
-  score.set_scan(Pair{&policy, rows, heads, {}, table, knots, channels});
+  score.set_scan(Pair{&policy, rows, heads, {}, table, knots});
   std::vector<Tensor> results{tiled_attention(in, score)};
   backward(sum(results[0] * normal_tensor("d_output", {2, 2, 200, 8}).to(dtype)));
   for (const Tensor* const leaf : leaves) results.push_back(gradient(*leaf));
@@ -150,8 +143,7 @@ std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
 
 TEST(PairLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), reproached_policy(), graded_policy(), bent_policy(),
-                              channelled_policy(), columned_policy()}) {
+    for (PairPolicy narrow : {reading_policy(), graded_policy(), bent_policy()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {
@@ -214,31 +206,51 @@ TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
             std::string::npos);
 }
 
-TEST(PairPolicies, RefuseChannelsThatDoNotFit) {
-  const AttentionOperands in = operands(6);
-  const auto error = [&](const auto& change) {
-    Pair pair{&channelled_policy(), normal_tensor("rows", {2, 2, 6, 1}), normal_tensor("heads", {2, 1})};
-    pair.channels = {normal_tensor("channel_query", {2, 2, 6, 6}), normal_tensor("channel_key", {2, 2, 6, 4}),
-                     normal_tensor("numbers", {4})};
-    change(pair.channels);
-    Score score;
-    score.set_scan(pair);
-    return error_of([&] { tiled_attention(in, score); });
+// A policy that was built without CUDA.
+const PairPolicy& only_for_the_cpu() {
+  static const PairPolicy policy = [] {
+    PairPolicy bounded = bounded_policy();
+    bounded.cuda_host = bounded.cuda = nullptr;
+    return bounded;
+  }();
+  return policy;
+}
+
+TEST(PairWithoutKernels, IsRefusedInTilesOfAGpu) {
+  set_default_device(on_cuda_host);
+  Score score;
+  score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
+  const auto part = [](const char* name) { return normal_tensor(name, {1, 1, 3, 4}).to(on_cuda_host); };
+  const AttentionOperands in{part("q"), part("k"), part("v"), 0.5};
+  const std::string error = error_of([&] { tiled_attention(in, score); });
+  set_default_device({});
+  EXPECT_NE(error.find("'bounded' is not compiled for cuda-host: composed attention has it there"), std::string::npos)
+      << error;
+}
+
+// An encoding with such a policy.
+class Bounds final : public Encoding {
+ public:
+  Bounds() { traits.scans = traits.by_policy = true; }
+  void score(const AttentionInput& in, Score& score) const override {
+    score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
+  }
+};
+
+TEST(PairWithoutKernels, IsComposedOnAGpuByItself) {
+  const Tensor x = normal_tensor("x", {2, 9, 8});
+  const auto outcome = [&](Device device) {
+    set_default_device(device);
+    const Initializer start(1, StartValues::fan_in, DType::f64, device);
+    const Attention attention(start, {8, 2, 2, 4}, 0, 1);
+    LayerEncoding layer;
+    layer.push_back({0, 2, 0, 2, std::make_unique<Bounds>()});
+    const NoGrad only_values;
+    const Tensor y = attention.forward(x.to(device), layer, {}).to(Device{});
+    set_default_device({});
+    return y;
   };
-  EXPECT_EQ(error([](Channels&) {}), "");
-  EXPECT_NE(error([](Channels& own) { own.query = {}; }).find("attention"), std::string::npos);
-  EXPECT_NE(error([](Channels& own) {
-              own.query = normal_tensor("q", {2, 2, 6, 7});
-            })
-                .find("the vectors of queries of 'channelled' must be [B, heads, tokens, 3 C] with C channels, got [2, "
-                      "2, 6, 7]"),
-            std::string::npos);
-  EXPECT_NE(error([](Channels& own) {
-              own.key = normal_tensor("k", {2, 2, 6, 6});
-            }).find("the vectors of keys must be f64 [2, 2, 6, 4], got f64 [2, 2, 6, 6]"),
-            std::string::npos);
-  EXPECT_NE(error([](Channels& own) { set_requires_grad(own.numbers); }).find("numbers of channels are constants"),
-            std::string::npos);
+  EXPECT_LE(largest_difference(outcome(on_cuda_host), outcome({})), 1e-12);
 }
 
 }  // namespace pair_test

@@ -1,4 +1,4 @@
-// Tables of positions and of distances that are products of rows: tiles make them where they read them.
+// Tables of distances that are products of rows: tiles make them where they read them.
 #pragma once
 
 #include <algorithm>
@@ -7,53 +7,13 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/device.hpp"
 #include "core/error.hpp"
-#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
 
 namespace tally::testing {
 
 inline std::vector<ShapeCase> product_cases() {
   return {
-      {"table_product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(
-             contextual_table(TableProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                                           leaf("entries", {1, 1, 17, 5}, 1, DType::f64)}));
-       },
-       true},
-      {"table_product_never_saturated",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
-         const Tensor key = leaf("entries", {s.batch, s.key_heads(), s.length + 2, 5}, 1, DType::f64);
-         score.set_scan(contextual_table(TableProduct{query, key, 0.3}, gates_of(s, leaf)));
-       },
-       true},
-      // All of their gates are 1: a row of n keys comes to place n.
-      {"table_product_of_open_gates",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Gates own = gates_of(s, leaf);
-         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
-         const Tensor key = leaf("entries", {1, 1, s.length + 2, 5}, 1, DType::f64);
-         score.set_scan(contextual_table(TableProduct{query, key}, Gates{abs(own.query) + 40.0, abs(own.key) + 1.0}));
-       }},
-      {"table_product_of_heads_in_chunks",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor query = leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64);
-         score.set_scan(contextual_table(TableProduct{query, leaf("entries", {1, s.heads, 9, 5}, 1, DType::f64)}));
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-       },
-       true,
-       {.chunk = 24}},
-      {"segments_product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const HiddenSegments hidden = hidden_segments(leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64));
-         const Tensor query = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
-         const Tensor key = reshape(transpose(hidden.units, 0, 1), {1, 1, 12, 5});
-         score.set_scan(contextual_segments(TableProduct{query, key}, hidden.knots));
-       },
-       true},
       {"toeplitz_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(ToeplitzProduct{leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
@@ -66,19 +26,6 @@ inline std::vector<ShapeCase> product_cases() {
        },
        false,
        {.window = 30}},
-      {"pair_beside_with_a_product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
-         binned.product = {leaf("by_query", {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                           leaf("entries", {1, 1, 10, 5}, 1, DType::f64)};
-         if (Score::takes_beside(default_device())) {
-           score.set_beside(binned);
-         } else {
-           score.set_scan(binned);
-         }
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
-       },
-       true},
       {"toeplitz_product_short",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.biases.push_back(ToeplitzProduct{

@@ -9,7 +9,6 @@
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
 #include "core/device.hpp"
-#include "tests/nn/down_cases.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/product_cases.hpp"
@@ -39,16 +38,6 @@ inline std::vector<ShapeCase> shape_cases() {
     const HiddenSegments hidden = hidden_segments(leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64));
     const Tensor u = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
     return contextual_segments(matmul(u, hidden.units), hidden.knots, own);
-  };
-  // `count` of them.
-  const auto channelled = [](const Sizes& s, const Leaf& leaf, std::int64_t count) {
-    Pair pair{&channelled_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
-              leaf("heads", {s.heads, 1}, 0.5, DType::f64)};
-    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3 * count}, 0.5, DType::f64);
-    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 2 * count}, 0.5, DType::f64);
-    pair.channels.numbers =
-        normal_tensor("channel_numbers", {2 * count}, 0.3).to(pair.channels.key.dtype()).to(default_device());
-    return pair;
   };
   using Kind = Normaliser::Kind;
   const auto rest = [](const Sizes& s, const Leaf& leaf) {
@@ -146,19 +135,6 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_scan(pair);
        },
        true},
-      {"pair_with_channels",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair pair = channelled(s, leaf, 3);
-         pair.other = gates(s, leaf);
-         score.set_scan(pair);
-         score.set_normaliser(sink(s, leaf));
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
-       }},
-      // More than the CUDA kernels add up at once.
-      {"pair_with_many_channels_in_a_window",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(channelled(s, leaf, 11)); },
-       false,
-       {.window = 30, .first = 2}},
       {"factor_of_a_table_by_distance",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
@@ -343,7 +319,6 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        }},
   };
-  for (const ShapeCase& one : down_cases()) cases.push_back(one);
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
   for (const ShapeCase& one : product_cases()) cases.push_back(one);
   for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/device.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/shape_case.hpp"
 
@@ -12,11 +11,8 @@ namespace tally::testing {
 
 inline std::vector<ShapeCase> unread_cases() {
   const auto apart = [](const Sizes& s, const Leaf& leaf) {
-    Pair pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
-              leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
-    pair.channels.query = leaf("channel_query", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64);
-    pair.channels.key = leaf("channel_key", {s.batch, s.key_heads(), s.length, 3}, 0.5, DType::f64);
-    return pair;
+    return Pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
+                leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
   };
   const auto by_row = [](const Sizes& s, const Leaf& leaf) {
     return RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true};
@@ -39,10 +35,6 @@ inline std::vector<ShapeCase> unread_cases() {
              score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
              score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                             leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-             if (!Score::takes_beside(default_device())) return;
-             Pair binned{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
-             binned.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
-             score.set_beside(binned);
            }}};
 }
 

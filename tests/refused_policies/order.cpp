@@ -5,14 +5,12 @@
 namespace {
 
 using tally::head;
-using tally::of_key;
-using tally::of_query;
 using tally::PairNeeds;
+using tally::row;
 
 struct WrongOrder {
-  static constexpr PairNeeds needs{.distance = true, .channels = {.of_query = 1, .of_key = 1}, .heads = 2};
-  static constexpr auto term(const auto& p) { return abs(of_query<0>(p) - of_key<0>(p)); }
-  static constexpr auto logit(const auto& p) { return -head<0>(p) * p.terms - head<1>(p) * p.distance; }
+  static constexpr PairNeeds needs{.distance = true, .heads = 2, .rows = 1};
+  static constexpr auto logit(const auto& p) { return -head<0>(p) * row<0>(p) - head<1>(p) * p.distance; }
 };
 
 }  // namespace

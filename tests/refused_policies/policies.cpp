@@ -7,9 +7,6 @@
 namespace {
 
 using tally::head;
-using tally::of_channel;
-using tally::of_key;
-using tally::of_query;
 using tally::PairNeeds;
 using tally::row;
 
@@ -34,15 +31,6 @@ REFUSED(SumOfGate, "p.sum is for logit alone: a gate is what is summed", {
   static constexpr auto gate(const auto& p) { return p.sum * 2; }
   static constexpr auto logit(const auto& p) { return p.s - p.sum; }
 });
-REFUSED(Down, "the policy reads p.down, but needs.down is false", {
-  static constexpr PairNeeds needs{};
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-});
-REFUSED(DownOfGate, "p.down is for logit alone: a down_gate is what is summed", {
-  static constexpr PairNeeds needs{.down = true};
-  static constexpr auto down_gate(const auto& p) { return p.down + p.s; }
-  static constexpr auto logit(const auto& p) { return p.s - p.down; }
-});
 REFUSED(Other, "the policy reads p.other, but needs.other is false", {
   static constexpr PairNeeds needs{};
   static constexpr auto logit(const auto& p) { return p.s + p.other; }
@@ -60,10 +48,6 @@ REFUSED(OfDistance, "the policy reads p.of_distance, but has no function of that
   static constexpr PairNeeds needs{.distance = true};
   static constexpr auto logit(const auto& p) { return p.s + p.of_distance; }
 });
-REFUSED(Terms, "the policy reads p.terms, but needs.channels has no vectors", {
-  static constexpr PairNeeds needs{};
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-});
 REFUSED(Row, "the policy reads row<n>(p), but needs.rows is not above n", {
   static constexpr PairNeeds needs{.rows = 1};
   static constexpr auto logit(const auto& p) { return p.s + row<1>(p); }
@@ -71,26 +55,6 @@ REFUSED(Row, "the policy reads row<n>(p), but needs.rows is not above n", {
 REFUSED(Head, "the policy reads head<n>(p), but needs.heads is not above n", {
   static constexpr PairNeeds needs{};
   static constexpr auto logit(const auto& p) { return p.s * head<0>(p); }
-});
-REFUSED(OfQuery, "the policy reads of_query<n>(p), but needs.channels.of_query is not above n", {
-  static constexpr PairNeeds needs{.channels = {.of_key = 1}};
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * of_key<0>(p); }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-});
-REFUSED(OfKey, "the policy reads of_key<n>(p), but needs.channels.of_key is not above n", {
-  static constexpr PairNeeds needs{.channels = {.of_query = 1}};
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * of_key<0>(p); }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-});
-REFUSED(OfChannel, "the policy reads of_channel<n>(p), but needs.channels.of_channel is not above n", {
-  static constexpr PairNeeds needs{.channels = {.of_query = 1}};
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * of_channel<0>(p); }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms; }
-});
-REFUSED(ChannelOfLogit, "of_query<n>(p) is for term alone: logit reads the sum of all terms, p.terms", {
-  static constexpr PairNeeds needs{.channels = {.of_query = 1}};
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * 2; }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms + of_query<0>(p); }
 });
 REFUSED(RowOfDistance, "of_distance is the same for all rows: it reads p.distance and head<n>(p) alone", {
   static constexpr PairNeeds needs{.distance = true, .rows = 1};
@@ -118,28 +82,11 @@ REFUSED(Numbers, "a policy has at most 16 numbers of rows and heads", {
   static constexpr PairNeeds needs{.rows = 9, .heads = 8};
   static constexpr auto logit(const auto& p) { return p.s + row<8>(p); }
 });
-REFUSED(TableAndChannels, "a policy has a table or channels, not both", {
-  static constexpr PairNeeds needs{.scan = true, .table = true, .channels = {.of_query = 1}};
-  static constexpr auto gate(const auto&) { return 1; }
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * 2; }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
-});
 REFUSED(Spends, "what a policy spends is its sum: needs.scan must be true", {
   static constexpr PairNeeds needs{.spends = true};
   static constexpr auto logit(const auto& p) { return p.s; }
 });
 
-REFUSED(TermsOfGate, "p.terms is for logit alone: gates, places and terms do not see it", {
-  static constexpr PairNeeds needs{.scan = true, .channels = {.of_query = 1}};
-  static constexpr auto gate(const auto& p) { return p.terms * 2; }
-  static constexpr auto term(const auto& p) { return of_query<0>(p) * 2; }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms - p.sum; }
-});
-REFUSED(KeyOfLogit, "of_key<n>(p) is for term alone: logit reads the sum of all terms, p.terms", {
-  static constexpr PairNeeds needs{.channels = {.of_key = 1}};
-  static constexpr auto term(const auto& p) { return of_key<0>(p) * 2; }
-  static constexpr auto logit(const auto& p) { return p.s + p.terms + of_key<0>(p); }
-});
 REFUSED(BiasedOther, "p.other is of scores without biases", {
   static constexpr PairNeeds needs{.biased = true, .other = true};
   static constexpr auto logit(const auto& p) { return p.s + p.other; }
@@ -148,20 +95,9 @@ REFUSED(Knots, "knots are of a table, and none that settles", {
   static constexpr PairNeeds needs{.knots = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
 });
-REFUSED(UnitGates, "with needs.unit_gates the place in a table is p.sum", {
-  static constexpr PairNeeds needs{.scan = true, .table = true, .unit_gates = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
-});
 REFUSED(Settles, "what settles is the place in a table that is p.sum", {
   static constexpr PairNeeds needs{.settles = true};
   static constexpr auto logit(const auto& p) { return p.s * 2; }
-});
-REFUSED(SettlesDown, "with needs.settles nothing but the place is a sum: needs.down is false", {
-  static constexpr PairNeeds needs{.scan = true, .down = true, .table = true, .settles = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto down_gate(const auto& p) { return sigmoid(p.s); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry - p.down; }
 });
 REFUSED(AddsEntry, "needs.adds_entry is of policies with adds and table", {
   static constexpr PairNeeds needs{.adds_entry = true};

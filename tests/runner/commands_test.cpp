@@ -159,7 +159,7 @@ TEST(Describe, NamesMemoryThatGrowsWithTheSquareOfTheLength) {
        {std::pair{"hard", "costs about 2 B H T² numbers a layer"},
         {"relative", "costs B H T min(T, K) numbers a layer"},
         {"transformer-xl", "costs B H T² numbers a layer"},
-        {"fire", "beside another running sum costs H T² numbers a layer where T > L + 1; in backward,"}}) {
+        {"fire", "combined with another running sum costs H T² numbers a layer where T > L + 1; in backward,"}}) {
     const Finished result = run_tally({"describe", encoding}, folder);
     EXPECT_TRUE(holds(result.out, text)) << result.out;
   }
