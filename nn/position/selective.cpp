@@ -6,8 +6,8 @@
 // s' is the score of the first head, for all heads, or of each head separately, or of a separate query and key. It
 // includes rotations, but no other encoding's bias. bos = false: token 0 may be masked, too.
 //
-// F is a bias of T x T numbers for each sequence (for each head of it with selector = own). While a text is generated
-// one number a key is kept.
+// F is a bias of T x T numbers for each sequence (for each head of it with selector = own). During generation one
+// number per key is cached.
 #include "autograd/ops.hpp"
 #include "nn/attention.hpp"
 #include "nn/encoding.hpp"
@@ -46,7 +46,7 @@ class Selective final : public Encoding {
   // F [B, 1 or H, T, keys]
   Tensor sums_of(const AttentionInput& in) const {
     const Tensor masks = masks_of(in);                                    // S [B, 1 or H, T, keys]
-    const Tensor upto = transpose(cumsum(transpose(masks, 2, 3)), 2, 3);  // with those of the query itself
+    const Tensor upto = transpose(cumsum(transpose(masks, 2, 3)), 2, 3);  // including the query's own masks
     Tensor earlier = upto - masks;
     if (Tensor* const kept = in.kept("masks"); kept != nullptr) {
       if (kept->defined()) {
