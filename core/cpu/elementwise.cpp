@@ -1,7 +1,7 @@
 // Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection.
 //
-// Each kernel has one loop over contiguous elements, compiled per instruction set. Broadcast or strided operands are
-// gathered into a small buffer first (GatheredRow), so that no loop is needed per layout.
+// Each kernel has one loop over contiguous elements, compiled per instruction set. Operands that are
+// broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
 #include "core/cpu/gelu_of_bf16.hpp"
 #include "core/cpu/product_end.hpp"
 #include "core/cpu/strided.hpp"
