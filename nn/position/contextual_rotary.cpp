@@ -6,8 +6,8 @@
 //   θ_n = base^(-2n/r), n = 0 .. r/2-1.
 // This is the product of q and k with these planes rotated by p_ij θ_n. With all gates 1 and without own it is RoPE. A
 // combination of this library, not published; nearest: Co-RoPE, whose positions are differences of two prefixes.
-// Every pair has angles of its own, for which tiles have no form: attention is materialised. A plane at a time is in
-// memory, and again in backward.
+// Every pair has its own angles, which tiles do not support, so attention is materialised. One plane at a time is in
+// memory, and backward recomputes it.
 #include <string>
 #include <vector>
 
@@ -23,7 +23,7 @@
 namespace tally {
 namespace {
 
-// The positions; what they make of the scores is ContextualRotary::turned.
+// Computes the positions only; ContextualRotary::turned changes the scores.
 struct Steps {
   static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true};
   static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
@@ -94,7 +94,7 @@ class ContextualRotary final : public Encoding {
   }
 
  private:
-  // What turning plane n by p_ij θ_n adds to q_i.k_j [B, H, T, T].
+  // The change of q_i.k_j by rotating plane n by p_ij θ_n: [B, H, T, T].
   Tensor turned(const Tensor& sum, const Tensor& q, const Tensor& k, std::int64_t n) const {
     const std::int64_t step = interleaved_ ? 1 : dims_ / 2, first = interleaved_ ? 2 * n : n, second = first + step;
     const auto column = [](const Tensor& x, std::int64_t dim) { return slice(x, 3, dim, dim + 1); };

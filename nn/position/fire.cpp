@@ -3,10 +3,9 @@
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1.
 // For texts of at most L + 1 tokens it depends only on the distance and costs T numbers. For longer ones it is a
 // policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
-// slope at the place x. In a combination with another policy it is a bias of H T² numbers a layer, and so it is where a
-// text is generated and where attention is written out.
-// What makes biases is computed again in backward. L is learned: training may make it shorter than any text, so an
-// estimate of memory counts the longer form, which is exact where L is shorter and the most of it where it is not.
+// slope at x. It is a bias of H T² numbers per layer in a combination with another policy, during generation and in
+// reference attention; backward recomputes the intermediates of biases. L is learned: training may make it shorter than
+// any text. So a memory estimate counts the longer form, which is exact for a short L and an upper bound otherwise.
 #include "autograd/pair.hpp"
 
 namespace tally {

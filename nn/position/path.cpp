@@ -6,8 +6,8 @@
 // PaTH-FoX: the sum L_i - L_j of log forget gates (fox) is added. It is divided by sqrt(d) as in the authors' code, or
 // not, as in the paper, where gates are outside of the exponential (gate-scale none).
 //
-// A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length; in
-// the composed form, or with a policy that takes the score alone, what this does to the scores is formed for all pairs.
+// A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length. In
+// reference attention, or with a policy that reads only the score, the change of the scores is computed for all pairs.
 // Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly lower(W' Wᵀ):
 //   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ)
 //   own block     lower(q kᵀ) - lower(q Wᵀ) X         queries as earlier keys meet them   q - lower(q Wᵀ) Y
@@ -130,7 +130,7 @@ class Path final : public Encoding {
     const Tensor both = solve_unit_lower(l, concat({scaled, from_keys}, 4));
     const Tensor y = slice(both, 4, 0, d), x = slice(both, 4, d, all);
 
-    // For each of the heads that share one of keys.
+    // For each of the query heads that share a key head.
     const auto shared = [&](const Tensor& of_keys) {
       const Shape& s = of_keys.shape();
       if (s[1] == q.size(1)) return of_keys;

@@ -5,10 +5,10 @@
 // forget gates of fox, L_i - L_j, are added to the logits. They start as open as the channels: b = 8, sigmoid(8) =
 // 0.9997.
 //
-// A row of queries walks to the left over blocks of keys, some rows at a time, faded by each block as a whole, and
-// memory is linear in the length; in the composed form, or with a policy that takes the score alone, what this does to
-// the scores is formed for all pairs. All exponents are <= 0: within few tokens pair by pair, else by way of a block's
-// start.
+// A row of queries walks to the left over blocks of keys, some rows at a time, decayed by each block as a whole, and
+// memory is linear in the length. In reference attention, or with a policy that reads only the score, the change of the
+// scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by pair,
+// otherwise from the start of a block.
 #include <optional>
 #include <vector>
 
@@ -101,7 +101,7 @@ class Wall final : public Encoding {
     return blocks;
   }
 
-  // Of pairs, [B, H, N, C, C, d]; those of later keys are left out before they can overflow.
+  // For pairs, [B, H, N, C, C, d]; masked before pairs with later keys can overflow.
   static Tensor products_of_pairs(const Tensor& q, const Tensor& k, const Tensor& g) {
     const Tensor p = sums_of(g), pairs = unsqueeze(p, 4) - unsqueeze(p, 3);
     const Tensor earlier = unsqueeze(earlier_in_block(g.size(3), p, false), 2);
