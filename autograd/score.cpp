@@ -18,10 +18,20 @@ bool is_compiled(const PairPolicy& policy, Device device) {
 }
 
 void Score::set_scan(Pair value) {
-  check(!scan.has_value(), "encoding",
-        "two parts of the sum each bring a scan (a running sum along the keys, or a policy), but a score has one: each "
-        "defines what becomes of a pair; keep one of them (biases and rotations may join it)");
-  scan = std::move(value);
+  if (scan) {
+    more_scans.push_back(std::move(value));
+  } else {
+    scan = std::move(value);
+  }
+}
+
+std::vector<const Pair*> Score::scans() const {
+  std::vector<const Pair*> all;
+  if (scan) all.push_back(&*scan);
+  for (const Pair& pair : more_scans) all.push_back(&pair);
+  const auto order = [](const Pair* pair) { return pair->policy->needs.biased ? 2 : pair->policy->needs.adds ? 1 : 0; };
+  std::ranges::stable_sort(all, {}, order);
+  return all;
 }
 
 void Score::set_normaliser(Normaliser value) {
@@ -50,30 +60,47 @@ RowToeplitz ToeplitzProduct::written_out(double scale) const { return {products_
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
+  for (Pair& pair : more_scans) {
+    if (pair.policy->needs.other && !pair.other.query.defined()) pair.other = {q, k};
+  }
 }
 
 bool Score::takes_score_alone() const {
-  const Pair* const pair = scan ? &*scan : nullptr;
-  return pair != nullptr && !pair->policy->needs.biased && !pair->policy->needs.adds;
+  return std::ranges::any_of(scans(),
+                             [](const Pair* pair) { return !pair->policy->needs.biased && !pair->policy->needs.adds; });
+}
+
+bool Score::multiplies_pairs() const {
+  return row_factor.defined() &&
+         std::ranges::any_of(scans(), [](const Pair* p) { return !p->policy->needs.adds_entry; });
+}
+
+bool Score::changes_score() const {
+  const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
+  return takes_score_alone() && (moved.has_value() || std::ranges::any_of(biases, is_product));
 }
 
 bool Score::tiled_on(Device device) const {
-  const Pair* const pair = scan ? &*scan : nullptr;
-  return pair == nullptr || is_compiled(*pair->policy, device);
+  const bool fits = more_scans.empty() && !multiplies_pairs() && !changes_score();
+  return fits && (!scan || is_compiled(*scan->policy, device));
 }
 
 void Score::check_policy() const {
-  const Pair* const pair = scan ? &*scan : nullptr;
-  check(pair == nullptr || !pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
-        "logits of a policy that spends are for the normaliser exp");
-  check(pair == nullptr || pair->policy->needs.adds_entry || !row_factor.defined(), "encoding", "the policy '",
-        pair != nullptr ? pair->policy->name : "",
-        "' makes logits of pairs by itself, and a factor of whole logits cannot be joined to it; keep one of them");
-  const bool product =
-      std::any_of(biases.begin(), biases.end(), [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
-  if (!(product || moved.has_value()) || !takes_score_alone()) return;
-  check(false, "encoding", "the policy '", pair->policy->name, "' reads the score of q and k alone, ",
-        product ? "of which a product is a part" : "in whose place another product stands", "; keep one of them");
+  for (const Pair* const pair : scans()) {
+    check(!pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
+          "logits of a policy that spends are for the normaliser exp");
+  }
+}
+
+void Score::check_tiled() const {
+  const auto refuse = [&](bool wrong, std::string_view why) {
+    check(!wrong, "attention", "the policy '", scan ? scan->policy->name : "", "' ", why,
+          ": composed attention has that, tiles have not");
+  };
+  check_policy();
+  refuse(!more_scans.empty(), "stands with another one");
+  refuse(multiplies_pairs(), "makes logits of pairs by itself, and a factor of whole logits cannot be joined to it");
+  refuse(changes_score(), "reads the score of q and k alone, of which another product is a part");
 }
 
 namespace {
@@ -111,7 +138,7 @@ Bias times_rows(const Dense& bias, const Tensor& factor, const AttentionOperands
 
 void multiply_rows(AttentionOperands& in, Score& score) {
   if (!score.row_factor.defined()) return;
-  score.check_policy();
+  score.check_tiled();
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
   // One that goes with a factor adds the entries of its table.

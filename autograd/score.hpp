@@ -133,6 +133,7 @@ struct Normaliser {
 struct Score {
   std::optional<MovedProduct> moved;
   std::optional<Pair> scan;
+  std::vector<Pair> more_scans;  // of a combination, whose attention is materialised then
   std::vector<Bias> biases;
   Normaliser normaliser;
   double factor = 1;  // of q.k, beside 1/sqrt(d)
@@ -140,18 +141,25 @@ struct Score {
   // of policies those alone that add the entry of a table go with it. Undefined: 1.
   Tensor row_factor = {};
 
-  // Throws Error when there is one already: each scan defines what the running sum along the keys means.
+  // Adds a policy. Tiles take one; several are applied one after the other in the composed form: those that read the
+  // score of q and k alone, those that add to it, and after all biases those that read the logits with them.
   void set_scan(Pair value);
+  std::vector<const Pair*> scans() const;
   // Throws Error when there is another than the softmax already.
   void set_normaliser(Normaliser value);
   // Gives these operands to gates that else see the score.
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
   bool takes_score_alone() const;
-  // Whether tiled attention of this device has what the scan asks for.
+  // Whether a factor of whole logits meets a policy with a logit of its own.
+  bool multiplies_pairs() const;
+  // Whether a product is part of a score that a policy reads otherwise than to add to it.
+  bool changes_score() const;
+  // Whether tiled attention of this device has the policy, and all that it meets.
   bool tiled_on(Device device) const;
-  // Throws Error where one is, where a policy wants another rule for the weights, or beside a row_factor.
+  // Throws Error where a policy wants another rule for the weights, or where tiles do not have what meets.
   void check_policy() const;
+  void check_tiled() const;
 };
 
 struct AttentionOperands {

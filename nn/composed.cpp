@@ -87,11 +87,12 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
   return entry;
 }
 
-// l of a policy, from the score, which is scale times q.k, with biases where it wants them.
-Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& in, double scale,
+// l of a policy, from s: the score, which is scale times q.k, or the logits with what has joined it so far. Gates see
+// the score.
+Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in, double scale,
                    AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, s, in), {}, {}, distances(in), scan.rows, scan.heads};
+  PairTensors pairs{s, gate_score(scan.other, score, in), {}, {}, distances(in), scan.rows, scan.heads};
   if (policy.needs.scan) {
     const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;
@@ -111,11 +112,13 @@ Tensor pair_logits(const Pair& scan, const Tensor& s, const AttentionOperands& i
   if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
-const Pair* pair_of(const Score& score) { return score.scan ? &*score.scan : nullptr; }
-// The one that comes after all biases.
-const Pair* biased_pair_of(const Score& score) {
-  const Pair* const pair = pair_of(score);
-  return pair != nullptr && pair->policy->needs.biased ? pair : nullptr;
+// The policies that come after all biases.
+Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
+  Tensor l = logits;
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) l = pair_logits(*pair, l, l, in, in.scale, trace);
+  }
+  return l;
 }
 // Without the pairs to which a policy gives no weight.
 Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
@@ -194,7 +197,7 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInpu
 // Of final logits: a policy may leave pairs that are seen, and whole rows, without weight.
 Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
-  if (pair_of(score) == nullptr) return weights_of(logits, seen, in, score, encoding);
+  if (!score.scan) return weights_of(logits, seen, in, score, encoding);
   const Tensor weighted = weighted_pairs(seen, logits.detach());
   Weights weights = weights_of(lowered(logits, weighted), weighted, in, score, encoding);
   weights.a = masked(weights.a, weighted);
@@ -204,8 +207,7 @@ Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionI
 // From what joins the scores alone, by the rule that the real weights follow.
 Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
                         const Score& score, const Encoding& encoding) {
-  const Pair* const last = biased_pair_of(score);
-  const Tensor logits = last != nullptr ? pair_logits(*last, joined, operands, operands.scale, nullptr) : joined;
+  const Tensor logits = biased_logits(score, joined, operands, nullptr);
   return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
 }
 
@@ -226,9 +228,9 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
     *joined = *joined + term.detach();
   };
-  const Pair* const pair = pair_of(score);
-  if (pair != nullptr && !pair->policy->needs.biased) {
-    const Tensor l = pair_logits(*pair, logits, in, scale, trace);
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) continue;
+    const Tensor l = pair_logits(*pair, s, logits, in, scale, trace);
     join(l - logits);
     logits = l;
   }
@@ -243,8 +245,13 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   }
   if (score.row_factor.defined()) {
     const Tensor factor = unsqueeze(score.row_factor, 3);
-    logits = logits * factor;
-    if (joined != nullptr && joined->defined()) *joined = *joined * factor.detach();
+    // Pairs to which a policy gives no weight stay without.
+    const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(seen_pairs(in), logits.detach()) : Tensor();
+    const auto times = [&](const Tensor& x, const Tensor& by) {
+      return weighted.defined() ? lowered(masked(x, weighted) * by, weighted) : x * by;
+    };
+    logits = times(logits, factor);
+    if (joined != nullptr && joined->defined()) *joined = times(*joined, factor.detach());
   }
   return logits;
 }
@@ -262,8 +269,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
     Tensor joined;
     Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
-    const Pair* const last = biased_pair_of(score);
-    if (last != nullptr) logits = pair_logits(*last, logits, operands, operands.scale, trace);
+    logits = biased_logits(score, logits, operands, trace);
     weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
   }
   if (trace != nullptr) trace->weights = weights.a.detach();

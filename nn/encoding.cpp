@@ -2,7 +2,7 @@
 //
 // A sum acts through each part in turn. Biases add up; a rotation acts on the product of q and k alone, so the other
 // parts see q as projected; what must see keys before they are turned (a shift, a norm) comes before all rotations; at
-// most one part may bring a scan (Score::set_scan), and one another rule for the weights.
+// most one part may bring another rule for the weights. Where several bring a policy, attention is materialised.
 #include "nn/encoding.hpp"
 
 #include <algorithm>
@@ -20,8 +20,7 @@ class Sum final : public Encoding {
  public:
   Sum(std::vector<SumPart> parts, const std::string& where) : parts_(std::move(parts)) {
     traits.reads_heads = false;
-    const SumPart* scanning = nullptr;     // the part with the scan
-    const SumPart* normalising = nullptr;  // that with another rule than the softmax
+    const SumPart* normalising = nullptr;  // the part with another rule than the softmax
     for (const SumPart& part : parts_) {
       const EncodingTraits& own = part.encoding->traits;
       check(!own.mixes, "encoding", where, part.name, " computes the whole attention and cannot be part of a sum");
@@ -30,26 +29,11 @@ class Sum final : public Encoding {
               part.name, " each take the place of the softmax; keep one of them");
         normalising = &part;
       }
-      if (own.scans) {
-        check(scanning == nullptr, "encoding", where, scanning == nullptr ? "" : scanning->name, " and ", part.name,
-              " each bring a scan (a running sum along the keys, or a policy), but a score has one: each defines what "
-              "becomes of a pair; keep one of them (biases and rotations may join it)");
-        scanning = &part;
-      }
-      for (const SumPart& other : parts_) {
-        check(!part.encoding->multiplies_logits() || !other.encoding->traits.by_policy, "encoding", where, part.name,
-              " is to multiply whole logits, but ", other.name,
-              " makes those of each pair by a policy, which a factor cannot join; let it multiply q alone, or keep one "
-              "of them");
-        check(!own.takes_score_alone || !other.encoding->traits.brings_product, "encoding", where, part.name,
-              " reads the score of q and k alone, and ", other.name,
-              " makes a product of its own part of it; keep one of them");
-      }
       traits.reads_heads |= own.reads_heads;
+      traits.materialised |= own.materialised || (traits.scans && own.scans);
       traits.scans |= own.scans;
       traits.by_policy |= own.by_policy;
       traits.scans_alone |= own.scans_alone;
-      traits.materialised |= own.materialised;
       traits.brings_product |= own.brings_product;
       traits.takes_score_alone |= own.takes_score_alone;
       traits.normalises |= own.normalises;
@@ -58,6 +42,11 @@ class Sum final : public Encoding {
       traits.replaces_softmax |= own.replaces_softmax;
       traits.straight_through |= own.straight_through;
     }
+    // What tiles have no form for: a policy together with a factor of whole logits, or with a product that is part of
+    // the score that it reads.
+    traits.materialised |=
+        (traits.by_policy && multiplies_logits()) || (traits.takes_score_alone && traits.brings_product);
+    traits.reads_heads |= traits.materialised;
   }
 
   void check_length(std::int64_t length) const override {
@@ -221,7 +210,6 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
              "a policy that tiles do not have", "materialised");
   check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
              "a policy that reads the score of q and k alone", "takes_score_alone");
-  // A factor of whole logits is refused beside it by its trait, when the sum is made.
   check_told(pair != nullptr && !pair->policy->needs.adds_entry,
              encoding.traits.by_policy || encoding.traits.scans_alone, "a policy with another logit than p.s + p.entry",
              "by_policy");

@@ -229,7 +229,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(name);
   AttentionOperands in = given;
   Score score = given_score;
-  score.check_policy();
+  score.check_tiled();
   if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // what stands beside it has the scale alone
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);

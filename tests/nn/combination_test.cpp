@@ -152,8 +152,6 @@ TEST(Combination, EmbeddingsAreChangedOnceBeforeLayerZero) {
 }
 
 TEST(Combination, RefusalsNameTheGroup) {
-  const std::string error = error_of([] { make_model("0:cope,1:cope+cope-mlp@0-1,rope@2-3"); });
-  EXPECT_TRUE(error.starts_with("[encoding] in 1:cope+cope-mlp@0-1: cope and cope-mlp each bring a scan")) << error;
   EXPECT_EQ(error_of([] { make_model("0:hard+stick-breaking,1:none"); }),
             "[encoding] in 0:hard+stick-breaking: hard and stick-breaking each take the place of the softmax; keep one "
             "of them");

@@ -231,7 +231,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
     if (!set_flags_beside_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
       const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      const bool rotates = entry->traits.rotates && !entry->traits.scans;  // of two scans one would be refused
+      const bool rotates = entry->traits.rotates && !entry->traits.scans;  // what attention does with two, others ask
       if (rotates) cases.push_back(sum_of(one, rotation));
     }
   };
@@ -364,21 +364,24 @@ inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
 // where a hidden unit leaves zero. Infinite where nothing bends.
 inline double distance_to_kinks(const AttentionOperands& operands, const Score& score) {
   const NoGrad only_values;
-  std::vector<double> kinks;
-  if (score.scan.has_value()) {
-    if (score.scan->knots.defined()) {
-      kinks = score.scan->knots.to_vector<double>();
-    } else if (score.scan->table.defined()) {
-      for (std::int64_t n = 0; n < score.scan->table.size(3); ++n) kinks.push_back(static_cast<double>(n));
-    }
-  }
   double nearest = std::numeric_limits<double>::infinity();
-  if (kinks.empty()) return nearest;
-  AttentionTrace trace;
-  composed_logits(operands, score, &trace);
-  const bool sums = score.scan->policy->needs.scan;
-  for (const double position : seen_positions(sums ? trace.positions : places_of(operands, *score.scan))) {
-    for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
+  for (const Pair* const pair : score.scans()) {
+    std::vector<double> kinks;
+    if (pair->knots.defined()) {
+      kinks = pair->knots.to_vector<double>();
+    } else if (pair->table.defined()) {
+      for (std::int64_t n = 0; n < pair->table.size(3); ++n) kinks.push_back(static_cast<double>(n));
+    }
+    if (kinks.empty()) continue;
+    Score alone = score;
+    alone.scan = *pair;
+    alone.more_scans.clear();
+    AttentionTrace trace;
+    composed_logits(operands, alone, &trace);
+    const bool sums = pair->policy->needs.scan;
+    for (const double position : seen_positions(sums ? trace.positions : places_of(operands, *pair))) {
+      for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
+    }
   }
   return nearest;
 }

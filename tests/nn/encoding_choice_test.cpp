@@ -1,6 +1,7 @@
 // What --pe names: encodings by name, sums, their options, and the rules of sums.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -167,15 +168,18 @@ void expect_near(const Tensor& a, const Tensor& b) {
   for (std::size_t n = 0; n < x.size(); ++n) ASSERT_NEAR(x[n], y[n], 1e-12);
 }
 
-TEST(EncodingSum, RefusesTwoScansWithTheReason) {
-  const EncodingEntry first = entry_of<Scanning>("first", scans), doubling = entry_of<Doubling>("second"),
-                      third = entry_of<Scanning>("third", scans);
-  EXPECT_EQ(
-      error_of([&] {
-        output_of({&first, &doubling, &third});
-      }),
-      "[encoding] first and third each bring a scan (a running sum along the keys, or a policy), but a score has one: "
-      "each defines what becomes of a pair; keep one of them (biases and rotations may join it)");
+// Both tables are read at the positions of the score.
+TEST(EncodingSum, OfTwoScansIsMaterialised) {
+  const EncodingEntry first = entry_of<Scanning>("first", scans), second = entry_of<Scanning>("second", scans);
+  EncodingChoice choice;
+  for (const EncodingEntry* entry : {&first, &second}) choice.parts.push_back({entry, entry->make_options()});
+  EXPECT_TRUE(make_encoding(choice, AttentionSizes{}, nullptr)->traits.is_composed());
+  const AttentionSizes sizes;
+  const Shape shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
+  const Tensor q = normal_tensor("q", shape), k = normal_tensor("k", shape);
+  const Tensor s = matmul(q, transpose(k, -1, -2), 1 / std::sqrt(static_cast<double>(sizes.head_width)));
+  const Tensor table = interpolate_causal(q, causal_suffix_sum(sigmoid(s)));
+  expect_near(output_of({&first, &second}), matmul(causal_softmax(s + table * 2.0), normal_tensor("v", shape)));
 }
 
 TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {

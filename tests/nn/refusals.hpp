@@ -39,22 +39,8 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
       return std::count_if(assignment.sum.begin(), assignment.sum.end(),
                            [&](const auto* entry) { return holds(entry->traits); });
     };
-    // One running sum along the keys, one rule that makes weights of logits.
-    if (count([](const auto& of) { return of.scans; }) > 1) return true;
+    // One rule that makes weights of logits.
     if (count([](const auto& of) { return of.normalises || of.replaces_softmax; }) > 1) return true;
-    if (count([](const auto& of) { return of.takes_score_alone; }) > 0 &&
-        count([](const auto& of) { return of.brings_product; }) > 0) {
-      return true;
-    }
-    const auto multiplies = [&](const EncodingChoice::Part& part) {
-      const auto encoding = alone(choice, part, max_length);
-      const bool here = std::find(assignment.sum.begin(), assignment.sum.end(), part.entry) != assignment.sum.end();
-      return here && encoding != nullptr && encoding->multiplies_logits();
-    };
-    if (count([](const auto& of) { return of.by_policy; }) > 0 &&
-        std::any_of(choice.parts.begin(), choice.parts.end(), multiplies)) {
-      return true;
-    }
     if (count([](const auto& of) { return of.mixes; }) > 0 && assignment.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = assignment.heads.all() && assignment.layers.first == 0;

@@ -160,6 +160,7 @@ TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   EXPECT_TRUE(holds(described("path+wall"), "path+wall" + tiled));
   EXPECT_TRUE(holds(described("fox+selective"), "fox+selective" + tiled));
   EXPECT_TRUE(holds(described("dape+rope"), "dape+rope" + composed));
+  EXPECT_TRUE(holds(described("cope+tra"), "cope+tra" + composed));
   const std::string by_layer = described("0:cope+rope,1:dape2+rope,2:mta");
   EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;
   for (const char* pe : {"cope+path", "cope+rope", "fox+tra", "alibi+ssmax", "alibi+wall"}) {
