@@ -321,12 +321,16 @@ class RowToeplitzTile final : public BiasTile<T> {
 template <class T>
 class DenseTile final : public BiasTile<T> {
  public:
-  DenseTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena&)
-      : values_(bias.values), gradient_(gradient) {}
+  DenseTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : values_(bias.values), gradient_(gradient), turned_(arena.take<T>(tile_keys * tile_rows)) {}
 
   void open_head(std::int64_t, std::int64_t, double*) override {}
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
     const Matrix<T> bias(values_, rows.batch, rows.head);
+    if (bias.column_step == 1) {
+      copy_transposed(turned_, tile_rows, &bias.at(rows.first, keys.first), bias.row_step, rows.rows, keys.keys, T{1});
+      return add_tile(score, turned_, T{1}, keys.keys, rows.rows);
+    }
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       for (std::int64_t j = 0; j < keys.keys; ++j) score[j * tile_rows + i] += bias.at(rows.first + i, keys.first + j);
     }
@@ -334,6 +338,10 @@ class DenseTile final : public BiasTile<T> {
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
     if (!gradient_->values) return;
     const Matrix<T> d_bias(gradient_->values, rows.batch, rows.head);
+    if (d_bias.column_step == 1) {
+      return copy_transposed(&d_bias.at(rows.first, keys.first), d_bias.row_step, d, tile_rows, keys.keys, rows.rows,
+                             T{1});
+    }
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       for (std::int64_t j = 0; j < keys.keys; ++j) d_bias.at(rows.first + i, keys.first + j) = d[j * tile_rows + i];
     }
@@ -342,6 +350,7 @@ class DenseTile final : public BiasTile<T> {
  private:
   View values_;
   const BiasOperands<View>* gradient_;
+  T* turned_;  // [tile_keys, tile_rows]
 };
 
 }  // namespace
