@@ -11,6 +11,7 @@
 #include "autograd/completion.hpp"
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
+#include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
@@ -100,17 +101,17 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
   Awaited awaited = complete ? awaited_by_leaves(*loss.autograd()) : Awaited();
   Queue queue;
   // Adds a gradient to a tensor; a producer that is reached for the first time joins the queue.
-  const auto deliver = [&](const std::shared_ptr<AutogradData>& data, const Tensor& gradient) {
+  const auto deliver = [&](const std::shared_ptr<AutogradData>& data, Tensor gradient) {
     const bool first = !data->gradient.defined();
     const bool leaf = data->producer == nullptr;
     // A leaf's gradient is the user's to read and change, so it never shares elements with the graph.
-    const Tensor own = leaf && first ? gradient.clone() : gradient;
-    Accumulator::add(*data, own, leaf || data->deliveries > 1);
+    if (leaf && first && !holds_elements_alone(gradient)) gradient = gradient.clone();
+    Accumulator::add(*data, gradient, leaf || data->deliveries > 1);
     ++data->deliveries;
     if (!leaf && first) queue.push({data});
     if (leaf && complete && --awaited[data.get()] == 0) complete(*data);
   };
-  deliver(loss.autograd(), d_loss);
+  deliver(loss.autograd(), std::move(d_loss));
 
   while (!queue.empty()) {
     const std::shared_ptr<AutogradData> output = queue.top().output;
@@ -130,12 +131,14 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
       if (!gradients.wants(i)) continue;
       const bool added = gradients.is_added(i);
       check_internal(added != gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
-      const Tensor& given = added ? node.inputs[i]->gradient : gradients[i];
-      if (finite_checks()) check_finite(node.name, concat("the gradient of input ", i), given);
+      if (finite_checks()) {
+        const Tensor& given = added ? node.inputs[i]->gradient : gradients[i];
+        check_finite(node.name, concat("the gradient of input ", i), given);
+      }
       if (added) {
         ++node.inputs[i]->deliveries;
       } else {
-        deliver(node.inputs[i], given);
+        deliver(node.inputs[i], std::move(gradients[i]));
       }
     }
   }

@@ -148,6 +148,16 @@ TEST(Backward, GradientsOfLeavesShareNothing) {
   EXPECT_EQ(d_y.to_vector<double>(), Values({3, 4}));
 }
 
+// What an operation made for a leaf alone becomes its gradient without a copy.
+TEST(Backward, AddsNoCopyOfALeafsGradient) {
+  constexpr std::int64_t count = 1 << 16;
+  const Tensor x = leaf(Values(count, 0.5)), y = exp(x), d_y = Tensor::full({count}, 1, DType::f64, Device{});
+  const std::uint64_t before = memory_counters().live_bytes;
+  reset_peak_memory();
+  backward(y, d_y);
+  EXPECT_LT(memory_counters().peak_bytes - before, 3 * count * sizeof(double) / 2);
+}
+
 TEST(Backward, TakesTheGradientOfAnyShape) {
   const Tensor x = leaf({2, 3});
   backward(square(x), Tensor::from(Values{10, 100}, {2}));
