@@ -245,8 +245,13 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   }
   if (score.row_factor.defined()) {
     const Tensor factor = unsqueeze(score.row_factor, 3);
-    logits = logits * factor;
-    if (joined != nullptr && joined->defined()) *joined = *joined * factor.detach();
+    // Pairs to which a policy gives no weight stay without.
+    const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(seen_pairs(in), logits.detach()) : Tensor();
+    const auto times = [&](const Tensor& x, const Tensor& by) {
+      return weighted.defined() ? lowered(masked(x, weighted) * by, weighted) : x * by;
+    };
+    logits = times(logits, factor);
+    if (joined != nullptr && joined->defined()) *joined = times(*joined, factor.detach());
   }
   return logits;
 }
