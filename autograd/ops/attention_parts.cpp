@@ -44,8 +44,8 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
   return parts;
 }
 
-// Which axes of an operand are cut.
-enum class Along : std::uint8_t { nothing, rows, keys, pairs };
+// Which axes of an operand are cut. distances: a part has as many of them as keys.
+enum class Along : std::uint8_t { nothing, rows, keys, pairs, distances };
 
 std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
   std::vector<Along> axes(inputs, Along::nothing);
@@ -54,6 +54,7 @@ std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
   };
   for_each_row_operand([&](const Slot& slot) { set(slot, Along::rows); }, layout.slots);
   for_each_key_operand([&](const Slot& slot) { set(slot, Along::keys); }, layout.slots);
+  set(layout.slots.distance.key, Along::distances);
   set(layout.moves.own, Along::rows);
   for (const Slot& slot : {layout.moves.read, layout.moves.taken}) set(slot, Along::keys);
   for (std::size_t n = 0; n < layout.biases.size(); ++n) {
@@ -76,6 +77,7 @@ Tensor view_of(const Part& part, Along along, const Tensor& whole) {
     case Along::rows: return whole.slice_view(2, part.begin, part.end);
     case Along::keys: return keys(2);
     case Along::pairs: return keys(3).slice_view(2, part.begin, part.end);
+    case Along::distances: return whole.slice_view(2, 0, std::min(whole.size(2), part.end - part.first_key));
   }
   return {};
 }

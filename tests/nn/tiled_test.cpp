@@ -276,8 +276,8 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
     AttentionOperands in{normal_tensor("q", {1, 2, 4, 8}), normal_tensor("k", {1, 2, 4, 8}),
                          normal_tensor("v", {1, 2, 4, 8}), 1};
     Score score;
-    change(in, score);
     try {
+      change(in, score);
       tiled_attention(in, score);
     } catch (const Error& e) {
       return std::string(e.what());
