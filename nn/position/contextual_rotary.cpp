@@ -118,11 +118,12 @@ class ContextualRotary final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(contextual_rotary, ContextualRotaryOptions, ContextualRotary,
-               "rotary, by positions of pairs: gates decide what counts as a step",
-               "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  in plane n q_i = (a, b), k_j = (a', b')\n"
-               "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
-               "base^(-2n/r)\n"
-               "materialised, not in tiles: keeps about (r + 10) B H T² numbers a layer",
-               "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published", .scans = true,
-               .by_policy = true, .materialised = true);
+TALLY_ENCODING(
+    contextual_rotary, ContextualRotaryOptions, ContextualRotary,
+    "rotary, by positions of pairs: gates decide what counts as a step",
+    "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  in plane n q_i = (a, b), k_j = (a', b')\n"
+    "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
+    "base^(-2n/r)\n"
+    "materialised, not in tiles: keeps about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
+    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published", .scans = true,
+    .by_policy = true, .materialised = true);

@@ -108,8 +108,10 @@ class Selective final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
-               "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
-               "projection;  costs B T² numbers a layer, with selector = own B H T², and for one layer at a time 8 B "
-               "T² and B H T²",
-               "Selective attention: Leviathan et al. 2024, arXiv 2410.02703");
+TALLY_ENCODING(
+    selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
+    "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
+    "projection\n"
+    "costs B T² numbers a layer, with selector = own B H T²;  in backward, for one layer at a time, 3 times as "
+    "much and B H T²",
+    "Selective attention: Leviathan et al. 2024, arXiv 2410.02703");
