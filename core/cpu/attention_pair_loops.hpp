@@ -18,6 +18,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/attention/scalar_score_mod.hpp"
 #include "core/cpu/attention_pair_channels.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
@@ -44,6 +45,7 @@ namespace tally {
 struct PairLoops {
   cpu::PairLoopsOf<float> f32;
   cpu::PairLoopsOf<double> f64;  // null in the sets for wider vectors
+  const ScalarScoreMod* scalar;  // for one pair, in double; null there, too
 };
 
 namespace cpu {
@@ -395,9 +397,10 @@ constexpr PairLoopsOf<T> pair_loops_of() {
 template <int bytes, class Policy>
 constexpr PairLoops pair_loops() {
   if constexpr (bytes == 16) {
-    return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>()};
+    return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>(),
+            &attention::scalar_score_mod<Policy>};
   } else {
-    return {pair_loops_of<float, bytes, Policy>(), {}};
+    return {pair_loops_of<float, bytes, Policy>(), {}, nullptr};
   }
 }
 
