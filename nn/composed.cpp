@@ -15,10 +15,30 @@
 namespace tally {
 namespace {
 
-// Of these operands.
+// Which keys each query attends to, bool [1, T, T].
 Tensor seen_pairs(const AttentionOperands& in) {
   return tally::seen_pairs(in.visible, in.q.size(2), in.q.dtype(), in.q.device());
 }
+
+// Plain attention of q [B, H, T, d] to k and v [B, G, T, d], whose heads are shared by H / G heads of queries:
+//   s_ij = scale q_i.k_j,  a_ij = softmax of s_i over the keys j that query i attends to,  o_i = sum_j a_ij v_j
+Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+  const std::int64_t heads = in.q.size(1);
+  Tensor weights = matmul(in.q, transpose(for_query_heads(in.k, heads), -1, -2), in.scale);  // scores [B, H, T, T]
+  if (!in.visible.everything()) weights = lowered(weights, seen_pairs(in));
+  weights = causal_softmax(weights);
+  if (trace != nullptr) trace->weights = weights.detach();
+  return matmul(dropout(weights, pass), for_query_heads(in.v, heads));
+}
+
+// True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
+bool is_plain(const Score& score, const Encoding& encoding) {
+  return !score.scan && !score.beside && !score.moved && score.biases.empty() && score.normaliser.is_softmax() &&
+         !score.normaliser.rest.defined() && score.factor == 1 && !score.row_factor.defined() &&
+         !encoding.traits.replaces_softmax;
+}
+
+// --- With what joins the scores (autograd/score.hpp) and other rules for the weights ---------------------------------
 
 // scale r_i.G_j [B, H, T, T], of keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
@@ -211,11 +231,14 @@ Tensor position_weights(const Tensor& joined, const AttentionOperands& operands,
   return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
 }
 
+void check_lengths(const AttentionOperands& in) {
+  check(in.k.size(2) == in.q.size(2), "attention", "the composed form takes as many queries as keys, got ",
+        in.q.shape(), " and ", in.k.shape());
+}
+
 // What each term adds to l is kept in `joined` too, if that is given.
 Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
-  const std::int64_t length = in.q.size(2);
-  check(in.k.size(2) == length, "attention", "the composed form takes as many queries as keys, got ", in.q.shape(),
-        " and ", in.k.shape());
+  check_lengths(in);
   Score score = given;
   score.check_policy();
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
@@ -264,6 +287,8 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
 
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
                           const AttentionInput& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+  check_lengths(operands);
+  if (is_plain(score, encoding)) return plain_attention(operands, dropout, pass, trace);
   Weights weights;
   {
     Tensor joined;

@@ -15,6 +15,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/attention/scalar_score_mod.hpp"
 #include "core/cpu/attention_pair_lanes.hpp"
 
 namespace tally::cpu {
@@ -40,6 +41,7 @@ namespace tally {
 struct PairLoops {
   cpu::PairLoopsOf<float> f32;
   cpu::PairLoopsOf<double> f64;  // null in the sets for wider vectors
+  const ScalarScoreMod* scalar;  // for one pair, in double; null there, too
 };
 
 namespace cpu {
@@ -323,9 +325,10 @@ constexpr PairLoopsOf<T> pair_loops_of() {
 template <int bytes, class Policy>
 constexpr PairLoops pair_loops() {
   if constexpr (bytes == 16) {
-    return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>()};
+    return {pair_loops_of<float, bytes, Policy>(), pair_loops_of<double, bytes, Policy>(),
+            &attention::scalar_score_mod<Policy>};
   } else {
-    return {pair_loops_of<float, bytes, Policy>(), {}};
+    return {pair_loops_of<float, bytes, Policy>(), {}, nullptr};
   }
 }
 

@@ -1,0 +1,132 @@
+// What the passes of reference.cpp read: operands by head, tables, biases and softmax rules. Only for that file.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/attention/heads.hpp"
+#include "core/attention/policy.hpp"
+#include "core/attention/scalar_score_mod.hpp"
+#include "core/cpu/attention_pair_loops.hpp"
+
+namespace tally::cpu::reference {
+
+// One head of an operand or of its gradient: x(i, c) is number c of row i.
+struct Operand {
+  double* data = nullptr;
+  std::int64_t row_step = 0, column_step = 0, width = 0;
+  mutable double unwanted = 0;  // receives the gradient of an operand that needs none
+
+  Operand() = default;
+  Operand(const View& x, std::initializer_list<std::int64_t> leading)
+      : data(x.as<double>()), width(x ? x.shape.back() : 0) {
+    int axis = 0;
+    for (const std::int64_t index : leading) data += index * x.strides[axis++];
+    row_step = x.strides[axis];
+    column_step = x.strides[axis + 1];
+  }
+  explicit operator bool() const { return data != nullptr; }
+  double& operator()(std::int64_t row, std::int64_t column = 0) const {
+    return data != nullptr ? data[row * row_step + column * column_step] : unwanted;
+  }
+};
+
+// x_i . y_j
+inline double dot(const Operand& x, std::int64_t i, const Operand& y, std::int64_t j) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < x.width; ++c) sum += x(i, c) * y(j, c);
+  return sum;
+}
+// x_i += factor y_j
+inline void add(const Operand& x, std::int64_t i, double factor, const Operand& y, std::int64_t j) {
+  for (std::int64_t c = 0; c < y.width; ++c) x(i, c) += factor * y(j, c);
+}
+
+// The operands of query head h of sequence b, or their gradients. A group of query heads shares one head of keys.
+struct Head : AttentionOperandsOf<Operand> {
+  Operand output;
+  std::vector<BiasOperands<Operand>> biases;
+
+  template <class Views>
+  Head(const AttentionCall& call, const Views& of, const View& output_of, std::int64_t b, std::int64_t h)
+      : output(output_of, {b, h}) {
+    const std::int64_t key_head = h / heads_of_key(call);
+    for_each_row_operand([&](Operand& x, const View& view) { x = Operand(view, {b, h}); }, *this, of);
+    for_each_key_operand([&](Operand& x, const View& view) { x = Operand(view, {b, key_head}); }, *this, of);
+    scan.heads = Operand(of.scan.heads, {h});
+    normaliser.sink = Operand(of.normaliser.sink, {h});
+    for (int n = 0; n < call.bias_count; ++n) {
+      const auto& [values, column] = static_cast<const BiasOperands<View>&>(of.biases[n]);
+      const bool by_head = call.biases[n].kind == AttentionBias::Kind::toeplitz;
+      biases.push_back({by_head ? Operand(values, {h}) : Operand(values, {b, h}), Operand(column, {b, h})});
+    }
+  }
+};
+
+// The token of query t.
+inline std::int64_t token_of(const AttentionCall& call, std::int64_t t) { return call.keys() - call.queries() + t; }
+
+// Entry p of a row's table: low_weight z[low] + high_weight z[high], with derivative low_slope z[low] + z[high] by p.
+struct Interpolation {
+  std::int64_t low, high;
+  double low_weight, high_weight, low_slope;
+};
+inline Interpolation interpolation(const AttentionCall& call, double position) {
+  if (const View& knots = call.scan.knots) {  // z has a value and a slope for each knot
+    const double* const first = knots.as<double>();
+    const auto not_before = std::lower_bound(first, first + knots.shape[0], position) - first;
+    const std::int64_t n = std::max<std::int64_t>(not_before - 1, 0);
+    return {2 * n, 2 * n + 1, 1, position - first[n], 0};
+  }
+  // Equation 5 with floor(p) + 1 for ceil(p), which has a derivative at whole positions too.
+  const std::int64_t last = call.scan.table.shape[3] - 1;
+  const double p = std::min(position, static_cast<double>(last)), floor = std::max(std::floor(p), 0.0);
+  const auto low = static_cast<std::int64_t>(floor);
+  return {low, std::min(low + 1, last), 1 - (p - floor), p - floor, -1};
+}
+
+// f(element) for every element that the biases of query t and key j are the sum of; `of` has biases or their gradients.
+template <class F>
+void for_each_bias(const AttentionCall& call, const Head& of, std::int64_t t, std::int64_t j, const F& f) {
+  const std::int64_t distance = token_of(call, t) - j;
+  for (std::size_t n = 0; n < of.biases.size(); ++n) {
+    const AttentionBias& bias = call.biases[n];
+    const auto& [values, column] = of.biases[n];
+    const std::int64_t last = bias.values ? bias.values.shape.back() - 1 : 0;
+    switch (bias.kind) {
+      case AttentionBias::Kind::toeplitz: f(values(distance)); break;
+      case AttentionBias::Kind::row_column:
+        f(values(t));
+        f(column(j));
+        break;
+      case AttentionBias::Kind::dense: f(values(t, j)); break;
+      case AttentionBias::Kind::row_toeplitz:
+        if (distance <= last || bias.cap) f(values(t, std::min(distance, last)));
+    }
+  }
+}
+
+// n(l), n'(l), m(l) and m'(l) of a softmax rule, all times e^-shift.
+struct RuleAt {
+  double n, n_slope, m, m_slope;
+};
+inline RuleAt rule_at(const AttentionNormaliser& rule, double l, double shift) {
+  const double e = std::exp(l - shift), above_one = std::isinf(l) ? 0 : e - std::exp(-shift);
+  const double sigmoid = 1 / (1 + std::exp(rule.offset - l));
+  switch (rule.kind) {
+    case AttentionNormaliser::Kind::softmax: return {e, e, e, e};
+    case AttentionNormaliser::Kind::exp: return {e, e, 0, 0};
+    case AttentionNormaliser::Kind::sigmoid: return {sigmoid, sigmoid * (1 - sigmoid), 0, 0};
+    case AttentionNormaliser::Kind::softpick: break;
+  }
+  return above_one > 0 ? RuleAt{above_one, e, above_one, e} : RuleAt{0, 0, -above_one, -e};
+}
+
+inline constexpr ScalarScoreMod no_score_mod{
+    .logit = [](const ScoreModInputs& p) { return ScoreModResult{.value = p.s, .by = {.s = 1}}; }};
+inline const ScalarScoreMod& score_mod_of(const AttentionCall& call) {
+  return call.scan.policy != nullptr ? *call.scan.policy->loops->scalar : no_score_mod;
+}
+
+}  // namespace tally::cpu::reference
