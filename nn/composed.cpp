@@ -33,9 +33,9 @@ Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, cons
 
 // True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
 bool is_plain(const Score& score, const Encoding& encoding) {
-  return !score.scan && !score.beside && !score.moved && score.biases.empty() && score.normaliser.is_softmax() &&
-         !score.normaliser.rest.defined() && score.factor == 1 && !score.row_factor.defined() &&
-         !encoding.traits.replaces_softmax;
+  return !score.scan && score.more_scans.empty() && !score.moved && score.biases.empty() &&
+         score.normaliser.is_softmax() && !score.normaliser.rest.defined() && score.factor == 1 &&
+         !score.row_factor.defined() && !encoding.traits.replaces_softmax;
 }
 
 // --- With what joins the scores (autograd/score.hpp) and other rules for the weights ---------------------------------
