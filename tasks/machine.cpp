@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "core/backend.hpp"
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/precision.hpp"

@@ -6,11 +6,11 @@ namespace tally::cpu {
 namespace {
 
 constexpr std::int64_t block = bf16_keys;  // keys or lanes
-static_assert(block == tile_columns);
-static_assert(tile_rows % block == 0 && tile_keys % block == 0 && block % (2 * tile_pairs) == 0);
+static_assert(block == bf16_columns);
+static_assert(tile_rows % block == 0 && tile_keys % block == 0 && block % (2 * bf16_pairs) == 0);
 
 // Pairs of so many numbers, as they are packed.
-constexpr std::int64_t pairs_of(std::int64_t numbers) { return round_up((numbers + 1) / 2, tile_pairs); }
+constexpr std::int64_t pairs_of(std::int64_t numbers) { return round_up((numbers + 1) / 2, bf16_pairs); }
 
 // Tiles read whole rows of a, whatever stands in those that are not wanted.
 constexpr std::int64_t rows_of_a(std::int64_t rows) { return round_up(rows, 32) + 32; }
@@ -26,14 +26,14 @@ struct Product {
   std::int64_t ld_c, m, n;
   bool add;
 };
-void multiply(const Bf16Tiles& tiles, const Product& of) {
+void multiply(const Microkernel& tiles, const Product& of) {
   for (std::int64_t row = 0; row < of.m; row += tiles.rows) {
-    for (std::int64_t column = 0; column < of.n; column += tile_columns) {
+    for (std::int64_t column = 0; column < of.n; column += bf16_columns) {
       float* const c = of.c + row * of.ld_c + column;
-      TileSums sums{.c = c, .ld_c = of.ld_c, .before = of.add ? c : nullptr, .ld_before = of.ld_c};
+      SumTile sums{.c = c, .ld_c = of.ld_c, .before = of.add ? c : nullptr, .ld_before = of.ld_c};
       sums.rows = std::min<std::int64_t>(tiles.rows, of.m - row);
-      sums.columns = std::min<std::int64_t>(tile_columns, of.n - column);
-      tiles.multiply(of.pairs, of.a + row * of.ld_a, of.ld_a, of.b + column / tile_columns * of.panel_step, sums);
+      sums.columns = std::min<std::int64_t>(bf16_columns, of.n - column);
+      tiles.multiply(of.pairs, {of.a + row * of.ld_a, of.ld_a}, of.b + column / bf16_columns * of.panel_step, sums);
     }
   }
 }
@@ -52,13 +52,13 @@ void clear_above_diagonal(const RowTile& rows, const KeyTile& keys, float* tile)
 }  // namespace
 
 Bf16Operands::Bf16Operands(std::int64_t keys, std::int64_t width, const Uses& uses, Arena& arena,
-                           const Bf16Tiles& tiles)
+                           const Microkernel& tiles)
     : tiles_(tiles),
       uses_(uses),
       width_(width),
       pairs_(pairs_of(width)),
       ld_(pairs_),
-      ld_by_key_(pairs_of(keys) + tile_pairs),  // rows of a power of two fall on the same lines of a cache
+      ld_by_key_(pairs_of(keys) + bf16_pairs),  // rows of a power of two fall on the same lines of a cache
       x_(arena.take<std::uint32_t>(uses.pairs ? rows_of_a(keys) * ld_ : 0)),
       x_by_key_(arena.take<std::uint32_t>(uses.by_keys ? rows_of_a(width) * ld_by_key_ : 0)),
       y_(arena.take<std::uint32_t>(uses.pairs ? tile_rows * pairs_ : 0)),

@@ -1,10 +1,10 @@
-// The products of attention_strips.hpp with operands of bf16 (core/cpu/bf16_tiles.hpp): x of the keys, y of the rows,
-// and the tile that meets either is rounded while it is packed. In blocks of 32 keys and 32 lanes; what of a block lies
-// above the diagonal is multiplied as zeros.
+// The products of attention_strips.hpp with operands of bf16 (core/cpu/matmul/microkernel.hpp): x of the keys, y of the
+// rows, and the tile that meets either is rounded while it is packed. In blocks of 32 keys and 32 lanes; what of a
+// block lies above the diagonal is multiplied as zeros.
 #pragma once
 
 #include "core/cpu/attention_tile.hpp"
-#include "core/cpu/bf16_tiles.hpp"
+#include "core/cpu/matmul/microkernel.hpp"
 
 namespace tally::cpu {
 
@@ -19,7 +19,7 @@ class Bf16Operands {
   };
   // x [K, width], y [tile_rows, width].
   Bf16Operands(std::int64_t keys, std::int64_t width, const Uses& uses, Arena& arena,
-               const Bf16Tiles& tiles = bf16_tiles());
+               const Microkernel& tiles = bf16_microkernel());
 
   // `count` rows of x from key `first` on, ld apart.
   void pack_x(const float* x, std::int64_t ld, std::int64_t first, std::int64_t count);
@@ -39,7 +39,7 @@ class Bf16Operands {
   void pack_x_of(Pack<X> pack, const X* x, std::int64_t ld, std::int64_t first, std::int64_t count);
   std::uint32_t* x_by_key(std::int64_t key) const { return x_by_key_ + key / 2; }
 
-  const Bf16Tiles& tiles_;
+  const Microkernel& tiles_;
   Uses uses_;
   std::int64_t width_, pairs_;    // pairs of a row of x or y, rounded up as they are packed
   std::int64_t ld_, ld_by_key_;   // of x_, x_by_key_

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/cpu/attention_shapes.hpp"
-#include "core/cpu/transposed.hpp"
+#include "core/cpu/matmul/transpose.hpp"
 
 namespace tally::cpu {
 

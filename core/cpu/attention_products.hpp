@@ -22,7 +22,7 @@ inline bool multiplies_bf16(const AttentionCall& call) {
 }
 
 // Else what is kept in bf16 is multiplied as f32.
-inline bool has_bf16_instructions() { return &bf16_tiles() != &portable_tiles; }
+inline bool has_bf16_instructions() { return &bf16_microkernel() != &bf16_portable; }
 
 // The same rows for what is no key, but is multiplied like `count` of them: all of that is seen.
 inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
@@ -35,7 +35,7 @@ inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
 // What products of bf16 need of the thread that computes them, for as long as this lives.
 class InBf16 {
  public:
-  explicit InBf16(bool wanted) : tiles_(wanted ? &bf16_tiles() : nullptr) {
+  explicit InBf16(bool wanted) : tiles_(wanted ? &bf16_microkernel() : nullptr) {
     if (tiles_ != nullptr) tiles_->begin();
   }
   ~InBf16() {
@@ -45,7 +45,7 @@ class InBf16 {
   InBf16& operator=(const InBf16&) = delete;
 
  private:
-  const Bf16Tiles* tiles_;
+  const Microkernel* tiles_;
 };
 
 // What a row tile's gradient of q has come to, by lanes and but for a factor, to which that of other queries is added

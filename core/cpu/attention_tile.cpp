@@ -5,7 +5,7 @@
 
 #include "core/bfloat16.hpp"
 #include "core/cpu/instruction_sets.hpp"
-#include "core/cpu/transposed.hpp"
+#include "core/cpu/matmul/transpose.hpp"
 
 namespace tally::cpu {
 

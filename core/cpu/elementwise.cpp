@@ -2,8 +2,7 @@
 //
 // Each kernel has one loop over contiguous elements, compiled per instruction set. Operands that are
 // broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
-#include "core/cpu/gelu_of_bf16.hpp"
-#include "core/cpu/product_end.hpp"
+#include "core/cpu/matmul/gelu_piecewise.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/functors.hpp"
 #include "core/kernels.hpp"
@@ -84,19 +83,6 @@ void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
 }
 
 }  // namespace
-
-template <class T>
-void activate_row(UnaryOp op, T* y, const T* x, std::int64_t n) {
-  unary_row(op, 0, y, x, n);
-}
-template <class T>
-void multiply_by_derivative(UnaryOp op, T* d, const T* v, std::int64_t n) {
-  unary_backward_row(op, 0, d, d, v, n);
-}
-template void activate_row(UnaryOp, float*, const float*, std::int64_t);
-template void activate_row(UnaryOp, double*, const double*, std::int64_t);
-template void multiply_by_derivative(UnaryOp, float*, const float*, std::int64_t);
-template void multiply_by_derivative(UnaryOp, double*, const double*, std::int64_t);
 
 void unary(UnaryOp op, double parameter, View y, View x) {
   if (y.dtype == DType::bf16) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/bfloat16.hpp"
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/precision.hpp"
 #include "cuda/host/memory.hpp"

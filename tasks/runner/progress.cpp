@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tasks/printable.hpp"
 #include "tasks/statistics.hpp"

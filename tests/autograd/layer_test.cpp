@@ -239,7 +239,7 @@ void expect_rounded(const Tensor& y, const Tensor& x, const std::vector<float>& 
 }
 
 // Kernels in bf16, against themselves on the same numbers in f32. On the CPU GELU is another function
-// (core/cpu/gelu_of_bf16.hpp).
+// (core/cpu/matmul/gelu_piecewise.hpp).
 TEST_P(Layers, KernelsComputeInF32) {
   const Shape shape{70, 50};
   const Kernels& on = kernels(default_device());

@@ -12,7 +12,7 @@
 
 #include "core/backend.hpp"
 #include "core/bfloat16.hpp"
-#include "core/cpu/matmul_bf16.hpp"
+#include "core/cpu/matmul/matmul.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tests/bench/gemm_cases.hpp"
 
@@ -25,13 +25,13 @@ namespace {
 using namespace tally;
 using namespace tally::bench;
 
-double rate_of_tiles(const Case& shape, const cpu::Bf16Tiles& tiles) {
+double rate_of(const Case& shape, const cpu::Microkernel& kernel) {
   Data<float> data(shape);
   const View a = matrices(data.a, shape.batch, shape.m, shape.k, shape.transpose_a);
   const View b = matrices(data.b, shape.batch, shape.k, shape.n, shape.transpose_b);
   const View c = matrices(data.c, shape.batch, shape.m, shape.n, false);
-  const Workspace workspace(cpu::matmul_bf16_workspace(c, shape.m, shape.n, shape.k), {});
-  return rate(shape, [&] { cpu::matmul_bf16(c, shape.n, a, b, {}, workspace.data(), tiles); });
+  const Workspace workspace(cpu::matmul_workspace_by(&kernel, c, a), {});
+  return rate(shape, [&] { cpu::matmul_by(&kernel, c, a, b, {}, workspace.data()); });
 }
 
 #if TALLY_ONEDNN
@@ -75,7 +75,7 @@ double rate_of_onednn(const Case& shape, bool rounds) {
 double rate_of_onednn(const Case&, bool) { return 0; }
 #endif
 
-int run(int threads, int rounds, const cpu::Bf16Tiles& tiles) {
+int run(int threads, int rounds, const cpu::Microkernel& kernel) {
   set_thread_count(threads);
   const Bf16Instructions instructions = bf16_instructions();
   std::printf("bf16 by %s (%s), %d threads, %d rounds\n\n", instructions.name.c_str(),
@@ -85,7 +85,7 @@ int run(int threads, int rounds, const cpu::Bf16Tiles& tiles) {
   for (const Case& shape : cases) {
     std::vector<double> ours, in_f32, theirs, rounding, of_f32, of_theirs, of_rounding;
     for (int round = 0; round < rounds; ++round) {
-      ours.push_back(rate_of_tiles(shape, tiles));
+      ours.push_back(rate_of(shape, kernel));
       in_f32.push_back(our_rate<float>(shape));
       theirs.push_back(rate_of_onednn(shape, false));
       rounding.push_back(rate_of_onednn(shape, true));
@@ -106,11 +106,11 @@ int run(int threads, int rounds, const cpu::Bf16Tiles& tiles) {
 
 int main(int argc, char** argv) {
   int threads = thread_count(), rounds = 9;
-  const cpu::Bf16Tiles* tiles = &cpu::bf16_tiles();
+  const cpu::Microkernel* kernel = &cpu::bf16_microkernel();
   for (int i = 1; i < argc; ++i) {
     const bool has_value = i + 1 < argc;
     if (std::strcmp(argv[i], "--portable") == 0) {
-      tiles = &cpu::portable_tiles;
+      kernel = &cpu::bf16_portable;
     } else if (std::strcmp(argv[i], "--processor-time") == 0) {
       processor_time = true;
     } else if (std::strcmp(argv[i], "--threads") == 0 && has_value) {
@@ -122,5 +122,5 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  return run(threads, rounds, *tiles);
+  return run(threads, rounds, *kernel);
 }

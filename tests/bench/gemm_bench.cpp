@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tests/bench/gemm_cases.hpp"
 

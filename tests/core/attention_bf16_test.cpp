@@ -93,7 +93,7 @@ struct Operands {
   }
 };
 
-Products products_of(const Case& one, const cpu::Bf16Tiles& tiles, bool from_bf16) {
+Products products_of(const Case& one, const cpu::Microkernel& tiles, bool from_bf16) {
   Operands own(one);
   const auto operands = [&](Arena& arena) { return cpu::Bf16Operands(one.keys, one.width, {}, arena, tiles); };
   Arena counting(nullptr);
@@ -132,8 +132,8 @@ TEST(AttentionBf16, MultipliesWhatTilesHaveOnEveryKind) {
     const auto at = Operands::at;
     for (const Kind& kind : bf16_kinds()) {
       SCOPED_TRACE(describe(one) + " by " + kind.name);
-      Products found = products_of(one, *kind.tiles, false);
-      const Products again = products_of(one, *kind.tiles, true);
+      Products found = products_of(one, *kind.kernel, false);
+      const Products again = products_of(one, *kind.kernel, true);
       EXPECT_EQ(found.by_lanes, again.by_lanes);
       EXPECT_EQ(found.by_keys, again.by_keys);
       // Sums of up to 300 terms of size 1.
@@ -180,11 +180,11 @@ TEST(AttentionBf16, HasTheSameBitsOnEveryKindOfOneOrder) {
   if (all.size() == 2) GTEST_SKIP() << "the processor has no instructions for bf16";
   for (const Case& one : cases()) {
     for (const Kind& kind : all) {
-      const cpu::Bf16Tiles& defining = kind.halves ? cpu::emulated_amx_tiles : cpu::portable_tiles;
-      if (kind.tiles == &defining) continue;
+      const cpu::Microkernel& defining = kind.halves ? cpu::bf16_emulated_amx : cpu::bf16_portable;
+      if (kind.kernel == &defining) continue;
       SCOPED_TRACE(describe(one) + " by " + kind.name);
       Products expected = products_of(one, defining, false);
-      Products found = products_of(one, *kind.tiles, false);
+      Products found = products_of(one, *kind.kernel, false);
       EXPECT_EQ(found.by_keys, expected.by_keys);
       for (std::int64_t i = 0; i < one.rows.rows; ++i) {
         for (std::int64_t c = 0; c < one.width; ++c) {

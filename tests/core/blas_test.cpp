@@ -1,5 +1,5 @@
 // The loaded OpenBLAS, and the sharing out of tiles.
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 
 #include <gtest/gtest.h>
 

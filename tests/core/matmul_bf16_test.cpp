@@ -1,6 +1,6 @@
 // Products whose operands are rounded to bf16: the order of their sums on every kind of instructions, every way of
 // cutting, any number of threads.
-#include "core/cpu/matmul_bf16.hpp"
+#include "core/cpu/matmul/matmul.hpp"
 
 #include <gtest/gtest.h>
 
@@ -92,12 +92,12 @@ float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std
   return sum;
 }
 
-// A product by these tiles, through matmul's own way for the others.
+// One matmul by this microkernel.
 void multiply(const Case& one, const Matrices& a, const Matrices& b, const View& bias, Matrices& c,
-              const cpu::Bf16Tiles& tiles) {
-  const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
-  const ProductEnd end{.alpha = one.alpha, .bias = bias, .addend = one.add ? c.view : View{}};
-  cpu::matmul_bf16(c.view, c.view.strides[1], a.view, b.view, end, workspace.data(), tiles);
+              const cpu::Microkernel& kernel) {
+  const Workspace workspace(cpu::matmul_workspace_by(&kernel, c.view, a.view), {});
+  const ProductEnd epilogue{.alpha = one.alpha, .bias = bias, .addend = one.add ? c.view : View{}};
+  cpu::matmul_by(&kernel, c.view, a.view, b.view, epilogue, workspace.data());
 }
 
 // `parts`: of a long sum, and the numbers in each but the last.
@@ -107,13 +107,13 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
   Matrices bias(3, 1, 1, one.n, false, 0), before(4, one.batch, one.m, one.n, false, one.pad);
   View bias_view;
   if (one.bias) {
-    bias_view = {bias.data.data(), DType::f32, {one.m, one.n}, {}};
-    bias_view.strides[1] = 1;
+    bias_view = {bias.data.data(), DType::f32, {one.n}, {}};
+    bias_view.strides[0] = 1;
   }
   for (const Kind& kind : bf16_kinds()) {
     SCOPED_TRACE(describe(one) + " by " + kind.name);
     Matrices c(4, one.batch, one.m, one.n, false, one.pad);
-    multiply(one, a, b, bias_view, c, *kind.tiles);
+    multiply(one, a, b, bias_view, c, *kind.kernel);
     std::int64_t wrong = 0;
     std::vector<float> row(static_cast<std::size_t>(one.k)), column(row);
     for (std::int64_t matrix = 0; matrix < one.batch; ++matrix) {
@@ -123,15 +123,14 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
             row[static_cast<std::size_t>(k)] = a.at(matrix, i, k);
             column[static_cast<std::size_t>(k)] = b.at(matrix, k, j);
           }
-          float expected = 0;
+          float sum = 0;
           for (std::int64_t p = 0; p < parts; ++p) {
             const std::int64_t begin = p * part, end = p + 1 < parts ? begin + part : one.k;
-            const float sum =
+            sum +=
                 sum_in_order(row, column, static_cast<std::size_t>(begin), static_cast<std::size_t>(end), kind.halves);
-            const float addend =
-                p > 0 ? 0 : (one.bias ? bias.at(0, 0, j) : 0) + (one.add ? before.at(matrix, i, j) : 0);
-            expected += std::fma(static_cast<float>(one.alpha), sum, addend);
           }
+          const float more = (one.bias ? bias.at(0, 0, j) : 0) + (one.add ? before.at(matrix, i, j) : 0);
+          const float expected = std::fma(static_cast<float>(one.alpha), sum, more);
           const float found = c.at(matrix, i, j);
           if (std::bit_cast<std::uint32_t>(found) != std::bit_cast<std::uint32_t>(expected) && wrong++ == 0) {
             ADD_FAILURE() << "[" << matrix << ", " << i << ", " << j << "] " << found << ", not " << expected;
@@ -187,13 +186,13 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
           Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
               b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
           Matrices expected(3, one.batch, one.m, one.n, false, 0);
-          multiply(one, a, b, {}, expected, *kind.tiles);
+          multiply(one, a, b, {}, expected, *kind.kernel);
           InBf16 kept_a(a), kept_b(b);
           for (const auto& [of_a, of_b] :
                {std::pair{kept_a.view, b.view}, std::pair{a.view, kept_b.view}, std::pair{kept_a.view, kept_b.view}}) {
             Matrices c(3, one.batch, one.m, one.n, false, 0);
-            const Workspace workspace(cpu::matmul_bf16_workspace(c.view, one.m, one.n, one.k), {});
-            cpu::matmul_bf16(c.view, c.view.strides[1], of_a, of_b, {}, workspace.data(), *kind.tiles);
+            const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, c.view, of_a), {});
+            cpu::matmul_by(kind.kernel, c.view, of_a, of_b, {}, workspace.data());
             EXPECT_EQ(c.data, expected.data) << describe(one) << " by " << kind.name;
           }
         }
@@ -214,13 +213,12 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
         InBf16 found(c);
         View bias_view;
         if (with_bias) {
-          bias_view = {bias.data.data(), DType::f32, {one.m, one.n}, {}};
-          bias_view.strides[1] = 1;
+          bias_view = {bias.data.data(), DType::f32, {one.n}, {}};
+          bias_view.strides[0] = 1;
         }
         for (const View& of : {c.view, found.view}) {
-          const Workspace workspace(cpu::matmul_bf16_workspace(of, one.m, one.n, one.k), {});
-          cpu::matmul_bf16(of, of.strides[1], a.view, b.view, {.alpha = alpha, .bias = bias_view}, workspace.data(),
-                           *kind.tiles);
+          const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, of, a.view), {});
+          cpu::matmul_by(kind.kernel, of, a.view, b.view, {.alpha = alpha, .bias = bias_view}, workspace.data());
         }
         for (std::size_t n = 0; n < c.data.size(); ++n) {
           ASSERT_EQ(found.data[n].bits, Bfloat16(c.data[n]).bits)
@@ -241,11 +239,11 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
       SCOPED_TRACE(describe(one) + " by " + kind.name);
       Matrices a(1, 1, one.m, one.k, one.transpose_a, 0), b(2, 1, one.k, one.n, one.transpose_b, 0);
       Matrices bias(3, 1, 1, one.n, false, 0), before(4, 1, one.m, one.n, false, 0), c(5, 1, one.m, one.n, false, 0);
-      View bias_view{bias.data.data(), DType::f32, {one.m, one.n}, {}};
-      bias_view.strides[1] = 1;
-      const auto product = [&](const View& result, const ProductEnd& end) {
-        const Workspace workspace(cpu::matmul_bf16_workspace(result, one.m, one.n, one.k), {});
-        cpu::matmul_bf16(result, result.strides[1], a.view, b.view, end, workspace.data(), *kind.tiles);
+      View bias_view{bias.data.data(), DType::f32, {one.n}, {}};
+      bias_view.strides[0] = 1;
+      const auto product = [&](const View& result, const ProductEnd& epilogue) {
+        const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, result, a.view), {});
+        cpu::matmul_by(kind.kernel, result, a.view, b.view, epilogue, workspace.data());
       };
       product(c.view, {.alpha = 0.5, .bias = bias_view});
       const std::vector<float> sums = c.data;
@@ -292,7 +290,7 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
           const InBf16& of = in_place ? at : found;
           for (std::size_t n = 0; n < d.data.size(); ++n) {
             // Another order of two factors, half of the last place of each of f32, may round to the next of bf16; so
-            // may what the derivative of GELU is short of (core/cpu/gelu_of_bf16.hpp).
+            // may what the derivative of GELU is short of (core/cpu/matmul/gelu_piecewise.hpp).
             const float short_of = op == UnaryOp::gelu ? 1.5e-6F * std::abs(factors[n]) : 0.0F;
             EXPECT_NEAR(static_cast<float>(of.data[n]), d.data[n], std::abs(d.data[n]) * 0x1.01p-8 + short_of) << n;
           }
@@ -332,7 +330,7 @@ TEST(MatmulBf16, SameBitsForAnyThreadCount) {
     for (const int count : {1, 2, 3}) {
       set_thread_count(count);
       Matrices c(3, one.batch, one.m, one.n, false, 0);
-      multiply(one, a, b, {}, c, cpu::bf16_tiles());
+      multiply(one, a, b, {}, c, cpu::bf16_microkernel());
       if (count == 1) first.data = c.data;
       EXPECT_EQ(c.data, first.data) << describe(one) << " by " << count;
     }
@@ -352,7 +350,7 @@ TEST(MatmulBf16, RoundsOddNumbersAlikeOnEveryKind) {
     a.data = b.data = odd;
     a.view.data = a.data.data();
     b.view.data = b.data.data();
-    multiply({1, count, count, 1}, a, b, {}, c, *kind.tiles);
+    multiply({1, count, count, 1}, a, b, {}, c, *kind.kernel);
     results.push_back(c.data);
     for (std::size_t n = 0; n < c.data.size(); ++n) {
       const float x = c.data[n], y = results[0][n];

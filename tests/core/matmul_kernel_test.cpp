@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cpu/matmul_small.hpp"
+#include "core/cpu/matmul/matmul.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
 #include "core/kernels.hpp"
@@ -21,19 +21,11 @@
 namespace tally {
 namespace {
 
-// By core/cpu/matmul_small.hpp, whatever the shape and the processor; c is row-major.
-void multiply_small(const View& c, const View& a, const View& b, ProductEnd end) {
-  const std::int64_t m = c.shape.back(1), n = c.shape.back(0);
-  if (end.bias) {
-    end.bias.shape = {m, n};
-    end.bias.strides = {{0, end.bias.strides[0]}};
-  }
-  const Workspace workspace(cpu::matmul_small_workspace(c.shape[0], m, n, a.shape.back(0)), {});
-  cpu::matmul_small(c, layout_of(c)->ld, a, b, end, workspace.data());
-}
+// By the f32 microkernel, or else by OpenBLAS, whatever the shape.
+enum class By { choice, microkernel, blas };
 
 // With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
-void multiply(View c, View a, View b, View bias, double alpha, bool add = false, bool small = false,
+void multiply(View c, View a, View b, View bias, double alpha, bool add = false, By by = By::choice,
               const View& onto = {}) {
   std::vector<std::vector<double>> copies;  // large enough for any type
   for (View* const x : {&a, &b}) {
@@ -43,9 +35,10 @@ void multiply(View c, View a, View b, View bias, double alpha, bool add = false,
     cpu::copy(dense, *x);
     *x = dense;
   }
-  const ProductEnd end{.alpha = alpha, .bias = bias, .addend = add ? c : onto};
-  if (small) return multiply_small(c, a, b, end);
-  cpu::matmul(c, a, b, end, Workspace(cpu::matmul_workspace(c, a), {}).data());
+  const ProductEnd epilogue{.alpha = alpha, .bias = bias, .addend = add ? c : onto};
+  if (by == By::choice) return cpu::matmul(c, a, b, epilogue, Workspace(cpu::matmul_workspace(c, a), {}).data());
+  const cpu::Microkernel* const kernel = by == By::microkernel ? &cpu::f32_microkernel() : nullptr;
+  cpu::matmul_by(kernel, c, a, b, epilogue, Workspace(cpu::matmul_workspace_by(kernel, c, a), {}).data());
 }
 
 enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
@@ -95,14 +88,17 @@ struct Product {
   bool bias = false;
   double alpha = 1.0;
   bool add = false;
-  bool small = false;  // by multiply_small
-  bool onto = false;   // an addend that is not c
+  By by = By::choice;
+  bool onto = false;  // a residual that is not c
 };
 
 std::string describe(const Product& p) {
   const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
   return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
-                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "", p.small ? " small" : "",
+                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "",
+                p.by == By::choice ? ""
+                : p.by == By::blas ? " by BLAS"
+                                   : " by the microkernel",
                 p.onto ? " onto" : "");
 }
 
@@ -123,7 +119,7 @@ void expect_right(const Product& p) {
   View before_view = c.view;
   before_view.data = before.data();
   const auto onto = matrices<T>(5, 1, p.m, p.n, Order::rows, 2 * p.pad);
-  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.small, p.onto ? onto.view : View{});
+  multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.by, p.onto ? onto.view : View{});
 
   const double epsilon = std::numeric_limits<T>::epsilon();
   std::int64_t wrong = 0;
@@ -224,10 +220,10 @@ TYPED_TEST(MatmulKernel, EveryWayOfCutting) {
 }
 
 // A residual, which is added as the product is written: by whole rows, in parts of long sums, beside a bias.
-TYPED_TEST(MatmulKernel, AddsWhatLiesElsewhere) {
+TYPED_TEST(MatmulKernel, AddsResiduals) {
   for (const bool bias : {false, true}) {
-    for (const bool small : {false, true}) {
-      if (small && !std::is_same_v<TypeParam, float>) continue;
+    for (const By by : {By::microkernel, By::blas}) {
+      if (by == By::microkernel && !std::is_same_v<TypeParam, float>) continue;
       for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
                {197, 65, 31}, {530, 1030, 9}, {9, 11, 4500}, {7, 5, 0}, {3, 64, 8}}) {
         expect_right<TypeParam>({.batch = 1,
@@ -238,29 +234,87 @@ TYPED_TEST(MatmulKernel, AddsWhatLiesElsewhere) {
                                  .pad = 3,
                                  .bias = bias,
                                  .alpha = 0.5,
-                                 .small = small,
+                                 .by = by,
                                  .onto = true});
       }
     }
   }
 }
 
-// The products of narrow layers: whole vectors and not, in one step along k and in several, in parts of long sums.
-TEST(SmallProducts, EveryWayOfCutting) {
+// Whole vectors of columns and not, one step along k and several, split sums, each by the microkernel and by OpenBLAS.
+TEST(MatmulF32, EveryWayOfCutting) {
   std::vector<Product> products = cut_products();
   for (const std::int64_t n : {1, 15, 16, 33, 48, 65, 80, 130}) {
     for (const Order b : {Order::rows, Order::columns}) {
       products.push_back({.batch = 1, .m = 197, .n = n, .k = 64, .order_b = b, .bias = true});
-      products.push_back({.batch = 1, .m = 37, .n = n, .k = 300, .order_b = b, .pad = 3, .alpha = 0.5, .add = true});
+      products.push_back({.batch = 1, .m = 37, .n = n, .k = 1100, .order_b = b, .pad = 3, .alpha = 0.5, .add = true});
+      products.push_back({.batch = 1, .m = 53, .n = n, .k = 700, .order_a = Order::columns, .order_b = b, .pad = 1});
       products.push_back({.batch = 1, .m = 13, .n = n, .k = 2049, .order_a = Order::columns, .order_b = b});
       products.push_back({.batch = 1, .m = 1, .n = n, .k = 1040, .order_b = b, .bias = true, .alpha = 0.5});
+      products.push_back({.batch = 5, .m = 61, .n = n, .k = 40, .order_a = Order::columns, .order_b = b, .pad = 2});
     }
   }
   for (Product product : products) {
-    product.small = true;
-    product.order_c = Order::rows;
-    expect_right<float>(product);
+    for (const By by : {By::microkernel, By::blas}) {
+      product.by = by;
+      expect_right<float>(product);
+    }
   }
+}
+
+// An activation and its derivative are those of the elementwise kernels; so are the sums of the gradient's columns.
+template <class T>
+void expect_activations(const Product& p) {
+  SCOPED_TRACE(describe(p));
+  const auto a = matrices<T>(1, 1, p.m, p.k, p.order_a, p.pad), b = matrices<T>(2, 1, p.k, p.n, p.order_b, p.pad);
+  const auto bias = matrices<T>(3, 1, 1, p.n);
+  View bias_view{bias.view.data, dtype_of<T>, {p.n}, {}};
+  bias_view.strides[0] = 1;
+  const auto compute = [&](const View& c, const ProductEnd& epilogue) {
+    cpu::matmul(c, a.view, b.view, epilogue, Workspace(cpu::matmul_workspace(c, a.view), {}).data());
+  };
+  const auto near = [](const std::vector<T>& x, const std::vector<T>& y, double size) {
+    for (std::size_t n = 0; n < x.size(); ++n) {
+      ASSERT_NEAR(x[n], y[n], size * std::numeric_limits<T>::epsilon() * (1 + std::abs(static_cast<double>(y[n]))))
+          << n;
+    }
+  };
+  for (const UnaryOp op : {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
+    auto sums = matrices<T>(4, 1, p.m, p.n), argument = sums, expected = sums, c = sums;
+    for (auto* const x : {&sums, &argument, &expected, &c}) x->view.data = x->data.data();
+    compute(sums.view, {.bias = bias_view});
+    cpu::unary(op, 0, expected.view, sums.view);
+    compute(c.view,
+            {.bias = bias_view, .activation = ProductEnd::Activation::apply, .op = op, .argument = argument.view});
+    near(c.data, expected.data, 4);
+    EXPECT_EQ(argument.data, sums.data);
+
+    std::vector<T> column_sums(static_cast<std::size_t>(p.n), T{untouched}), expected_sums(column_sums.size());
+    View sums_view = bias_view;
+    sums_view.data = column_sums.data();
+    compute(c.view, {.activation = ProductEnd::Activation::derivative,
+                     .op = op,
+                     .argument = argument.view,
+                     .column_sums = sums_view});
+    compute(sums.view, {});
+    const bool from_output = unary_needs_output(op);
+    cpu::unary_backward(op, 0, expected.view, sums.view, from_output ? View{} : argument.view,
+                        from_output ? argument.view : View{});
+    near(c.data, expected.data, 4);
+    for (std::int64_t i = 0; i < p.m; ++i) {
+      for (std::int64_t j = 0; j < p.n; ++j) {
+        expected_sums[static_cast<std::size_t>(j)] += element<T>(expected.view, 0, i, j);
+      }
+    }
+    near(column_sums, expected_sums, 100 * std::sqrt(static_cast<double>(p.m)));
+  }
+}
+
+TYPED_TEST(MatmulKernel, AppliesActivations) {
+  expect_activations<TypeParam>({.batch = 1, .m = 45, .n = 51, .k = 67, .order_b = Order::columns});
+  expect_activations<TypeParam>({.batch = 1, .m = 300, .n = 96, .k = 64});
+  expect_activations<TypeParam>({.batch = 1, .m = 9, .n = 40, .k = 3000});
+  expect_activations<TypeParam>({.batch = 1, .m = 70, .n = 33, .k = 1100, .order_a = Order::columns});
 }
 
 TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {

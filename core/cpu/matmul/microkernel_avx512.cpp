@@ -1,13 +1,19 @@
-// Products of bf16 by AVX-512 BF16 (vdpbf16ps), and what packs them.
-#include "core/cpu/bf16_tiles.hpp"
+// The bf16 microkernel of AVX-512 BF16 (vdpbf16ps), whose packing AMX shares.
+#include "core/cpu/matmul/microkernel.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
+#include <immintrin.h>
+
 #include <cstring>
 
-#include "core/cpu/bf16_x86.hpp"
-
+// Functions are compiled for AVX-512 one by one: the headers before them are for any processor.
+#define TALLY_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#define TALLY_AVX512_BF16_INLINE TALLY_AVX512_BF16 __attribute__((always_inline)) inline
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of its own header (gcc bug 105593)
+#endif
 #if defined(__clang__)
 #define TALLY_UNROLL _Pragma("unroll")
 #else
@@ -17,7 +23,12 @@
 namespace tally::cpu {
 namespace {
 
-constexpr int lanes = bf16_lanes, avx512_rows = 12;
+constexpr int lanes = 16, avx512_rows = 12;
+
+// The first n lanes.
+TALLY_AVX512_BF16_INLINE __mmask16 first(std::int64_t n) {
+  return n >= lanes ? __mmask16{0xffff} : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << n) - 1);
+}
 
 // Of 16 vectors that are rows the 16 that are columns.
 TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
@@ -83,7 +94,7 @@ template <class X>
 TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpacked<X> from, std::int64_t count,
                             std::int64_t size_k, std::int64_t pairs) {
   const bool along = from.step_k == 1;
-  const std::int64_t width = by_x ? count : tile_columns;
+  const std::int64_t width = by_x ? count : bf16_columns;
   const std::int64_t outer = along ? width : pairs, inner = along ? pairs : width;
   for (std::int64_t out = 0; out < outer; out += lanes) {
     for (std::int64_t in = 0; in < inner; in += lanes) {
@@ -125,32 +136,25 @@ TALLY_AVX512_BF16_INLINE int pair_at(const std::uint32_t* pair) {
 }
 
 // 24 sums of 16 columns stay in registers.
-TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
-                                const TileSums& sums) {
-  constexpr int vectors = tile_columns / lanes;
-  const __mmask16 columns[vectors] = {first(sums.columns), first(sums.columns - lanes)};
+TALLY_AVX512_BF16 void multiply(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, const SumTile& tile) {
+  constexpr int vectors = bf16_columns / lanes;
+  const __mmask16 columns[vectors] = {first(tile.columns), first(tile.columns - lanes)};
   __m512 s[avx512_rows][vectors];
   TALLY_UNROLL
   for (int i = 0; i < avx512_rows; ++i) {
     TALLY_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      const bool there = sums.before != nullptr && i < sums.rows;
+      const bool there = tile.before != nullptr && i < tile.rows;
       s[i][v] =
-          there ? _mm512_maskz_loadu_ps(columns[v], sums.before + i * sums.ld_before + v * lanes) : _mm512_setzero_ps();
+          there ? _mm512_maskz_loadu_ps(columns[v], tile.before + i * tile.ld_before + v * lanes) : _mm512_setzero_ps();
     }
   }
-  for (std::int64_t i = 0; i < sums.rows; ++i) {  // to be written when the sums are there
-    if (sums.rounded != nullptr) {
-      __builtin_prefetch(sums.rounded + i * sums.ld_c, 1);
-      continue;
-    }
-    __builtin_prefetch(sums.c + i * sums.ld_c, 1);
-    __builtin_prefetch(sums.c + i * sums.ld_c + lanes, 1);
-  }
-  const std::uint32_t *a_0 = a, *a_3 = a + 3 * ld_a, *a_6 = a + 6 * ld_a, *a_9 = a + 9 * ld_a;
-  for (std::int64_t p = 0; p < pairs; ++p) {
-    const auto b_0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b));
-    const auto b_1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
+  const std::uint32_t* const words = a.words;
+  const std::int64_t ld_a = a.row_step;
+  const std::uint32_t *a_0 = words, *a_3 = words + 3 * ld_a, *a_6 = words + 6 * ld_a, *a_9 = words + 9 * ld_a;
+  for (std::int64_t p = 0; p < depth; ++p) {
+    const auto b_0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel));
+    const auto b_1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel + lanes));
     TALLY_UNROLL
     for (int i = 0; i < avx512_rows; ++i) {
       const std::uint32_t* const rows = i < 3 ? a_0 : i < 6 ? a_3 : i < 9 ? a_6 : a_9;
@@ -159,35 +163,13 @@ TALLY_AVX512_BF16 void multiply(std::int64_t pairs, const std::uint32_t* a, std:
       s[i][1] = _mm512_dpbf16_ps(s[i][1], pair, b_1);
     }
     ++a_0, ++a_3, ++a_6, ++a_9;
-    b += tile_columns;
+    panel += bf16_columns;
   }
-  if (!sums.is_plain()) {
-    alignas(64) float all[avx512_rows * tile_columns];
-    TALLY_UNROLL
-    for (int i = 0; i < avx512_rows; ++i) {
-      TALLY_UNROLL
-      for (int v = 0; v < vectors; ++v) _mm512_store_ps(all + i * tile_columns + v * lanes, s[i][v]);
-    }
-    return store_sums_by_avx512_bf16(all, sums);
-  }
-  const __m512 alpha = _mm512_set1_ps(sums.alpha);
   TALLY_UNROLL
   for (int i = 0; i < avx512_rows; ++i) {
-    if (i >= sums.rows) break;
+    if (i >= tile.rows) break;
     TALLY_UNROLL
-    for (int v = 0; v < vectors; ++v) {
-      __m512 addend = _mm512_setzero_ps();
-      if (sums.bias != nullptr) addend = _mm512_maskz_loadu_ps(columns[v], sums.bias + v * lanes);
-      if (sums.rounded != nullptr) {
-        Bfloat16* const c = sums.rounded + i * sums.ld_c + v * lanes;
-        const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_fmadd_ps(alpha, s[i][v], addend));
-        _mm256_mask_storeu_epi16(c, columns[v], reinterpret_cast<__m256i>(rounded));
-        continue;
-      }
-      float* const c = sums.c + i * sums.ld_c + v * lanes;
-      if (sums.addend != nullptr) addend = _mm512_add_ps(addend, _mm512_maskz_loadu_ps(columns[v], c));
-      _mm512_mask_storeu_ps(c, columns[v], _mm512_fmadd_ps(alpha, s[i][v], addend));
-    }
+    for (int v = 0; v < vectors; ++v) _mm512_mask_storeu_ps(tile.c + i * tile.ld_c + v * lanes, columns[v], s[i][v]);
   }
 }
 
@@ -201,8 +183,8 @@ bool has_avx512_bf16() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-constinit const Bf16Tiles avx512_bf16_tiles{avx512_rows, pack<float>,   pack<Bfloat16>,
-                                            multiply,    nothing_to_do, nothing_to_do};
+constinit const Microkernel bf16_avx512{avx512_rows,   bf16_columns, 2, pack<float>, pack<Bfloat16>, multiply,
+                                        nothing_to_do, nothing_to_do};
 
 }  // namespace tally::cpu
 #endif

@@ -1,5 +1,5 @@
-// Squares of 16 x 16 or 8 x 8 numbers are turned in registers.
-#include "core/cpu/transposed.hpp"
+// Squares as wide as a register, of up to 16 x 16 numbers, are transposed in registers.
+#include "core/cpu/matmul/transpose.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,8 +14,7 @@ namespace tally::cpu {
 namespace {
 
 #ifdef TALLY_FOR
-// Of 2 x 2 blocks of `size` lanes: rows a and b with their parts off the diagonal exchanged, the upper one or the
-// lower.
+// Row a, or b if `lower`, after the off-diagonal blocks of 2 x 2 blocks of `size` lanes have been exchanged.
 template <std::size_t size, bool lower, class V, std::size_t... lane>
 TALLY_INLINE V exchanged(const V& a, const V& b, std::index_sequence<lane...>) {
   constexpr std::size_t all = sizeof...(lane);
@@ -37,13 +36,12 @@ TALLY_INLINE void transpose_square(V (&x)[n]) {
   }
 }
 
-// y[c][r] = factor x[r][c] of whole squares of vector_lanes<T>.
-template <class T>
-TALLY_FOR("v4")
-void transpose_squares(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows, std::int64_t columns,
-                       T factor) {
-  using V = Vector<T, 64>;
-  constexpr std::int64_t side = vector_lanes<T>;
+// y[c][r] = factor x[r][c] of whole squares.
+template <int bytes, class T>
+TALLY_INLINE void transpose_squares(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows,
+                                    std::int64_t columns, T factor) {
+  using V = Vector<T, bytes>;
+  constexpr auto side = static_cast<std::int64_t>(bytes / sizeof(T));
   for (std::int64_t r = 0; r < rows; r += side) {
     for (std::int64_t c = 0; c < columns; c += side) {
       V square[static_cast<std::size_t>(side)];
@@ -55,6 +53,18 @@ void transpose_squares(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, s
     }
   }
 }
+template <class T>
+TALLY_FOR("v4")
+void transpose_squares_64(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows,
+                          std::int64_t columns, T factor) {
+  transpose_squares<64>(y, ld_y, x, ld_x, rows, columns, factor);
+}
+template <class T>
+TALLY_FOR("v3")
+void transpose_squares_32(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows,
+                          std::int64_t columns, T factor) {
+  transpose_squares<32>(y, ld_y, x, ld_x, rows, columns, factor);
+}
 #endif
 
 }  // namespace
@@ -62,20 +72,22 @@ void transpose_squares(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, s
 template <class T>
 void copy_transposed(T* y, std::int64_t ld_y, const T* x, std::int64_t ld_x, std::int64_t rows, std::int64_t columns,
                      T factor) {
-  constexpr std::int64_t side = vector_lanes<T>;
   std::int64_t whole_rows = 0, whole_columns = 0;
 #ifdef TALLY_FOR
-  if (register_bytes() == 64) {
+  if (register_bytes() > 16) {
+    const auto side = static_cast<std::int64_t>(static_cast<std::size_t>(register_bytes()) / sizeof(T));
     whole_rows = rows / side * side;
     whole_columns = columns / side * side;
-    transpose_squares(y, ld_y, x, ld_x, whole_rows, whole_columns, factor);
+    const auto squares = register_bytes() == 64 ? transpose_squares_64<T> : transpose_squares_32<T>;
+    squares(y, ld_y, x, ld_x, whole_rows, whole_columns, factor);
   }
 #endif
-  constexpr std::int64_t block = side;  // one cache line of y for each column
+  constexpr std::int64_t block = vector_lanes<T>;  // one cache line of y for each column
   for (std::int64_t first = 0; first < rows; first += block) {
     const std::int64_t end = std::min(first + block, rows);
-    for (std::int64_t c = first < whole_rows ? whole_columns : 0; c < columns; ++c) {
-      for (std::int64_t r = first; r < end; ++r) y[c * ld_y + r] = factor * x[r * ld_x + c];
+    for (std::int64_t c = first < whole_rows - block ? whole_columns : 0; c < columns; ++c) {
+      const std::int64_t begin = c < whole_columns ? std::max(first, whole_rows) : first;
+      for (std::int64_t r = begin; r < end; ++r) y[c * ld_y + r] = factor * x[r * ld_x + c];
     }
   }
 }

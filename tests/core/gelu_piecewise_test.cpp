@@ -1,5 +1,5 @@
 // GELU where argument and result are bf16, against libm in double, for every argument that there is.
-#include "core/cpu/gelu_of_bf16.hpp"
+#include "core/cpu/matmul/gelu_piecewise.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace tally {
 namespace {
 
-using functors::GeluOfBf16;
+using functors::GeluPiecewise;
 
 template <class F>
 void for_each_bf16(F&& f) {
@@ -20,7 +20,7 @@ void for_each_bf16(F&& f) {
 
 double normal_cdf(double x) { return 0.5 * std::erfc(-x * std::sqrt(0.5)); }
 
-TEST(GeluOfBf16, IsAsNearAsItSays) {
+TEST(GeluPiecewise, IsAsNearAsItSays) {
   int seen = 0;
   for_each_bf16([&](float x) {
     if (!std::isfinite(x)) return;
@@ -30,23 +30,23 @@ TEST(GeluOfBf16, IsAsNearAsItSays) {
     // Two roundings of f32, and what a cubic is short of: 3/16 from place to place, h, the largest fourth derivatives
     // 0.56 of Phi, 2.9 of Phi + x phi: of each (h/2)^4 / 192.
     const double size = std::min(std::abs(exact), 6.0), h = 0.1875, cubic = std::pow(h / 2, 4) / 192;
-    EXPECT_NEAR(GeluOfBf16{}(x), exact * cdf, (0x1p-23 * std::abs(exact)) + 0.56 * cubic * size) << x;
-    EXPECT_NEAR(GeluOfBf16{}.derivative(x), cdf + exact * density, 0x1p-22 + 2.9 * cubic) << x;
+    EXPECT_NEAR(GeluPiecewise{}(x), exact * cdf, (0x1p-23 * std::abs(exact)) + 0.56 * cubic * size) << x;
+    EXPECT_NEAR(GeluPiecewise{}.derivative(x), cdf + exact * density, 0x1p-22 + 2.9 * cubic) << x;
   });
   EXPECT_EQ(seen, 0x10000 - 2 * 0x80);
 }
 
-TEST(GeluOfBf16, HasItsLimits) {
+TEST(GeluPiecewise, HasItsLimits) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(GeluOfBf16{}(infinity), infinity);
-  EXPECT_EQ(GeluOfBf16{}(-infinity), 0.0F);
-  EXPECT_EQ(GeluOfBf16{}(-100.0F), 0.0F);
-  EXPECT_EQ(GeluOfBf16{}.derivative(infinity), 1.0F);
-  EXPECT_EQ(GeluOfBf16{}.derivative(-infinity), 0.0F);
+  EXPECT_EQ(GeluPiecewise{}(infinity), infinity);
+  EXPECT_EQ(GeluPiecewise{}(-infinity), 0.0F);
+  EXPECT_EQ(GeluPiecewise{}(-100.0F), 0.0F);
+  EXPECT_EQ(GeluPiecewise{}.derivative(infinity), 1.0F);
+  EXPECT_EQ(GeluPiecewise{}.derivative(-infinity), 0.0F);
   for_each_bf16([](float x) {
     if (!std::isnan(x)) return;
-    EXPECT_TRUE(std::isnan(GeluOfBf16{}(x)));
-    EXPECT_TRUE(std::isnan(GeluOfBf16{}.derivative(x)));
+    EXPECT_TRUE(std::isnan(GeluPiecewise{}(x)));
+    EXPECT_TRUE(std::isnan(GeluPiecewise{}.derivative(x)));
   });
 }
 
@@ -60,16 +60,16 @@ void expect_lanes_alike() {
     x[lane] = number;
     lane = (lane + 1) % lanes;
     if (lane != 0) return;
-    const V y = GeluOfBf16{}(x), d = GeluOfBf16{}.derivative(x);
+    const V y = GeluPiecewise{}(x), d = GeluPiecewise{}.derivative(x);
     for (std::size_t l = 0; l < lanes; ++l) {
-      const float alone = GeluOfBf16{}(x[l]), d_alone = GeluOfBf16{}.derivative(x[l]);
+      const float alone = GeluPiecewise{}(x[l]), d_alone = GeluPiecewise{}.derivative(x[l]);
       if (std::isnan(alone)) continue;
       ASSERT_EQ(y[l], alone) << x[l];
       ASSERT_EQ(d[l], d_alone) << x[l];
     }
   });
 }
-TEST(GeluOfBf16, IsAlikeInEveryLane) {
+TEST(GeluPiecewise, IsAlikeInEveryLane) {
   expect_lanes_alike<Vector<float, 16>>();
   expect_lanes_alike<Vector<float, 64>>();
 }

@@ -1,10 +1,9 @@
-// Products of bf16 by AMX: tiles of 16 rows of 64 bytes, of which tdpbf16ps multiplies two and adds to a third. The
-// same code runs with arrays for tiles, so that what it does is tested on processors without AMX; there only the seven
-// instructions themselves go untested.
+// The bf16 microkernel of AMX: tdpbf16ps multiplies two tiles of 16 rows of 64 bytes and adds to a third. The same code
+// also runs with arrays for tiles, which tests it on processors without AMX, except for the seven instructions.
 #include <cmath>
 #include <cstring>
 
-#include "core/cpu/bf16_tiles.hpp"
+#include "core/cpu/matmul/microkernel.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -49,7 +48,6 @@ struct Registers {
     asm volatile("ldtilecfg %0" : : "m"(shapes));
   }
   static void end() { asm volatile("tilerelease"); }
-  static void write(const float* s, const TileSums& sums) { store_sums_by_avx512_bf16(s, sums); }
 };
 #endif
 
@@ -90,7 +88,6 @@ struct Arrays {
       }
     }
   }
-  static void write(const float* s, const TileSums& sums) { store_sums(s, sums); }
 };
 thread_local std::uint32_t Arrays::tile[8][side][side];
 
@@ -99,7 +96,7 @@ thread_local std::uint32_t Arrays::tile[8][side][side];
 template <class Tiles, bool lower, bool right>
 void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
               const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
-  constexpr std::int64_t b_step = tile_columns * sizeof(std::uint32_t);
+  constexpr std::int64_t b_step = bf16_columns * sizeof(std::uint32_t);
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(float)); };
   if (before != nullptr) {
     const float* const below = before + side * ld_before;
@@ -114,7 +111,7 @@ void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, con
     if constexpr (lower && right) Tiles::template clear<3>();
   }
   for (std::int64_t p = 0; p < pairs; p += side) {
-    const std::uint32_t* const columns = b + p * tile_columns;
+    const std::uint32_t* const columns = b + p * bf16_columns;
     Tiles::template load<4>(a + p, bytes(ld_a));
     Tiles::template load<6>(columns, b_step);
     Tiles::template add_product<0, 4, 6>();
@@ -132,49 +129,28 @@ void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, con
 }
 
 template <class Tiles>
-void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
-              const TileSums& sums) {
-  static_assert(tile_columns == 2 * side && tile_pairs == side);
-  const bool lower = sums.rows > side, right = sums.columns > side;
+void multiply(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, const SumTile& tile) {
+  static_assert(bf16_columns == 2 * side && bf16_pairs == side);
+  const bool lower = tile.rows > side, right = tile.columns > side;
   const auto from_to = [&](const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
     const auto all = [&]<bool low, bool far>() {
-      multiply<Tiles, low, far>(pairs, a, ld_a, b, before, ld_before, s, ld_s);
+      multiply<Tiles, low, far>(depth, a.words, a.row_step, panel, before, ld_before, s, ld_s);
     };
     if (lower) return right ? all.template operator()<true, true>() : all.template operator()<true, false>();
     return right ? all.template operator()<false, true>() : all.template operator()<false, false>();
   };
-  const bool whole = sums.rows % side == 0 && sums.columns % side == 0;
-  const bool as_they_are = sums.alpha == 1 && sums.bias == nullptr && sums.addend == nullptr && sums.rounded == nullptr;
-  // To be written when the sums are there; what they begin with is near.
-  for (std::int64_t i = 0; i < sums.rows && sums.before == nullptr; ++i) {
-    if (sums.rounded != nullptr) {
-      __builtin_prefetch(sums.rounded + i * sums.ld_c, 1);
-      if (sums.argument != nullptr) __builtin_prefetch(sums.argument + i * sums.ld_c);
-      continue;
-    }
-    __builtin_prefetch(sums.c + i * sums.ld_c, 1);
-    __builtin_prefetch(sums.c + i * sums.ld_c + side, 1);
-    if (sums.addend == nullptr) continue;
-    __builtin_prefetch(sums.addend + i * sums.ld_addend);
-    __builtin_prefetch(sums.addend + i * sums.ld_addend + side);
-  }
-  alignas(row_bytes) float s[amx_rows * tile_columns];
-  const float* before = sums.before;
-  std::int64_t ld_before = sums.ld_before;
-  if (before != nullptr && !whole) {
-    load_sums(s, amx_rows, sums);
-    before = s;
-    ld_before = tile_columns;
-  }
-  if (whole && as_they_are) return from_to(before, ld_before, sums.c, sums.ld_c);
-  from_to(before, ld_before, s, tile_columns);
-  Tiles::write(s, sums);
+  const bool whole = tile.rows % side == 0 && tile.columns % side == 0;
+  if (whole) return from_to(tile.before, tile.ld_before, tile.c, tile.ld_c);
+  alignas(row_bytes) float s[amx_rows * bf16_columns];
+  if (tile.before != nullptr) load_tile(s, bf16_columns, amx_rows, tile);
+  from_to(tile.before != nullptr ? s : nullptr, bf16_columns, s, bf16_columns);
+  store_tile(s, bf16_columns, tile);
 }
 
 }  // namespace
 
 #if defined(__x86_64__)
-// That the processor has it, and that the system keeps its registers.
+// Whether the processor has it and the system saves its registers.
 bool has_amx_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return false;  // OSXSAVE
@@ -184,11 +160,13 @@ bool has_amx_bf16() {
   return (low >> 17 & 3) == 3 && has_avx512_bf16();  // which packs for it
 }
 
-const Bf16Tiles amx_tiles{amx_rows,         avx512_bf16_tiles.pack, avx512_bf16_tiles.pack_bf16, multiply<Registers>,
-                          Registers::begin, Registers::end};
+const Microkernel bf16_amx{amx_rows,         bf16_columns,          2,
+                           bf16_avx512.pack, bf16_avx512.pack_bf16, multiply<Registers>,
+                           Registers::begin, Registers::end};
 #endif
 
-const Bf16Tiles emulated_amx_tiles{amx_rows,         portable_tiles.pack, portable_tiles.pack_bf16,
-                                   multiply<Arrays>, nothing_to_do,       nothing_to_do};
+const Microkernel bf16_emulated_amx{
+    amx_rows,      bf16_columns, 2, bf16_portable.pack, bf16_portable.pack_bf16, multiply<Arrays>,
+    nothing_to_do, nothing_to_do};
 
 }  // namespace tally::cpu

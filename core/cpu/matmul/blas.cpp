@@ -1,4 +1,4 @@
-#include "core/cpu/blas.hpp"
+#include "core/cpu/matmul/blas.hpp"
 
 #include <dlfcn.h>
 

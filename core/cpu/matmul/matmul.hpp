@@ -1,0 +1,14 @@
+// matmul of core/kernels.def by a given microkernel, which the tests of each call; null: OpenBLAS.
+#pragma once
+
+#include <cstdint>
+
+#include "core/cpu/matmul/microkernel.hpp"
+#include "core/op_kinds.hpp"
+
+namespace tally::cpu {
+
+void matmul_by(const Microkernel* kernel, View c, View a, View b, const ProductEnd& epilogue, void* workspace);
+std::int64_t matmul_workspace_by(const Microkernel* kernel, View c, const View& a);
+
+}  // namespace tally::cpu
