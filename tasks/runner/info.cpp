@@ -2,8 +2,8 @@
 #include <thread>
 
 #include "core/backend.hpp"
-#include "core/cpu/matmul/microkernel.hpp"
 #include "core/cpu/matmul/blas.hpp"
+#include "core/cpu/matmul/microkernel.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/version.hpp"
 #include "tasks/estimate.hpp"
