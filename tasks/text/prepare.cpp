@@ -95,7 +95,8 @@ class Preparation {
       sources += concat(sources.empty() ? "" : ", ", escape_for_print(source.path, 200));
     }
     std::string reasons;
-    for (const JsonMember& rule : corpus_.counts(0).members("dropped")) {
+    const JsonValue counts = corpus_.counts(0);
+    for (const JsonMember& rule : counts.members("dropped")) {
       if (rule.value.integer() > 0) reasons += concat(", ", rule.name, " ", rule.value.integer());
     }
     fail("text", sources, ": no text is left; found ", corpus_.found, ", dropped by",
