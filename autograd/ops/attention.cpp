@@ -156,8 +156,8 @@ void join_products(AttentionOperands& in, Score& score) {
   if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
 }
 
-// Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w], of which each row reads
-// some. It needs a kernel that supports them, whole texts, enough queries, and one head or k's heads. Broadcasts `key`
+// Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w]; each row reads some of
+// them. It needs a kernel that supports them, whole texts, enough queries, and one head or k's heads. Broadcasts `key`
 // to every sequence and head of keys.
 bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster

@@ -48,7 +48,7 @@ void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 // replaces x, so that the layer holds no larger copy.
 struct KeptRows {
   KeptRows(Tensor& x, const Tensor& weight) : rows(as_rows(x)) {
-    rows.set_autograd(x.autograd());  // marks rows of a leaf as a leaf's
+    rows.set_autograd(x.autograd());  // so that Saved recognises a leaf
     kept = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
     if (!kept.get().defined() || kept.get().dtype() == x.dtype()) return;
     rows = kept.get();
