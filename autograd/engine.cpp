@@ -1,7 +1,8 @@
 // Reverse-mode differentiation: nodes run by falling sequence number from a queue.
 //
-// A node's number is larger than those of the producers of its inputs, so when a node is taken from the queue every
-// consumer of its output has run and the gradient of its output is complete. No recursion, no in-degree counting.
+// A node's number is larger than the numbers of the producers of its inputs. So when a node is taken from the queue,
+// every consumer of its output has run and the gradient of its output is complete. This needs no recursion and no
+// in-degree counting.
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -35,16 +36,16 @@ struct Queue : std::priority_queue<Entry> {
   }
 };
 
-// sum += x. The first gradient to arrive is kept as it is; it may share its elements with other tensors, so the second
-// one makes a fresh sum, and only that one (owned by this slot alone) is added to in place here; products and norms
-// add to the first, too, where nothing shares it (Gradients::so_far).
+// sum += x. The first gradient to arrive is stored unchanged; it may share its elements with other tensors. The second
+// one therefore makes a fresh sum, which only this slot owns, and later ones are added in place. Matmuls and norms add
+// to the first, too, if no one shares it (Gradients::so_far).
 class Accumulator {
  public:
   static void add(AutogradData& data, const Tensor& x, bool owned) {
     if (!data.gradient.defined()) {
       data.gradient = x;
     } else if (data.gradient.dtype() == DType::bf16 || x.dtype() == DType::bf16) {
-      // Of a result in bf16: several are added in f32.
+      // Several gradients of a bf16 result are added in f32.
       const Tensor sum = Tensor::empty(x.shape(), DType::f32, x.device());
       const Tensor before = data.gradient.to(DType::f32), more = x.to(DType::f32);
       kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());

@@ -1,5 +1,5 @@
 // Checks derivatives against central differences in f64:
-//   d y[o] / d x[e]  ~  (y(x + eps e)[o] - y(x - eps e)[o]) / (2 eps)
+//   d y[o] / d x[e]  ~  (y(x + eps e)[o] - y(x - eps e)[o]) / (2 eps).
 // For small functions every entry of the Jacobian is compared, with one backward pass per output element. For larger
 // ones: a few random directions v for each input, and one random weight w of the outputs. Compared is (L(x + eps v) -
 // L(x - eps v)) / (2 eps) with L = sum w y.

@@ -149,7 +149,7 @@ LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, cons
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
 // If x was written in bf16 for matmuls (ReadBy), so is the result.
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
-// The same by angles [..., T, r/2] that take gradients. Their leading axes broadcast to those of x; their type may be
+// The same by angles [..., T, r/2] that take gradients. Their leading axes broadcast to x's; their type may be
 // f64 if they grow with the length. Saves the result, sines and cosines.
 Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
 

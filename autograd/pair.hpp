@@ -1,10 +1,9 @@
-// Score shapes of one's own: a pair policy (core/attention/pair.hpp has what it is and an example) as what attention
-// takes.
+// Custom score shapes: makes a pair policy (definition and example: core/attention/pair.hpp) usable in attention.
 //
-// Behind the policy's struct, outside any namespace, TALLY_PAIR(stem, Policy) compiles it for the CPU and for tensors,
-// and defines tally::pair_<stem>, which Pair::policy of autograd/score.hpp takes. The build compiles a file that has
-// this line a second time for CUDA, with TALLY_PAIR_ONLY: all but policies stands between #ifndef TALLY_PAIR_ONLY and
-// #endif.
+// After the policy's struct, outside any namespace, write TALLY_PAIR(stem, Policy). It compiles the policy for the CPU
+// and for tensors, and defines tally::pair_<stem> for Pair::policy of autograd/score.hpp. The build compiles a file
+// with this line a second time for CUDA, with TALLY_PAIR_ONLY. Enclose all code except policies in #ifndef
+// TALLY_PAIR_ONLY and #endif.
 #pragma once
 
 #include "core/attention/pair.hpp"
@@ -27,7 +26,7 @@ using attention::row;
 #include "core/attention/pair_inputs.hpp"
 #include "core/cpu/attention_pair_loops.hpp"
 
-// Of core/cmake/pairs.cmake: whether the file is compiled for more sets of instructions, as CUDA, and by nvcc.
+// Set by core/cmake/pairs.cmake if the file is also compiled for more instruction sets, as CUDA, and by nvcc.
 #ifdef TALLY_PAIR_SETS
 #define TALLY_PAIR_LOOPS(set, stem) &tally::cpu::set::pair_##stem
 #else

@@ -10,7 +10,7 @@ namespace {
 
 Tensor constant(double x, const Tensor& like) { return Tensor::full({1}, x, like.dtype(), like.device()); }
 
-// Of two numbers that are not both plain.
+// f of two numbers that are not both plain.
 template <class F>
 auto on_tensors(const TensorNumber& a, const TensorNumber& b, const F& f) {
   check(a.x.defined() || b.x.defined(), "pair", "a policy makes something of plain numbers alone: write the result");
@@ -19,7 +19,7 @@ auto on_tensors(const TensorNumber& a, const TensorNumber& b, const F& f) {
 
 }  // namespace
 
-// Not infinite, which the search for the first number that is not finite would take for a mistake.
+// Not infinite, because the search for the first non-finite number would report it as a mistake.
 TensorNumber::TensorNumber(MinusInfinity) : plain(std::numeric_limits<float>::lowest()) {}
 
 Tensor as_tensor(const TensorNumber& x, const Tensor& like) { return x.x.defined() ? x.x : constant(x.plain, like); }

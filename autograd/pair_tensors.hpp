@@ -1,4 +1,4 @@
-// A pair policy on tensors: its text with ordinary operations, for the composed form.
+// A pair policy on tensors: the same code with ordinary operations, for reference attention.
 #pragma once
 
 #include "autograd/ops.hpp"
@@ -6,21 +6,21 @@
 
 namespace tally {
 
-// What a policy is given for all pairs at once.
+// The inputs of a policy, for all pairs at once.
 struct PairTensors {
   Tensor s;            // [B, H, T, T]
-  Tensor other;        // the same; s where a call has no operands for it
+  Tensor other;        // the same; s if a call has no operands for it
   Tensor sum;          // the same; undefined for the gates
-  Tensor entry;        // the same; for logits alone
+  Tensor entry;        // the same; only for logits
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
 };
 
-// What stands in PairPolicy::on_tensors.
+// The functions of PairPolicy::on_tensors.
 struct PairOnTensors {
-  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]; undefined where nothing is summed
-  Tensor (*place)(const PairTensors& pairs);  // the same where no table is read
-  Tensor (*logit)(const PairTensors& pairs);  // the lowest of all numbers for minus_infinity
+  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]; undefined without a scan
+  Tensor (*place)(const PairTensors& pairs);  // the same; undefined without a table
+  Tensor (*logit)(const PairTensors& pairs);  // the lowest finite number for minus_infinity
 };
 
 namespace attention {
@@ -37,7 +37,7 @@ struct TensorNumber {
 };
 struct TensorTruth {
   Tensor holds;
-  Tensor like;  // of the type and on the device of what was compared
+  Tensor like;  // has the type and device of the compared tensors
 
   TALLY_NO_BRANCH
 };
@@ -68,7 +68,7 @@ TensorNumber sigmoid(const TensorNumber& x);
 TensorNumber softplus(const TensorNumber& x);
 TensorNumber tanh(const TensorNumber& x);
 
-// What a policy sees of all pairs: PairIn with tensors.
+// A policy's input for all pairs: PairIn with tensors.
 template <class Policy>
 struct PairInTensors {
   static constexpr PairNeeds needs = Policy::needs;
@@ -89,7 +89,7 @@ struct PairInTensors {
   }
 };
 
-// A tensor, also of a policy that returns a plain number.
+// As a tensor, even if a policy returns a plain number.
 Tensor as_tensor(const TensorNumber& x, const Tensor& like);
 
 }  // namespace attention

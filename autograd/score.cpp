@@ -105,7 +105,7 @@ void Score::check_tiled() const {
 
 namespace {
 
-// Each shape with the numbers of row i times factor_i; factor [B or 1, H, T, 1].
+// Each shape with the biases of row i times factor_i; factor [B or 1, H, T, 1].
 
 Bias times_rows(const Toeplitz& bias, const Tensor& factor, const AttentionOperands& in) {
   const std::int64_t distances = std::min(bias.bias.size(1), in.k.size(2));
@@ -113,7 +113,7 @@ Bias times_rows(const Toeplitz& bias, const Tensor& factor, const AttentionOpera
   return RowToeplitz{broadcast_to(by_row, {in.q.size(0), in.q.size(1), in.q.size(2), distances})};
 }
 
-// In double until all is there, as in tiles.
+// In double until the sum is complete, as in the kernels.
 Bias times_rows(const RowColumn& bias, const Tensor& factor, const AttentionOperands& in) {
   const Tensor exact = cast(factor, DType::f64);
   if (!bias.column.defined()) return RowColumn{bias.row * select(exact, 3, 0), {}};
@@ -141,7 +141,7 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   score.check_tiled();
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
-  // One that goes with a factor adds the entries of its table.
+  // The only policies allowed with a factor add the entries of their table.
   if (score.scan) score.scan->table = score.scan->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);

@@ -1,8 +1,9 @@
-// What joins the attention scores s_ij = q_i.k_j / sqrt(d): at most one scan and any number of biases, as tensors with
-// gradients; and how logits become weights. Attention knows these shapes and never an encoding.
+// Score modifications, biases and normalisers of attention, as tensors with gradients. They turn the scores s_ij =
+// q_i.k_j / sqrt(d) into logits and logits into weights. Attention depends on these shapes, never on an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N knots;
-// query i, key j <= i. Generated rows come alone: T are the last queries, distances and positions reach over all keys.
+// query i, key j <= i. In generation T is the number of new queries, the last ones; distances and positions still
+// extend over all keys.
 #pragma once
 
 #include <functional>
@@ -17,40 +18,41 @@
 
 namespace tally {
 
-// Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) of operands of
-// their own.  CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.other of a policy.
+// Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) with separate operands.
+// CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.other of a policy.
 struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
-// What a policy makes of each pair (core/attention/pair.hpp; autograd/pair.hpp has how to write one).
+// A score modification, computed for each pair by a policy (core/attention/pair.hpp; how to write one:
+// autograd/pair.hpp).
 struct Pair {
   const PairPolicy* policy;
   Tensor rows = {};   // [B, H, T, needs.rows]
   Tensor heads = {};  // [H, needs.heads]
-  Gates other = {};   // of p.other; undefined: the score itself
-  Tensor table = {};  // [B, H, T, P+1], any P, where needs.table asks for it, or with needs.knots [B, H, T, 2 N]
+  Gates other = {};   // operands of p.other; undefined: the score itself
+  Tensor table = {};  // with needs.table: [B, H, T, P+1], any P, or with needs.knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
-  // l [B, H, T, T] from the scores and p.sum, scores being scale times q.k, by ordinary operations in the place of the
-  // policy's logit. Such a policy is not compiled: its attention is materialised.
+  // l [B, H, T, T] from the scores (scale times q.k) and p.sum, computed by ordinary operations instead of the policy's
+  // logit. Such a policy is not compiled: its attention is materialised.
   std::function<Tensor(const Tensor& s, const Tensor& sum, double scale)> materialised_logit = {};
 };
 
-// z_i[n] = scale r_i.e_n [B, H, T, N] of queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
+// z_i[n] = scale r_i.e_n [B, H, T, N] for queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale = 1);
 
-// Whether tiled attention of the device has the policy; the composed form has any.
+// Whether the device's fused attention supports the policy; reference attention supports all.
 bool is_compiled(const PairPolicy& policy, Device device);
 
-// Policies that several encodings may use; the files of autograd/pairs.
+// Policies that several encodings may use, from autograd/pairs.
 
 // l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
 Pair contextual_table(const Tensor& z, const Gates& gates = {});
 // l_ij += v_i[n] + r_i[n] (p_ij - t_n) with the last knot t_n before p_ij, or the first; table [B, H, T, 2 N]: v_i[0],
 // r_i[0], v_i[1], ...; knots t [N], ascending
 Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
-// A hidden layer of a number x >= 0 as what contextual_segments takes: where sum_n u_n relu(w_n x + b_n) has its kinks,
-// and values and slopes of each unit between them, so that u times them is the table of the sum.
+// A hidden layer of a number x >= 0, sum_n u_n relu(w_n x + b_n), for contextual_segments: its kinks, and the values
+// and slopes of each unit between them. u times `units` is the table of the sum.
 struct HiddenSegments {
   Tensor knots;  // [N + 1], the first 0
   Tensor units;  // [N, 2 (N + 1)]; gradients flow to w and b
@@ -58,12 +60,12 @@ struct HiddenSegments {
 HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias);  // w, b [N]
 // l_ij += m_h p_ij, m [H]
 Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
-// l_ij -= sum_{k=j..i-1} softplus(l_ik) with the biases in l, and no key sees itself; with attend_current sums end at i
-// and it does. With the normaliser exp, e^l of these:  A_ij = exp(l_ij - sum_{k=j..i-1} softplus(l_ik)),
-// 1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
+// l_ij -= sum_{k=j..i-1} softplus(l_ik), where l includes the biases, and a query's own key is masked. With
+// attend_current it is not masked, and sums end at i. The normaliser is exp:  A_ij = exp(l_ij - sum_{k=j..i-1}
+// softplus(l_ik)),  1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
 Pair stick_breaking(bool attend_current = false);
 
-// Biases: l_ij gets what stands beside the struct.
+// Biases: the formula before each struct is added to l_ij.
 
 // bias_h[i-j]
 struct Toeplitz {
@@ -77,9 +79,9 @@ struct RowColumn {
 // z_i[i-j]
 struct RowToeplitz {
   Tensor z;          // [B, H, T, W]
-  bool cap = false;  // distances >= W read row W-1; else they get nothing
+  bool cap = false;  // distances >= W: z_i[W-1] if cap, else 0
 };
-// r_i.e_{i-j} / sqrt(d), with the d of q: RowToeplitz of products, which tiles on the CPU make where they are read.
+// r_i.e_{i-j} / sqrt(d), with the d of q: RowToeplitz with products as z, which the CPU's kernel computes itself.
 struct ToeplitzProduct {
   Tensor query;      // r [B, H, T, w]
   Tensor key;        // e [1 or B, 1, G or H, W, w]
@@ -87,7 +89,7 @@ struct ToeplitzProduct {
 
   RowToeplitz written_out(double scale) const;  // z_i[n] = scale r_i.e_n
 };
-// r_i.G_j / sqrt(d), with the d of q: a product beside that of q and k, whose keys are by key head like k
+// r_i.G_j / sqrt(d), with the d of q: a second product in addition to q.k, whose keys have k's heads
 struct Product {
   Tensor query;  // r [B, H, T, w]
   Tensor key;    // G [B, G, keys, w]
@@ -95,36 +97,36 @@ struct Product {
 // bias_ij; costs T x T memory
 struct Dense {
   Tensor bias;            // [B or 1, H or 1, T, keys]
-  bool of_score = false;  // what becomes of the score itself: score_of multiplies it with Score::factor
+  bool of_score = false;  // a change of the score itself: score_of multiplies it by Score::factor
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
-// Tokens of a block of MovedProduct; a shorter text is one block.
+// Number of tokens in a block of MovedProduct; a shorter text is one block.
 inline constexpr std::int64_t moved_block = 64;
 
-// In the place of q.k: products with keys that every token after them changes, by blocks of C = min(T, moved_block)
-// tokens. Within a block they are given; a query goes on to the left block by block, and each block n that it leaves
-// behind changes it:
-//   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as it meets the block of j:
-//   as given in the block before its own one, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n
-// As many queries as keys; gates that see the score see q.k of the operands. The products of a part of the rows are
-// made by ordinary operations, one part after the other, and made again for backward.
+// Replaces q.k by products with keys that every later token changes, in blocks of C = min(T, moved_block) tokens. The
+// products within a block are given. A query then moves to the left block by block, and each block n that it passes
+// changes it:
+//   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as updated for the block of j:
+//   as given in the block before its own block, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n.
+// The numbers of queries and keys are equal. Gates that read the score read q.k of the operands. Ordinary operations
+// compute the products of one part of the rows at a time; backward recomputes them.
 struct MovedProduct {
-  Tensor queries;      // [B, H, T, d], as keys from before their block meet them at its start
-  Tensor keys;         // [B, G, T, d], as they leave their block; G those of k, or H
-  Tensor own;          // [B, H, T, C]; nothing behind the query counts
-  Tensor read, taken;  // [B, G, T, d] with the G of these keys, or
+  Tensor queries;      // [B, H, T, d], for keys before their block
+  Tensor keys;         // [B, G or H, T, d], after all changes within their block
+  Tensor own;          // [B, H, T, C]; values after the query are not used
+  Tensor read, taken;  // [B, G, T, d] with the number of heads of these keys, or
   Tensor factor;       // [B, G, N, d], N = ceil(T / C)
 };
 
-// How the logits of a row become its weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the keys j that i sees; 0 in a
-// row that sees none.
+// Turns the logits of a row into weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the unmasked keys j. The weights
+// of a fully masked row are 0.
 struct Normaliser {
   using Kind = AttentionNormaliser::Kind;  // n, m and z0 of each
   Kind kind = Kind::softmax;
   Tensor sink = {};   // c [H]: z0 = e^c of a softmax; undefined: 0
   double offset = 0;  // of sigmoid
-  // What a row's weights leave over attends to r [B, H, T, e]: o_i += (1 - sum_j a_ij) r_i; undefined: nothing
+  // r [B, H, T, e] receives the leftover mass: o_i += (1 - sum_j a_ij) r_i; undefined: none does.
   Tensor rest = {};
 
   bool is_softmax() const { return kind == Kind::softmax && !sink.defined(); }
@@ -133,31 +135,32 @@ struct Normaliser {
 struct Score {
   std::optional<MovedProduct> moved;
   std::optional<Pair> scan;
-  std::vector<Pair> more_scans;  // of a combination, whose attention is materialised then
+  std::vector<Pair> more_scans;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
   Normaliser normaliser;
-  double factor = 1;  // of q.k, beside 1/sqrt(d)
-  // [B or 1, H, T]: l_ij with all that joins it is multiplied by that of query i. Gates see the score without it, and
-  // of policies those alone that add the entry of a table go with it. Undefined: 1.
+  double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
+  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only policies
+  // it can be combined with add the entry of a table. Undefined: 1.
   Tensor row_factor = {};
 
-  // Adds a policy. Tiles take one; several are applied one after the other in the composed form: those that read the
-  // score of q and k alone, those that add to it, and after all biases those that read the logits with them.
+  // Adds a policy. Fused attention takes one; reference attention applies several one after the other. First come
+  // policies that read only the score of q and k, then policies that add to it, and after all biases the policies that
+  // read the biased logits.
   void set_scan(Pair value);
   std::vector<const Pair*> scans() const;
-  // Throws Error when there is another than the softmax already.
+  // Throws Error if a normaliser other than the softmax is already set.
   void set_normaliser(Normaliser value);
-  // Gives these operands to gates that else see the score.
+  // Gives these operands to gates that would otherwise read the score.
   void keep_gates(const Tensor& q, const Tensor& k);
-  // Whether a product must not be part of the scores: its policy reads them otherwise than to add to them.
+  // Whether no product may be part of the scores, because the policy uses them other than by adding to them.
   bool takes_score_alone() const;
-  // Whether a factor of whole logits meets a policy with a logit of its own.
+  // Whether row_factor is combined with a policy that has its own logit.
   bool multiplies_pairs() const;
-  // Whether a product is part of a score that a policy reads otherwise than to add to it.
+  // Whether a product is part of a score that a policy uses other than by adding to it.
   bool changes_score() const;
-  // Whether tiled attention of this device has the policy, and all that it meets.
+  // Whether this device's fused attention supports the policy and everything it is combined with.
   bool tiled_on(Device device) const;
-  // Throws Error where a policy wants another rule for the weights, or where tiles do not have what meets.
+  // Throw Error if a policy requires another normaliser, or if fused attention does not support the combination.
   void check_policy() const;
   void check_tiled() const;
 };
@@ -166,22 +169,22 @@ struct AttentionOperands {
   Tensor q, k, v;  // [B, H, T, d], [B, G, keys, d], [B, G, keys, e] of the product, rotated where the encoding rotates
   double scale;    // 1/sqrt(d)
   Visible visible = {};
-  // Tiled: of the weights, as dropout(weights, rate, stream) would be.
+  // Fused: drops weights as dropout(weights, rate, stream) would.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  // About as many of a MovedProduct's products, [B, H, rows, keys], are in memory at a time.
+  // Approximate number of a MovedProduct's products, [B, H, rows, keys], in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
-  ReadBy readers = ReadBy::anyone;  // of o; what the CPU's tiles write for products is bf16
+  ReadBy readers = ReadBy::anyone;  // consumers of o; for ReadBy::products the CPU writes bf16
 };
 
-// The same logits without a row_factor, which goes into q and into what joins the scores: biases by distance and of
-// columns cost T x T memory then.
+// Moves row_factor into q, the table and the biases; the logits stay the same. Biases by distance and of columns then
+// cost T x T memory.
 void multiply_rows(AttentionOperands& in, Score& score);
 
-// o [B, H, T, e]: causal attention with these shapes in tiles, in memory linear in the length beside the shapes' own
-// tensors (but for one number per row and 128 keys with a scan; on a GPU per row and 32 keys); tiles of pairs that are
-// not visible cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand whose shape
-// does not fit. Written out in ordinary operations, every intermediate in memory: nn/composed.hpp.
+// Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in
+// the length, except for the running sums of a scan: one number per row and 128 keys, on a GPU per row and 32 keys.
+// Fully masked tiles cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand
+// whose shape does not fit. Reference attention, with every intermediate in memory: nn/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

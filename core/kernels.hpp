@@ -14,7 +14,8 @@ namespace tally {
 struct AttentionCall;
 struct AttentionGradients;
 
-// The kernels of each backend. cuda_host has those of cuda, compiled for and executed on the CPU (cuda/README.md).
+// The kernels of each backend. cuda_host holds the kernels of cuda, compiled for and executed on the CPU
+// (cuda/README.md).
 #define KERNEL(name, arguments) void name arguments;
 #define KERNEL_SIZE(name, arguments) std::int64_t name arguments;
 namespace cpu {
@@ -37,8 +38,8 @@ struct Kernels {
 #undef KERNEL_SIZE
 };
 
-// The table of a device, which becomes the one that this thread's kernels run on. Throws Error when the backend is not
-// built in or the machine has no such device.
+// Returns the table of a device and makes it this thread's current device. Throws Error if the backend is not built in
+// or the machine has no such device.
 const Kernels& kernels(Device device);
 
 }  // namespace tally

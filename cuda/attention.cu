@@ -1,4 +1,4 @@
-// Tiled attention forward: cuda/attention_forward.hpp has the kernel. A policy's kernels are compiled with it
+// Fused attention forward. The kernel is in cuda/attention_forward.hpp; a policy's kernels are compiled with the policy
 // (cuda/attention_pair.hpp).
 #include "core/kernels.hpp"
 #include "cuda/attention_forward.hpp"

@@ -1,7 +1,7 @@
-// Tiled attention backward, without atomic operations: a kernel by rows (cuda/attention_backward_rows.cu), then one by
-// keys (cuda/attention_backward_keys.cu), which makes weights and gradients of scores anew from the running sums that
-// the first has left at the tiles' edges. What all rows share (numbers of heads, toeplitz biases) is written by row or
-// block and added here, in fixed order.
+// Fused attention backward, without atomic operations. First runs a kernel by rows (cuda/attention_backward_rows.cu),
+// then one by keys (cuda/attention_backward_keys.cu). The second recomputes weights and gradients of scores from the
+// running sums that the first saved at the tiles' edges. Gradients that all rows share (numbers of heads, toeplitz
+// biases) are written by row or block and added here, in fixed order.
 #include <array>
 
 #include "core/kernels.hpp"
@@ -22,14 +22,14 @@ std::int64_t row_blocks_of(const AttentionCall& call) {
   return (call.queries() + block_rows - 1) / block_rows;
 }
 
-// What the kernels write between them, of a workspace.
+// Intermediate results of the kernels, in a workspace.
 template <class T>
 struct Between {
   T *row_gradients, *d_prefix_sums;
   double* sink_parts;
-  double* row_sums;                    // what rows add to begins at 0,
-  double* pair_sums;                   // and of a policy,
-  double* by_distance[most_biases]{};  // also for each toeplitz bias
+  double* row_sums;                    // DeviceCall::row_sums; cleared first
+  double* pair_sums;                   // DeviceCall::pair_sums; cleared first
+  double* by_distance[most_biases]{};  // DeviceBias::partial of each toeplitz bias; cleared first
   std::int64_t row_sum_elements = 0, pair_sum_elements = 0, distance_elements = 0;
 
   Between(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
@@ -75,7 +75,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
-  // What a row adds to begins at 0.
+  // Clears the gradients that rows add to.
   const auto begin_at_0 = [](Rows<T>& rows_of, const View& d) {
     if (!d) return;
     rows_of = Rows<T>::of(d);
@@ -127,7 +127,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     backward_keys<NoPolicy>(call, device);
   }
 
-  // d = the sum of x [shape] over the axes along which `kept` has 1.
+  // d = the sum of x [shape] over the axes that have size 1 in `kept`.
   using Steps = std::array<std::int64_t, max_rank>;
   const auto add = [](const View& d, const Shape& kept, const Steps& d_steps, double* x, const Shape& shape,
                       const Steps& steps) {

@@ -1,7 +1,7 @@
-// Tiled attention backward by keys: a block has 32 keys of one head. Of each head of queries that shares them, one
-// after the other, tiles of rows go by from the diagonal down. In a first phase warps stand for rows and make weights
-// and gradients of scores; in a second they stand for keys, each for 16 of them and 32 columns, and add up over the
-// rows: d_k, d_v and all that a key owns.
+// Fused attention backward by keys: a block has 32 keys of one head. It takes the query heads that share them one after
+// the other, and each head's tiles of rows from the diagonal down. In a first phase each warp owns rows and computes
+// weights and gradients of scores. In a second phase each warp owns 16 keys and 32 columns, and sums over the rows:
+// d_k, d_v and all other gradients of keys.
 #pragma once
 
 #include "cuda/attention_gradient.hpp"
@@ -9,14 +9,15 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// Warps of a block, and parts of 16 keys and 32 columns that each has: all of 32 keys and D columns.
+// Number of warps of a block, and of each warp's parts of 16 keys and 32 columns. Together they have 32 keys and D
+// columns.
 template <int D>
 inline constexpr int key_warps = D / 16 < most_warps<float> ? D / 16 : most_warps<float>;
 template <int D>
 inline constexpr int key_parts = D / 16 / key_warps<D>;
 
-// Elements of a tile of pairs in shared memory, of which there are after the products: weights, d_scores, and where
-// they are wanted d_gate_scores and d_logits.
+// Number of elements of a tile of pairs in shared memory. These tiles follow the operands of products: weights,
+// d_scores, and if needed d_gate_scores and d_logits.
 template <int D>
 inline constexpr int pair_elements = key_warps<D>* warp_rows* pair_ld;
 
@@ -73,13 +74,13 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   KeySums<T, D> d_k, d_v, d_gate_k;
   for (int head = first_head; head < first_head + call.heads_of_key; ++head) {
     products.template each<family>([&](auto& product) { product.head = head; });
-    double column_sum = 0;  // of the key threadIdx.x
+    double column_sum = 0;  // for the key threadIdx.x
     for (int row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
       const int first_row = row_tile * rows;
       const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
       const ThreadRows at(call, first_row, batch, head);
       if (!at.block_sees(call, row_count, first_key, count)) continue;
-      __syncthreads();  // the tiles before have been read
+      __syncthreads();  // all reads of the previous tiles are done
       products.template each<family>([&](auto& product) {
         product.set_rows(first_row, row_count);
         if (!product.whole()) product.load_keys(0);
@@ -102,7 +103,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
         }
         gradients.finish(call, at, key_tile, state, d_scores + warp_tile, false);
       }
-      // Zeros where the warp sees nothing.
+      // Zeros if the warp's tile is masked.
       store_pairs(weights + warp_tile, gradients.weights);
       gradients.store_d_scores(d_scores + warp_tile);
       if constexpr (family == Family::gated) store_pairs(d_gate_scores + warp_tile, gradients.d_gate_scores);

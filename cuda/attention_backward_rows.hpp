@@ -1,6 +1,7 @@
-// Tiled attention backward by rows: 16 queries a warp, key tiles from left to right: d_q and all that a row owns, and
-// for each key tile what its running sum of d_position was on its left edge. What all rows share (numbers of heads,
-// toeplitz biases) is written by row or block and added afterwards (cuda/attention_backward.cu).
+// Fused attention backward by rows: 16 queries a warp, key tiles from left to right. Computes d_q and all other
+// gradients of rows, and saves the running sum of d_position at the left edge of each key tile. Gradients that all rows
+// share (numbers of heads, toeplitz biases) are written by row or block and added afterwards
+// (cuda/attention_backward.cu).
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// Tiles of pairs in shared memory after the products, [rows][pair_ld] each, those that are wanted: who wants one wants
-// those before it.
+// Tiles of pairs in shared memory, [rows][pair_ld] each, after the operands of products. Only needed ones have memory,
+// and a call that needs one also needs the earlier ones.
 template <class T, Family family>
 struct PairTiles {
   T *d_scores, *d_gate_scores, *d_logits, *places, *d_entries;
@@ -21,7 +22,7 @@ struct PairTiles {
     const bool kept[]{family == Family::gated, call.keeps_logits, call.keeps_places, call.keeps_entries};
     return static_cast<int>(1 + std::count(std::begin(kept), std::end(kept), true)) * size;
   }
-  // Of the warp's rows.
+  // The parts of the warp's rows.
   __device__ PairTiles(T* memory, int warp)
       : d_scores(memory + warp * warp_rows * pair_ld),
         d_gate_scores(d_scores + size),
@@ -33,8 +34,9 @@ struct PairTiles {
   static constexpr int size = most_rows<T> * pair_ld;
 };
 
-// Table: a lane takes one of the warp's rows and goes along its keys; neighbouring keys have most often neighbouring
-// places, so that what two numbers get stays in registers until the places move on. settled: all are beyond the table.
+// Gradient of the table: a lane takes one of the warp's rows and walks along its keys. Neighbouring keys usually have
+// neighbouring places, so the gradients of two entries accumulate in registers until the place changes. settled: all
+// places are beyond the table.
 template <class Policy, class T>
 __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool settled,
                              const T* d_entries, const T* places) {
@@ -60,7 +62,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
       above = 0;
       low = own_low;
     }
-    // The place of a pair that is not seen may be none.
+    // The place of a masked pair may be invalid.
     const T d_entry = d_entries[line * pair_ld + j], high = d_entry == T{0} ? T{0} : own.w * d_entry;
     at_low += knots ? d_entry : d_entry - high;
     above += high;
@@ -69,7 +71,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   add(low + 1, above);
 }
 
-// Sums of d_logits along rows, of which a lane takes one of the warp's.
+// Sums of d_logits along rows; each lane takes one of the warp's rows.
 template <class T>
 __device__ void add_to_row_sums(const DeviceCall<T>& call, const ThreadRows& at, int first_key, const T* d_logits) {
   const int line = lane_of_warp(), row = at.first + line;
@@ -81,7 +83,7 @@ __device__ void add_to_row_sums(const DeviceCall<T>& call, const ThreadRows& at,
   call.row_sums[at.index_of(call, row)] += sum;
 }
 
-// f(r, key, d_logit) for each pair that the thread's rows see, one after the other.
+// f(r, key, d_logit) for each unmasked pair of the thread's rows, one after the other.
 template <class T, Family family, class Policy, class F>
 __device__ void each_seen(int first_key, const Pairs<T, family, Policy>& pairs, T* d_logits, const F& f) {
   TALLY_ROLLED
@@ -93,14 +95,14 @@ __device__ void each_seen(int first_key, const Pairs<T, family, Policy>& pairs, 
   }
 }
 
-// To that of the first or the second row of a thread, without an index that registers do not have.
+// Adds x to the first or the second row of a thread. Registers cannot be indexed, hence no array.
 template <class T>
 __device__ void add_to_one(int r, T x, T& upper, T& lower) {
   upper += of_row(r, x, T{0});
   lower += of_row(r, T{0}, x);
 }
 
-// Biases of which a row owns its part.
+// Gradients of biases whose parts are owned by rows.
 template <class T, Family family, class Policy>
 __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                               const Pairs<T, family, Policy>& pairs, T* d_logits) {
@@ -112,7 +114,7 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
       each_seen(first_key, pairs, d_logits, [&](int r, int key, T x) { d.at(at.row(r), key) = x; });
       continue;
     }
-    // Row-toeplitz; with a cap its last entry is shared by all that is as far and farther.
+    // Row-toeplitz; with a cap all keys at its last distance or farther share the last entry.
     const int single = bias.width - (bias.cap ? 1 : 0);
     T upper = 0, lower = 0;
     each_seen(first_key, pairs, d_logits, [&](int r, int key, T x) {
@@ -131,7 +133,7 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
   }
 }
 
-// Sums of a block's d_logits by distance: a thread has a diagonal.
+// Sums of a block's d_logits by distance: each thread takes a diagonal.
 template <class T>
 __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, int row_block, int first_key, int count) {
   const int rows = block_rows();
@@ -160,13 +162,13 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
-  // The last rows see most keys: their blocks begin first.
+  // The last rows have the most keys, so their blocks start first.
   const int row_block = static_cast<int>(gridDim.y - 1 - blockIdx.y), first_row = row_block * rows,
             slice = slice_of_block();
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   const ThreadRows at(call, first_row);
   const int seen_keys = at.before + first_row + row_count;
-  const bool owns = slice == 0;  // of the slices, this one writes what a row owns
+  const bool owns = slice == 0;  // only the first slice writes gradients of rows that have no slices
 
   using Products = BackwardProducts<T, precision, D, most_rows<T>>;
   Products products(call, at.batch, at.head, memory);
@@ -179,7 +181,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     const int first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
     if (!at.block_sees(call, row_count, first, count)) continue;
-    __syncthreads();  // the tile before has been read
+    __syncthreads();  // all reads of the previous tile are done
     products.template each<family>([&](auto& product) {
       if (!product.whole()) product.load_rows(0);
       product.set_keys(first, count);
@@ -205,7 +207,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       gradients.store_d_scores(tiles.d_scores);
       if constexpr (family == Family::gated) store_pairs(tiles.d_gate_scores, gradients.d_gate_scores);
     }
-    if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 where the warp sees nothing
+    if (owns && call.keeps_logits) store_pairs(tiles.d_logits, gradients.d_logits);  // 0 if the warp's tile is masked
     if (owns && call.keeps_entries) store_pairs(tiles.d_entries, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
@@ -238,7 +240,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       }
     }
     if (owns && call.by_distance) {
-      __syncthreads();  // d_logits are whole
+      __syncthreads();  // d_logits are complete
       add_by_distance(call, tiles.d_logits - at.warp * warp_rows * pair_ld, row_block, first, count);
     }
   }
@@ -260,7 +262,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   for (int n = 0; n < call.bias_count; ++n) {
     if (call.biases[n].d_row.data == nullptr) continue;
     const Rows<double> d_row = call.biases[n].d_row.head(at.batch, at.head);
-    const int row = at.first + lane_of_warp();  // whose sum is this lane's own
+    const int row = at.first + lane_of_warp();  // this lane computed the row's sum
     if (lane_of_warp() < warp_rows && row < at.queries) {
       d_row.at(row) = call.row_sums[at.index_of(call, row)];
     }

@@ -1,6 +1,6 @@
-// Tiled attention on the device: a call as it goes there, and what is computed for one pair of query and key. Formulas:
-// core/cpu/attention.cpp and core/cpu/attention_pair_loops.hpp; functions of one pair: core/attention/policies.hpp; the
-// tiles of pairs and how threads share them: cuda/attention_tile.hpp.
+// Fused attention on the device: a call in the form passed to kernels, and the biases of one pair of query and key.
+// Formulas: core/cpu/attention.cpp and core/cpu/attention_pair_loops.hpp; functions of one pair:
+// core/attention/policies.hpp; tiles of pairs and their distribution to threads: cuda/attention_tile.hpp.
 #pragma once
 
 #include <algorithm>
@@ -21,11 +21,11 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 using Rule = AttentionNormaliser::Kind;
 
-// What kernels are compiled for. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy,
-// which they have as a parameter; gated: with a policy and a product of its own queries and keys.
+// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy as a
+// template parameter; gated: with a policy and a product of separate queries and keys.
 enum class Family : std::uint8_t { plain, paired, gated, ruled };
 
-inline constexpr int tile = 32;  // keys that are taken at once
+inline constexpr int tile = 32;  // number of keys of a tile
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
@@ -58,20 +58,21 @@ struct DeviceBias {
   AttentionBias::Kind kind;
   bool cap;
   int width;                     // entries of a row
-  Rows<T> values;                // toeplitz [H, W]: head_step and row_step are those of its two axes
+  Rows<T> values;                // toeplitz [H, W]: head_step and row_step are the steps of its two axes
   Rows<double> row, column;      // row_column
   Rows<T> d_values;              // row_toeplitz, dense
   Rows<double> d_row, d_column;  // row_column
   double* partial;               // toeplitz: [B, H, row blocks, W]
 };
 
-// A call as it goes to the device.
+// A call in the form passed to kernels.
 template <class T>
 struct DeviceCall {
   int heads, heads_of_key, queries, keys;
   int width, value_width, gate_width;
   T scale;
-  // Of weights: 0 where the upper 24 bits of their random number are below, else multiplied by the scale.
+  // Dropout: a weight becomes 0 if the upper 24 bits of its random number are below drop_below, else it is multiplied
+  // by kept_scale.
   std::int32_t drop_below;
   T kept_scale;
   RandomStream dropout_stream;
@@ -83,9 +84,9 @@ struct DeviceCall {
   std::int64_t sink_step;
   Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
   bool own_gates, spends;
-  int entries;  // P+1 of a table, or as many as knots
+  int entries;  // P+1 of a table, or the number of knots
   const T* knots;
-  const T* head_numbers;  // of a policy
+  const T* head_numbers;  // a policy's numbers of heads
   std::int64_t head_step, head_number_step;
   T *row_statistics, *prefix_sums;
   DeviceBias<T> biases[most_biases];
@@ -95,35 +96,35 @@ struct DeviceCall {
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
   T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
-  double* row_sums;             // [B, H, T] of d_logits, where a bias wants them
-  double* pair_sums;            // [B, H, T, 2 + 2 n] of the n numbers of a policy: cuda/attention_gradient.hpp
-  double* sink_parts;           // [B, H, T] of the gradient of a sink; null: not wanted
-  bool by_distance, by_column;  // whether a bias wants sums over diagonals, columns
-  // Whether the kernel by rows needs in shared memory: d_logits of pairs, places in tables, and what the entries of
-  // tables get where that is not d_logits.
+  double* row_sums;             // [B, H, T] sums of d_logits, if a bias needs them
+  double* pair_sums;            // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention_gradient.hpp
+  double* sink_parts;           // [B, H, T] parts of the gradient of a sink; null: not needed
+  bool by_distance, by_column;  // whether a bias needs sums over diagonals, columns
+  // Whether the kernel by rows needs these tiles in shared memory: d_logits of pairs, places in tables, and gradients
+  // of table entries (if they differ from d_logits).
   bool keeps_logits, keeps_places, keeps_entries;
 
   __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
 };
 
-// What belongs to row r of a thread's two, r known or not: by value, as registers have no addresses.
+// The value of row r of a thread's two rows, for constant or variable r. By value, as registers have no addresses.
 template <class T>
 __device__ T of_row(int r, T upper, T lower) {
   return r == 0 ? upper : lower;
 }
 
-// By which rule logits become weights, told when the kernel is compiled where it is the softmax.
+// The rule for turning logits into weights: a compile-time constant if it is the softmax.
 template <Family family, class T>
 __device__ Rule rule_of(const DeviceCall<T>& call) {
   return family == Family::plain ? Rule::softmax : call.rule;
 }
-// The two rows (queries) of a thread: those of tile_row among the 16 of its warp. Four threads share them.
+// The two rows (queries) of a thread: the rows given by tile_row among the 16 of its warp. Four threads share them.
 struct ThreadRows {
   int batch, head, warp;
   int first;            // row of the warp's tile
   int before, queries;  // keys before the first query
 
-  // Of the block's own head.
+  // The rows of the block's head.
   template <class Call>
   __device__ ThreadRows(const Call& call, int first_of_block)
       : ThreadRows(call, first_of_block, static_cast<int>(blockIdx.x) / call.heads,
@@ -138,21 +139,21 @@ struct ThreadRows {
         queries(call.queries) {}
 
   __device__ int row(int r) const { return first + tile_row(r); }
-  __device__ int query(int r) const { return before + row(r); }  // among the keys, of which it sees 0 .. query
+  __device__ int query(int r) const { return before + row(r); }  // its index among the keys: causal keys are 0 .. query
   __device__ bool valid(int r) const { return row(r) < queries; }
   __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
-  // Whether any row of the block, of so many rows, sees a key of a tile with so many.
+  // Whether any of the block's row_count rows sees any of a tile's `count` keys.
   template <class Call>
   __device__ bool block_sees(const Call& call, int row_count, int first_key, int count) const {
     const int query = before + first - warp * warp_rows;
     return call.visible.sees_any(query, query + row_count - 1, first_key, first_key + count - 1);
   }
-  // Whether any row of the warp can see a key from this one on.
+  // Whether any row of the warp can see any key from `key` on.
   __device__ bool warp_sees(int key) const {
     const int end = first + warp_rows < queries ? first + warp_rows : queries;
     return first < queries && key < before + end;
   }
-  // Index of a row among those of all heads.
+  // Index of a row among the rows of all heads.
   template <class Call>
   __device__ std::int64_t index_of(const Call& call, int own_row) const {
     return (static_cast<std::int64_t>(batch) * call.heads + head) * queries + own_row;
@@ -163,7 +164,7 @@ struct ThreadRows {
   }
 };
 
-// What the biases add to the logit of row r and key.
+// The sum of the biases for row r and key.
 template <class T>
 __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
   T sum = 0;
@@ -195,12 +196,12 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
   return sum;
 }
 
-// Of the views of a call; without gradients.
+// Converts a call, without gradients.
 template <class T>
 DeviceCall<T> device_call(const AttentionCall& call) {
   check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
         call.bias_count);
-  // Kernels count in int, which takes half the registers: tensors with more rows than that do not fit into memory.
+  // Kernels count in int, which takes half the registers. Tensors with more rows do not fit into memory anyway.
   const auto as_int = [](std::int64_t count) {
     check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
           count);
@@ -286,19 +287,20 @@ inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
 template <class Policy>
 inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
 
-// Whether kernels of a policy are compiled for every precision and head width. For the execution on the CPU, where a
-// form takes the compiler seconds, most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products
-// are exact whatever the precision.
+// Whether kernels of a policy are compiled for every precision and head width. For execution on the CPU each form takes
+// the compiler seconds. There most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products are
+// exact at any precision.
 #ifdef TALLY_EVERY_FORM
 constexpr bool every_form = true;
 #else
 constexpr bool every_form = false;
 #endif
 
-// f(precision, width, family, bytes): the first three constants, how products read f32, how much of a head's width a
-// block keeps in shared memory at a time, and the family of the scan; bytes(width, family) is the shared memory that
-// this takes. A wide head takes turns where all of it would be more than the device has: the results have the same
-// bits. f64 is for checks and comes in one width. Throws Error where not even the narrowest fits.
+// Calls f(precision, width, family, bytes). The first three are compile-time constants: the precision of f32 products,
+// the part of a head's width that a block holds in shared memory at a time, and the family. bytes(width, family) is the
+// shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
+// shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
+// narrowest fits.
 template <class Policy, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   using Precision = ProductPrecision;
@@ -312,8 +314,8 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       f(precision, width, family, needed);
       return true;
     };
-    // Gates of their own make a third product, for which no device has 128 columns; those of policies would take nvcc
-    // twice as long.
+    // Separate gate operands need a third product, for which no device has memory for 128 columns. For policies, 128
+    // columns would double nvcc's time.
     constexpr bool all = sizeof(T) == sizeof(float),
                    wide = all && decltype(family)::value != Family::gated && !has_policy<Policy>;
     if constexpr (wide) {

@@ -1,9 +1,9 @@
-// Tiled attention forward (cuda/attention_tile.hpp has the layout). A warp has 16 queries of one head; key tiles go by
-// from the diagonal to the left. For each it makes scores, adds the scan's running sum and the biases, takes
-// exponentials under the largest logit so far, and adds up values.
+// Fused attention forward (layout: cuda/attention_tile.hpp). A warp has 16 queries of one head and takes key tiles from
+// the diagonal to the left. For each tile it computes scores, adds the scan's running sum and the biases, takes
+// exponentials under the largest logit so far, and accumulates values.
 //
-// Traffic: q, k, v are read once by each block that needs them, T/64 times k and v in all, mostly from the L2 cache;
-// written are o, three numbers a row, and with a scan one number per row and key tile. Nothing of size T x T.
+// Traffic: each block reads the q, k and v it needs once: T/64 times k and v in all, mostly from the L2 cache. It
+// writes o, three numbers a row, and with a scan one number per row and key tile. Nothing has size T x T.
 #pragma once
 
 #include "cuda/attention_tile.hpp"
@@ -11,7 +11,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// Elements of shared memory: pairs, v, then q and k, then those of gates.
+// Number of elements of shared memory, which holds pairs, v, q and k, then the gates' operands.
 template <class T, int D>
 inline constexpr int forward_key_elements = tile* ld_of<D>;
 template <class T, int D>
@@ -20,8 +20,8 @@ template <class T, int D, Family family>
 inline constexpr std::size_t forward_elements = most_rows<T>* pair_ld + forward_key_elements<T, D> +
                                                 (family == Family::gated ? 2 : 1) * forward_product_elements<T, D>;
 
-// How many blocks of a multiprocessor there should be registers for without any that are spilled, which wide heads and
-// other rules would be with three; the shared memory of the largest has three, too.
+// Number of blocks on a multiprocessor, which limits their registers. With three, wide heads and other rules would
+// spill registers. The largest shared memory also has room for three.
 template <class T, int D, Family family>
 [[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float) ? 1
                                                        : family == Family::paired || family == Family::gated
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   constexpr int ld = ld_of<D>;
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
-  // The last rows see most keys: their blocks begin first.
+  // The last rows have the most keys, so their blocks start first.
   const int first_row = static_cast<int>(gridDim.y - 1 - blockIdx.y) * rows, slice = slice_of_block();
   const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
   const ThreadRows at(call, first_row);
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
-  // Sums under the shifts m: n of what the rule divides by, picked of weights where that is another sum. A sink is one
-  // more logit, which is there before the others.
+  // Sums under the shifts m. n: the normaliser's sum; picked: the sum of weights, if it differs from n. A sink is one
+  // more logit, which precedes all others.
   T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
   m[0] = m[1] = rule != Rule::softmax  ? T{0}
                 : call.sink != nullptr ? call.sink[at.head * call.sink_step]
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     const int first = key_tile * tile;
     const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
     if (!at.block_sees(call, row_count, first, count)) continue;
-    __syncthreads();  // the tile before has been read
+    __syncthreads();  // all reads of the previous tile are done
     if (!score.whole()) score.load_rows(0);
     score.set_keys(first, count);
     if constexpr (family == Family::gated) {
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   for (int r = 0; r < 2; ++r) {
     const T sum = sum_of_row(n[r]), of_weights = rule == Rule::softpick ? sum_of_row(picked[r]) : sum;
     if (!at.valid(r)) continue;
-    // A row that sees no key has no weights, and its output is 0.
+    // A row whose keys are all masked has no weights, and its output is 0.
     const T inverse = !shifts ? T{1} : sum > T{0} ? T{1} / sum : T{0};
     T left = rule == Rule::softmax ? T{0} : T{1} - of_weights * inverse;
     if (rule == Rule::softmax && call.sink != nullptr) {

@@ -1,5 +1,5 @@
-// Tiled attention backward: what its kernels by rows and by keys share, a tile of pairs made anew with the gradients of
-// logits and scores.
+// Fused attention backward, common part of the kernels by rows and by keys: recomputes a tile of pairs and computes the
+// gradients of its logits and scores.
 #pragma once
 
 #include "core/attention/pair_inputs.hpp"
@@ -7,7 +7,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// What forward has kept of a thread's rows, and where their gradient's running sum is.
+// The saved softmax statistics of a thread's rows, and the running sum of their gradient.
 template <class T>
 struct RowState {
   T m[2] = {}, inverse[2] = {}, left[2] = {};
@@ -28,7 +28,7 @@ struct RowState {
   }
 };
 
-// Whether anything flows to queries and keys by way of their scores.
+// Whether queries and keys get a gradient through their scores.
 template <Family family, class Policy>
 constexpr bool reaches_scores() {
   if constexpr (has_policy<Policy>) {
@@ -42,8 +42,7 @@ template <int D, int rows>
 constexpr int product_elements(Family family) {
   return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>;
 }
-// The three products that backward makes of rows and keys, in the shared memory from `memory` on, for up to so many
-// rows.
+// The three products of rows and keys in backward, in the shared memory from `memory` on, for up to `rows` rows.
 template <class T, ProductPrecision precision, int D, int rows>
 struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
@@ -70,21 +69,20 @@ struct BackwardProducts {
   }
 };
 
-// A tile of pairs in backward: what forward had of it, and the gradients of logits, scores and gate scores.
+// A tile of pairs in backward: the recomputed forward values, and the gradients of logits, scores and gate scores.
 template <class T, Family family, class Policy = NoPolicy>
 struct PairGradients {
   Pairs<T, family, Policy> pairs;
-  T weights[2][columns] = {};  // after dropout; of softpick the slopes of its terms until `finish`
+  T weights[2][columns] = {};  // after dropout; for softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
-  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // of a policy
+  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // with a policy
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
 
-  // The steps of a tile. All threads of the block call both products, which take turns with what is in shared memory;
-  // warps that see something of the tile do what is between them and after. Weights come first, so that what only they
-  // need is not in registers any more when the second product is made. scratch: the warp's rows of a tile in shared
-  // memory.
+  // The steps of a tile. All threads of the block call both products, because they replace parts in shared memory. Only
+  // warps whose tile is not fully masked do the steps between and after them. Weights come first, so that the registers
+  // they need are free again during the second product. scratch: the warp's rows of a tile in shared memory.
   template <ProductPrecision precision, int D, int rows>
   __device__ void multiply_scores(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.score.template multiply<precision>(pairs.logits, warp, takes_part);
@@ -124,7 +122,7 @@ struct PairGradients {
     products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
   }
 
-  // state.run goes on to the right edge of the tile. adds: a policy's sums of rows are wanted.
+  // Advances state.run to the right edge of the tile. adds: whether a policy's sums of rows are needed.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state, T* scratch,
                          bool adds) {
     if (call.drop_below > 0) {
@@ -156,7 +154,7 @@ struct PairGradients {
     }
   }
 
-  // Into a warp's rows of a tile in shared memory.
+  // Writes to a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
       const T d = has_policy<Policy> ? d_scores[r][c] : d_logits[r][c];
@@ -165,7 +163,7 @@ struct PairGradients {
   }
 
  private:
-  // Of a policy's numbers: sums of d_logits and of weights along a row, then for each number of both times the logit's
+  // Sums for a policy's numbers along a row: of d_logits and of weights, then for each number of both times the logit's
   // derivative by it.
   static constexpr int number_sums = 2 + 2 * number_count<Policy>;
   using RowSums = T[static_cast<std::size_t>(number_sums)];
@@ -206,11 +204,11 @@ struct PairGradients {
                       [](const auto& pair) { return attention::gate_of<Policy>(pair); });
       }
     }
-    if (needs.biased) copy_pairs(d_logits, d_scores);  // what biases get
+    if (needs.biased) copy_pairs(d_logits, d_scores);  // the gradient of biases
     if (adds) add_row_sums(call, at, row_sums);
   }
 
-  // From gradients of gates to those of what the gates see.
+  // Propagates gradients of gates to the gates' inputs.
   template <class Numbers, class Gate>
   __device__ void through_gates(const ThreadRows& at, int first_key, const Numbers& numbers,
                                 const T (&d_gates)[2][columns], RowSums (&row_sums)[2], const Gate& gate_of_pair) {
@@ -241,8 +239,8 @@ struct PairGradients {
   }
 };
 
-// What sums over all keys make of a policy's numbers: the row's own, and its part of those of its head, freed of what
-// rounding left over of the sum of d_logits (core/cpu/attention_pair.cpp).
+// Computes gradients of a policy's numbers from the sums over all keys: the row's numbers, and the row's part of its
+// head's numbers. Corrects the rounding error of the sum of d_logits (core/cpu/attention_pair.cpp).
 template <class Policy, class T>
 __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at) {
   constexpr int rows = Policy::needs.rows, count = number_count<Policy>;
@@ -263,7 +261,7 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
   }
 }
 
-// The kernels and their launches; each in a file of its own.
+// Launches of the kernels, each in a separate file.
 template <class Policy, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device);
 template <class Policy, class T>

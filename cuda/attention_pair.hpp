@@ -7,7 +7,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// f(device) with the call in its type.
+// Calls f(device) with the DeviceCall in the call's type.
 template <class F>
 void with_device_call(const AttentionCall& call, const void* device, const F& f) {
   dispatch_floating(call.q.dtype, [&](auto zero) { f(*static_cast<const DeviceCall<decltype(zero)>*>(device)); });

@@ -1,4 +1,4 @@
-// Products of queries and keys over the width of heads, by way of tiles of rows and keys in shared memory.
+// Products of queries and keys over the width of heads, with tiles of rows and keys in shared memory.
 #pragma once
 
 #include "cuda/attention_scan.hpp"
@@ -8,11 +8,11 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 __device__ inline int block_rows() { return static_cast<int>(blockDim.x) / 32 * warp_rows; }
 
 template <int D>
-inline constexpr int ld_of = D + 4;  // of a tile of rows in shared memory
+inline constexpr int ld_of = D + 4;  // step between rows of a tile in shared memory
 template <int D>
-inline constexpr std::size_t width_columns = D / row_lanes;  // of D columns, those that a thread has of each row
+inline constexpr std::size_t width_columns = D / row_lanes;  // number of the D columns of a row that a thread has
 
-// How many parts of D a width has.
+// Number of parts of D columns in a width.
 template <int D>
 __host__ __device__ int parts_of(int width) {
   return width > D ? (width + D - 1) / D : 1;
@@ -23,7 +23,7 @@ __host__ __device__ int parts_of(int width) {
 template <int D, class T>
 __device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int count, int part, int width, T factor) {
   constexpr int four = 4;
-  // Four neighbours are one access where they lie so.
+  // Four aligned contiguous elements take one access.
   const bool together = x.column_step == 1 && x.row_step % four == 0 && width % four == 0 &&
                         reinterpret_cast<std::uintptr_t>(x.data) % (four * sizeof(T)) == 0;
   TALLY_UNROLL_BY(2)
@@ -45,11 +45,11 @@ __device__ void load_tile(T* target, int lines, const Rows<T>& x, int first, int
   }
 }
 
-// A product over the width of heads, factor row_i . key_j, for the rows and keys that a block has at hand.
+// A product over the width of heads, factor row_i . key_j, for the block's current rows and keys.
 template <class T, int D>
 struct HeadProduct {
   const Rows<T>&rows,
-      &keys;  // of the call, whose address is a constant: their addresses are computed where they are used
+      &keys;  // members of the call, whose address is constant; saves registers for addresses
   int batch, head, key_head;
   int width;
   T factor;
@@ -74,8 +74,8 @@ struct HeadProduct {
     key_count = count;
     load_keys(0);
   }
-  // pairs += the product, for the rows of this warp. All threads of the block call it when part 0 of both is in shared
-  // memory; afterwards the last part is.
+  // pairs += the product, for the rows of this warp. All threads of the block must call it, with part 0 of both
+  // operands in shared memory. Afterwards the last part is there.
   template <ProductPrecision precision>
   __device__ void multiply(T (&pairs)[2][columns], int warp, bool takes_part) const {
     const int parts = parts_of<D>(width);

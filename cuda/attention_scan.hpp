@@ -5,10 +5,10 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-inline constexpr int columns = tile / row_lanes;  // of the pairs that a thread has of each row
-inline constexpr int pair_ld = tile + 4;          // of a tile of pairs in shared memory, [rows][keys]
+inline constexpr int columns = tile / row_lanes;  // number of pairs of each row that a thread has
+inline constexpr int pair_ld = tile + 4;          // step between rows of a tile of pairs in shared memory, [rows][keys]
 
-// A running sum with what rounding loses kept beside it.
+// A running sum with compensation for rounding.
 template <class T>
 struct RunningSum {
   T sum = 0, lost = 0;
@@ -18,7 +18,7 @@ struct RunningSum {
     sum = next;
   }
   __device__ T value() const { return sum + lost; }
-  // Tiles begin with what can be kept between them.
+  // Adds the compensation to the sum, because only the sum is saved between tiles.
   __device__ T settle() {
     sum += lost;
     lost = 0;
@@ -26,8 +26,7 @@ struct RunningSum {
   }
 };
 
-// Each of a row's pairs becomes the sum of itself and those to its right in the tile, and of what `sums` held before,
-// which then hold those of the whole row as well.
+// Replaces each pair by the sum of `sums`, itself and the pairs to its right in the row. Adds the whole row to `sums`.
 template <class T>
 __device__ void sum_leftward(T (&x)[2][columns], RunningSum<T> (&sums)[2]) {
   const int lane = lane_of_warp() % row_lanes;
@@ -35,7 +34,7 @@ __device__ void sum_leftward(T (&x)[2][columns], RunningSum<T> (&sums)[2]) {
   for (int r = 0; r < 2; ++r) {
     TALLY_UNROLL
     for (int c = columns - 2; c >= 0; c -= 2) {
-      // Over the pairs of columns of the lanes from this one on, then without it.
+      // Sums over the column pairs of the lanes from this one on, then excluding this one.
       T from = x[r][c] + x[r][c + 1];
       const T next = __shfl_down_sync(whole_warp, from, 1, row_lanes);
       from += lane + 1 < row_lanes ? next : T{0};
@@ -68,7 +67,7 @@ __device__ void sum_rightward(T (&x)[2][columns], T (&sums)[2]) {
     }
   }
 }
-// The sum over the four lanes of a row; each gets it.
+// The sum over the four lanes of a row, returned to each.
 template <class T>
 __device__ T sum_of_row(T x) {
   x += __shfl_xor_sync(whole_warp, x, 1);

@@ -1,11 +1,11 @@
-// Tiled attention on the device: a block has up to four warps with 16 queries each, and takes 32 keys at a time. A warp
-// has a tile of 16 x 32 pairs in the registers of its threads (cuda/instructions.hpp: a row belongs to four lanes, 8
-// columns of it to each), makes it by products of tiles in shared memory, on tensor cores where that is allowed, and
-// sums along its rows by shuffles. At most D of a head's width lies in shared memory at a time, so that heads may have
-// any width; D of the results' columns belong to a block, the grid's z counts them ("slices").
+// Fused attention on the device: a block has up to four warps with 16 queries each, and takes 32 keys at a time. A warp
+// has a tile of 16 x 32 pairs in the registers of its threads (cuda/instructions.hpp: a row belongs to four lanes, and
+// each has 8 of its columns). It computes the tile by products of tiles in shared memory, on tensor cores if allowed,
+// and sums along the rows by shuffles. Heads may have any width, because shared memory holds at most D columns of a
+// head at a time. A block owns D columns of the results, a "slice"; the grid's z counts slices.
 //
-// Every number has one owner: nothing is added by atomic operations, and what several blocks share each writes by
-// itself, to be added afterwards in fixed order.
+// Every number has one owner, and there are no atomic operations. If several blocks contribute to a sum, each writes
+// its part, and the parts are added afterwards in fixed order.
 #pragma once
 
 #include "cuda/attention_product.hpp"
@@ -13,15 +13,15 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// Of a block; in double half as many have all their tiles in shared memory. Tiles lie there as for so many, however
-// many there are, so that their addresses are constants.
+// Largest number of warps of a block. In double it is half, so that all tiles fit into shared memory. Tiles there are
+// always laid out for this number, so that their addresses are constants.
 template <class T>
 inline constexpr int most_warps = sizeof(T) > sizeof(float) ? 2 : 4;
 template <class T>
 inline constexpr int most_rows = most_warps<T>* warp_rows;
 
-// f(r, c) for each pair that a thread has of a tile, in an order and number that the compiler knows: arrays of pairs
-// stay in registers.
+// f(r, c) for each pair of a tile that a thread has. The compiler knows order and number, so arrays of pairs stay in
+// registers.
 template <class F>
 __device__ __forceinline__ void each_pair(F&& f) {
   TALLY_UNROLL
@@ -31,24 +31,25 @@ __device__ __forceinline__ void each_pair(F&& f) {
   }
 }
 
-// The offset of a thread's pair in its warp's rows of a tile in shared memory.
+// A thread's pair in its warp's rows of a tile in shared memory.
 template <class T>
 __device__ T& own_pair(T* target, int r, int c) {
   return target[tile_row(r) * pair_ld + tile_column(c)];
 }
-// The pairs of a thread become f(r, c) one after the other: for what is long, and would be sixteen times as long.
+// Sets the pairs of a thread to f(r, c) in a loop that is not unrolled. For long functions, whose code would otherwise
+// be repeated sixteen times.
 template <class T, class F>
 __device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
   TALLY_ROLLED
   for (int n = 0; n < 2 * columns; ++n) own_pair(target, n / columns, n % columns) = f(n / columns, n % columns);
 }
 
-// f(weight, factor) for each weight of a warp's rows of a tile in shared memory, with its factor under dropout. A lane
-// takes four neighbours at a time, which share a block of random numbers, whosever pairs they are: __syncwarp before
-// and after.
+// f(weight, factor) for each weight of a warp's rows of a tile in shared memory, with its dropout factor. A lane takes
+// four neighbours at a time, which share a block of random numbers but may be other threads' pairs. So __syncwarp is
+// needed before and after.
 template <class T, class F>
 __device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* weights, const F& f) {
-  constexpr int blocks = tile / 4 + 1;  // of a row; the first may begin before the tile
+  constexpr int blocks = tile / 4 + 1;  // per row; the first may begin before the tile
   const RandomStream stream = call.dropout_stream.now();
   const std::int64_t first_row =
       (static_cast<std::int64_t>(at.batch) * call.heads + at.head) * call.drop_rows + call.drop_first_row + at.first;
@@ -69,14 +70,14 @@ __device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, in
   }
 }
 
-// A block's warps for so many rows.
+// Number of warps of a block for this number of rows.
 template <class T>
 int warps_for(std::int64_t rows) {
   return static_cast<int>(std::min<std::int64_t>(most_warps<T>, (rows + warp_rows - 1) / warp_rows));
 }
 __device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
 
-// Keys of the tile that this query sees.
+// Number of causal keys of the tile for this query.
 __device__ inline int seen_of_tile(int query, int first_key) {
   return static_cast<int>(query - first_key + 1 < tile ? query - first_key + 1 : tile);
 }
@@ -91,7 +92,7 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
   }
 }
 
-// A policy's numbers of a thread's two rows and of their head.
+// A policy's numbers for a thread's two rows and their head.
 template <class T, class Policy>
 struct RowNumbers {
   static constexpr int rows = Policy::needs.rows, heads = Policy::needs.heads;
@@ -114,14 +115,14 @@ struct RowNumbers {
   __device__ T at(int r, int n) const { return numbers[r][n]; }
 };
 
-// Whether a policy reads its table elsewhere than at its sum.
+// Whether a policy reads its table at a place other than its sum.
 template <class Policy>
 inline constexpr bool has_place =
     Policy::needs.table&& requires(const attention::PairIn<float, Policy, false, true>& p) {
   Policy::place(p);
 };
 
-// Where the row's table is read: the entry, and how far beyond it; `last` is its last one.
+// The place in a row's table: the entry, and the fraction beyond it. last: the last entry.
 template <class Policy, class T>
 __device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place, int last) {
   if constexpr (Policy::needs.knots) {
@@ -132,16 +133,16 @@ __device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place
   }
 }
 
-// The pairs that a thread has of one tile.
+// A thread's pairs of one tile.
 template <class T, Family family, class Policy = NoPolicy>
 struct Pairs {
   T logits[2][columns] = {};
-  // Of a policy: its p.s, p.other and p.sum;
+  // With a policy: p.s, p.other and p.sum.
   T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {};
-  // what pairs read of its table, the slope there, and where that is if not at the position.
+  // With a table: the entries, their slopes, and their places unless these are the positions.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
   bool settled = false;  // every position of the warp is beyond the table
-  // Columns that a row sees: up to the last (-1: none), from the first one of its window on or below `always`.
+  // Unmasked columns of a row: up to the last (-1: none), and from the first of its window on, or below `always`.
   int last_seen[2], first_seen[2], always;
 
   __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key)
@@ -158,11 +159,11 @@ struct Pairs {
     const int column = tile_column(c);
     return column <= last_seen[r] && (column >= first_seen[r] || column < always);
   }
-  // Whether the row sees anything of the tile: only then have its running sums been kept there.
+  // Whether the row has an unmasked key in the tile. If not, no running sums were saved for it there.
   __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
 
-  // From scores to logits. `sums`: the running sums along the rows, at the right edge of the tile before, at its left
-  // edge afterwards, but beyond a table, where they stay. scratch: the warp's rows of a tile in shared memory.
+  // Turns scores into logits. sums: the running sums along the rows, on entry at the tile's right edge, on return at
+  // its left edge. Beyond a table they stay unchanged. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
     if constexpr (has_policy<Policy>) {
@@ -174,14 +175,14 @@ struct Pairs {
     }
   }
 
-  // The policy's pair (r, c), by the numbers of a thread's rows.
+  // The policy's input for pair (r, c).
   template <bool differentiates, bool for_logit, class Numbers>
   __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     return attention::PairIn<T, Policy, differentiates, for_logit>::of(
         scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
         [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
   }
-  // The same as `logit` sees it.
+  // The same for `logit`.
   template <bool differentiates, class Numbers>
   __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
     const auto own = pair<differentiates, true>(at, first_key, numbers, r, c);
@@ -204,7 +205,7 @@ struct Pairs {
     }
   }
 
-  // What a policy sees of scores.
+  // Sets p.s and p.other.
   __device__ void take_scores(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                               const T (&gate_scores)[2][columns], T* scratch) {
     if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
@@ -241,7 +242,7 @@ struct Pairs {
     });
   }
 
-  // p.sum of gates: their running sum, without the pair's own gate where the policy does not ask for it.
+  // p.sum: the running sum of gates, without the pair's own gate if needs.own is false.
   __device__ void add_up_gates(const ThreadRows& at, int first_key, const RowNumbers<T, Policy>& numbers,
                                RunningSum<T> (&sums)[2]) {
     T own[2][columns] = {};
@@ -254,13 +255,12 @@ struct Pairs {
     if constexpr (!Policy::needs.own) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
   }
 
-  // The numbers of a thread's two rows of x; those of lanes beyond the last row are another's, whose pairs are not
-  // seen.
+  // A thread's row of x. Beyond the last row it is the last row, whose pairs in this thread are masked.
   __device__ static const T* row_of(const Rows<T>& x, const ThreadRows& at, int r) {
     return &x.head(at.batch, at.head).at(at.valid(r) ? at.row(r) : at.queries - 1);
   }
 
-  // Entries and rises, at these places.
+  // Sets entries and rises at these places.
   __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
     const T *const upper = row_of(call.table, at, 0), *const lower = row_of(call.table, at, 1);
     const std::int64_t step = call.table.column_step;
@@ -273,7 +273,7 @@ struct Pairs {
       });
       return;
     }
-    // One row after the other: the addresses of both would not find registers.
+    // One row after the other, because the addresses of both would not fit into registers.
     TALLY_ROLLED
     for (int r = 0; r < 2; ++r) {
       const T* const row = of_row(r, upper, lower);
@@ -292,7 +292,7 @@ struct Pairs {
   }
 };
 
-// e^(l - shift) of a softmax, or what another rule takes but softpick.
+// e^(l - shift) for a softmax, or the weight by another rule except softpick.
 template <class T>
 __device__ T weight_of(Rule rule, const DeviceCall<T>& call, T logit, T shift) {
   return rule == Rule::sigmoid ? math::sigmoid(logit - call.offset) : math::exp(logit - shift);
@@ -302,13 +302,13 @@ template <class T>
 __device__ void copy_pairs(T (&to)[2][columns], const T (&from)[2][columns]) {
   each_pair([&](int r, int c) { to[r][c] = from[r][c]; });
 }
-// Into a warp's rows of a tile in shared memory.
+// Writes to a warp's rows of a tile in shared memory.
 template <class T>
 __device__ void store_pairs(T* target, const T (&from)[2][columns]) {
   each_pair([&](int r, int c) { own_pair(target, r, c) = from[r][c]; });
 }
 
-// A thread's results of one slice, to x.
+// Writes a thread's results of one slice to x.
 template <int D, class T, std::size_t C>
 __device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], int slice, int width,
                            const T (&factor)[2]) {
@@ -324,8 +324,8 @@ __device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&val
   }
 }
 
-// x: `heads` of all the batch; y: blocks of so many rows or keys; z: slices. A grid's blocks begin in the order of x,
-// then y, so that the longest of all heads come first.
+// x: heads of the whole batch; y: blocks of `each` rows or keys; z: slices. A grid's blocks start in the order of x,
+// then y, so the longest blocks of all heads start first.
 inline dim3 grid_of(std::int64_t heads, std::int64_t count, int each, std::int64_t slices) {
   const std::int64_t blocks = (count + each - 1) / each;
   constexpr std::int64_t most_blocks = 65535;

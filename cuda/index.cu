@@ -1,7 +1,7 @@
 // Rows of a table by index, and the adjoint. A thread computes one element of the result. In the adjoint that is one
 // column of one table row, for a part of the ids, which the thread reads in order, so that no two threads add to one
 // number. The parts are added in order afterwards. That suits the small tables of symbols that are trained here: each
-// thread reads all ids of its part, also those of other rows.
+// thread reads all ids of its part, including ids of other rows.
 #include <algorithm>
 #include <limits>
 

@@ -1,9 +1,8 @@
-// Matrix products, also of batches, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row,
-// + addend.
+// Matmuls, also batched, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row, + addend.
 //
-// cuBLAS knows column-major matrices only. A row-major matrix is the transposed of a column-major one of the same
-// memory, so that c = a b is asked for as c^T = b^T a^T. Batch axes are merged; the innermost of those that are left is
-// cuBLAS's batch.
+// cuBLAS supports only column-major matrices. A row-major matrix is the transpose of a column-major one in the same
+// memory, so c = a b is computed as c^T = b^T a^T. Batch axes are merged; the innermost remaining one is cuBLAS's
+// batch.
 #include "core/backend.hpp"
 #include "core/loop.hpp"
 #include "core/matrix_layout.hpp"
@@ -31,7 +30,7 @@ constexpr cudaDataType_t type_of = std::is_same_v<T, Bfloat16> ? CUDA_R_16BF
                                    : std::is_same_v<T, float>  ? CUDA_R_32F
                                                                : CUDA_R_64F;
 
-// c of C is row-major with rows ld_c apart; what it holds is added to where so wanted. a and b are of X, sums of T.
+// c, of type C, is row-major with rows ld_c apart. accumulate: add to c. a and b have type X, sums T.
 template <class T, class X, class C = T>
 void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, double alpha, bool accumulate) {
   const Layout layout_a = *layout_of(a), layout_b = *layout_of(b);

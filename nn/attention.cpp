@@ -64,8 +64,7 @@ Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dr
 
 namespace {
 
-// o [B, H, T, d] of a group of heads: q, k, v, and what joins them, are of these heads alone. Fills the trace, if
-// given.
+// o [B, H, T, d] for a group of heads. All inputs have only these heads. Fills the trace, if given.
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
                     const Pass& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) {
@@ -73,9 +72,9 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
           "whole attention (mix) has none to be left out");
     return encoding.finish(encoding.mix(in), in);
   }
-  const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // of a sequence
+  const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // per sequence
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
-  if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // none computes with the output either
+  if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // then only a matmul reads the output
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
@@ -95,7 +94,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   return encoding.finish(output, in);
 }
 
-// What groups of heads left behind, side by side; 0 for heads that left nothing, undefined when none did.
+// Concatenates a trace member of all groups of heads. Heads without it get 0; undefined if no group has it.
 Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncoding& groups,
                     Tensor AttentionTrace::*member) {
   const auto some = std::find_if(traces.begin(), traces.end(), [&](const auto& t) { return (t.*member).defined(); });

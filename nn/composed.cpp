@@ -38,14 +38,14 @@ bool is_plain(const Score& score, const Encoding& encoding) {
          !score.row_factor.defined() && !encoding.traits.replaces_softmax;
 }
 
-// --- With what joins the scores (autograd/score.hpp) and other rules for the weights ---------------------------------
+// --- With score modifications and biases (autograd/score.hpp) and other rules for the weights ------------------------
 
-// scale r_i.G_j [B, H, T, T], of keys [B, G, T, d].
+// scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
 }
 
-// Those of a product whose queries move: every block walks to the left.
+// The products of a MovedProduct: every block of queries walks to the left.
 Tensor product_of(const MovedProduct& moved, double scale) {
   const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
   const auto in_block = [&](const Tensor& x, std::int64_t n) {
@@ -72,12 +72,12 @@ Tensor product_of(const MovedProduct& moved, double scale) {
   return concat(rows, 2) * scale;
 }
 
-// What gates see: the score alone, never another encoding's bias, or a product of operands of their own.
+// The input of gates: the score without another encoding's bias, or the product of separate operands.
 Tensor gate_score(const Gates& source, const Tensor& s, const AttentionOperands& in) {
   return source.query.defined() ? product_of(source.query, source.key, in.scale) : s;
 }
 
-// Sums of the gates over the keys from j, or the one after it, up to i.
+// Sums of the gates over the keys from j (own), or from j + 1, to i.
 Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& in, AttentionTrace* trace) {
   const Tensor gates = in.visible.everything() ? all_gates : masked(all_gates, seen_pairs(in));
   const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - masked(gates, seen_pairs(in));
@@ -88,14 +88,14 @@ Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& 
   return positions;
 }
 
-// i - j [T, T], 0 for keys behind the query
+// i - j [T, T], 0 for keys after the query
 Tensor distances(const AttentionOperands& in) {
   const NoGrad not_recorded;
   const Tensor index = cumsum(Tensor::full({1, in.q.size(2)}, 1.0, in.q.dtype(), in.q.device()));
   return relu(transpose(index, 0, 1) - index);
 }
 
-// What tables have at x [B, H, T, T], between the knots that they share.
+// The tables' values at x [B, H, T, T], between the knots that they share.
 Tensor between_knots(const Pair& scan, const Tensor& x) {
   Tensor entry;
   for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
@@ -107,8 +107,7 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
   return entry;
 }
 
-// l of a policy, from s: the score, which is scale times q.k, or the logits with what has joined it so far. Gates see
-// the score.
+// A policy's l from s, which is the score (scale times q.k) or the logits so far. Gates read `score`.
 Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in, double scale,
                    AttentionTrace* trace) {
   const PairPolicy& policy = *scan.policy;
@@ -118,7 +117,7 @@ Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const
     AttentionTrace own;
     pairs.sum = positions_of(gates, policy.needs.own, in, trace != nullptr ? &own : nullptr);
     if (trace != nullptr && policy.needs.spends) {
-      // What is summed of a key that takes a share b of what is left is -log(1 - b).
+      // A key that takes a share b of the remaining mass has the gate -log(1 - b).
       trace->breaks = negate(exp(negate(own.gates))) + 1.0;
     } else if (trace != nullptr) {
       trace->gates = own.gates;
@@ -132,7 +131,7 @@ Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const
   if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
   return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
 }
-// The policies that come after all biases.
+// Applies the policies that come after all biases.
 Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
   Tensor l = logits;
   for (const Pair* const pair : score.scans()) {
@@ -140,7 +139,7 @@ Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOp
   }
   return l;
 }
-// Without the pairs to which a policy gives no weight.
+// `seen` without the pairs that a policy masks.
 Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
   const NoGrad not_recorded;
   const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
@@ -175,7 +174,7 @@ Tensor bias_term(const Product& bias, const AttentionOperands& in) {
 
 Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
 
-// The weights of a row, and what they leave over of 1 [B, H, T, 1], where something attends to that.
+// The weights, and the leftover mass [B, H, T, 1] if Normaliser::rest needs it.
 struct Weights {
   Tensor a, left;
 };
@@ -195,7 +194,7 @@ Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
   return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
 }
 
-// Of these logits.
+// The weights of these logits.
 Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                    const Encoding& encoding) {
   const Normaliser& rule = score.normaliser;
@@ -207,14 +206,14 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInpu
       break;
     case Normaliser::Kind::sigmoid: weights.a = masked(sigmoid(logits - rule.offset), seen); break;
     case Normaliser::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
-    // What is not seen must not overflow on its way to 0.
+    // Masked logits must not overflow before they become 0.
     case Normaliser::Kind::exp: weights.a = masked(exp(masked(logits, seen)), seen); break;
   }
   if (rule.rest.defined()) weights.left = negate(sum(weights.a, {3}, true)) + 1.0;
   return weights;
 }
 
-// Of final logits: a policy may leave pairs that are seen, and whole rows, without weight.
+// The weights of final logits. A policy may have masked further pairs, even whole rows.
 Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
   if (!score.scan) return weights_of(logits, seen, in, score, encoding);
@@ -224,7 +223,7 @@ Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionI
   return weights;
 }
 
-// From what joins the scores alone, by the rule that the real weights follow.
+// Weights computed without the scores, from score modifications and biases, with the same normaliser.
 Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
                         const Score& score, const Encoding& encoding) {
   const Tensor logits = biased_logits(score, joined, operands, nullptr);
@@ -236,7 +235,7 @@ void check_lengths(const AttentionOperands& in) {
         in.q.shape(), " and ", in.k.shape());
 }
 
-// What each term adds to l is kept in `joined` too, if that is given.
+// Each term's contribution to l is also added to `joined`, if given.
 Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
   Score score = given;
@@ -268,7 +267,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   }
   if (score.row_factor.defined()) {
     const Tensor factor = unsqueeze(score.row_factor, 3);
-    // Pairs to which a policy gives no weight stay without.
+    // Pairs that a policy masks stay masked.
     const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(seen_pairs(in), logits.detach()) : Tensor();
     const auto times = [&](const Tensor& x, const Tensor& by) {
       return weighted.defined() ? lowered(masked(x, weighted) * by, weighted) : x * by;

@@ -16,7 +16,7 @@ Tensor without(const Tensor& x, int axis, std::int64_t first, std::int64_t gone)
   return first == 0 ? later : concat(std::vector<Tensor>{slice(x, axis, 0, first), later}, axis);
 }
 
-// Numbers of the distances begin .. end - 1, of x [.., W] with those below W; beyond them as RowToeplitz says.
+// The values of x [.., W] at the distances begin .. end - 1. Distances >= W are treated as in RowToeplitz.
 Tensor at_distances(const Tensor& x, bool cap, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = x.size(3);
   const Tensor within = slice(x, 3, std::min(begin, width), std::min(end, width));
@@ -28,8 +28,8 @@ Tensor at_distances(const Tensor& x, bool cap, std::int64_t begin, std::int64_t 
   return concat(std::vector<Tensor>{within, rest}, 3);
 }
 
-// z [B, H, T or 1, W] by distance, so that a query which counts its distances without the gone keys reads at each key
-// what stood there for the real distance.
+// Rearranges z [B, H, T or 1, W] by distance: a query that counts distances without the evicted keys then reads the
+// value of each key's true distance.
 RowToeplitz by_distance_left(const Tensor& z, bool cap, const AttentionInput& in, std::int64_t gone) {
   const std::int64_t first = in.visible.first, queries = in.q.size(2), left = in.keys() - gone;
   std::vector<Tensor> rows;
@@ -74,7 +74,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
 }
 
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
-  constexpr std::int64_t few = 64;  // not worth a copy of the rest with every token
+  constexpr std::int64_t few = 64;  // evict at least this number, because each eviction copies the remaining keys
   if (in.cache == nullptr || in.visible.everything()) return;
   if (in.visible.first > 0 && score.scan && score.scan->policy->needs.distance) return;
   const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);

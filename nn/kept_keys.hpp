@@ -1,7 +1,7 @@
-// Which keys a layer still has while a text is generated: where queries see a window or a chunk, the first ones that
-// all of them see and those that the next query or a later one may see. Without the gone ones the keys that are left
-// have other numbers, which only differ from the old ones by a whole number of chunks; so do those of the queries.
-// Distances to the keys behind the gap, and what is seen, stay as they were; those to the first keys do not.
+// Eviction from the KV cache during generation. With a window or chunks a layer keeps the sink tokens and all keys that
+// the next query or a later one may attend to. Eviction shifts the indices of the remaining keys and of the queries, by
+// a whole number of chunks. The mask and the distances to keys after the gap stay the same; distances to sink tokens
+// change.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace tally {
 
-// What AttentionInput::keep_keys puts at the end of a name.
+// The suffix that AttentionInput::keep_keys appends to a name.
 inline constexpr std::string_view kept_beside_keys = ", beside keys";
 
-// Keys behind the first ones that no query from index `next` on sees, in whole chunks.
+// Number of keys after the sink tokens that are masked for all queries from index `next` on, in whole chunks.
 std::int64_t gone_keys(const Visible& visible, std::int64_t next);
 
-// What joins the scores of a product from which so many keys behind the first ones are gone: shapes that an encoding
-// made for all keys are without these, and those by distance find the first keys where they were.
+// Adapts score modifications and biases to `gone` evicted keys after the sink tokens. Shapes that an encoding made for
+// all keys lose the evicted ones. Shapes by distance still use the true distances to sink tokens.
 void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone);
 
-// Lets go of what the cache has beside keys that no later query sees, a few at a time; `keys` of them are there now.
-// Under a policy that reads the distance of a pair all stay beside first keys.
+// Evicts keys that no later query attends to, with everything stored next to them, several at a time. keys: the current
+// number of keys. With sink tokens and a policy that reads distances no key is evicted.
 void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys);
 
 }  // namespace tally

@@ -33,14 +33,15 @@ Tensor lower(const Tensor& x, bool strictly) {
 
 namespace {
 
-// Keys from before block number n as they leave it.
+// Keys before block n, after its changes.
 Tensor moved_through(const MovedInBlocks& blocks, const Tensor& keys, std::int64_t n) {
   if (blocks.factor.defined()) return keys * slice(blocks.factor, 2, n, n + 1);
   return keys - matmul(matmul(keys, transpose(select(blocks.taken, 2, n), -1, -2)), select(blocks.read, 2, n));
 }
 
-// [B, H, N C, keys before + N C]. `keys`, those before the first block as they stand there, become all as they leave
-// the last one, or are left as they leave the one before where nobody asks.
+// Returns [B, H, N C, keys before + N C]. On entry `keys` are the keys before the first block, in their state there.
+// With to_the_end they become all keys in their state after the last block; if not, the last block's changes are left
+// out.
 Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) {
   const Shape& own = blocks.own.shape();
   const std::int64_t heads = own[1], count = own[2], block = own[3];
@@ -68,14 +69,14 @@ Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBloc
   Tensor* const kept = in.kept(name);
   Tensor keys = kept != nullptr ? *kept : Tensor();
   const Tensor all = all_products(blocks, keys, kept != nullptr);
-  // Behind the last token a block may have rows of zeros.
+  // A block may be padded with zeros after the last token.
   if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
   const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
   const Tensor plain = for_query_heads(in.keep(concat(name, " at first"), key, 2), query.size(1));
   return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
 }
 
-// x [B, h, N, C, w] by tokens, without what stands behind the last one.
+// x [B, h, N, C, w] by tokens, without the padding after the last one.
 Tensor by_token(const Tensor& x, std::int64_t length) {
   const Shape& s = x.shape();
   const Tensor rows = reshape(x, {s[0], s[1], s[2] * s[3], s[4]});

@@ -1,5 +1,6 @@
-// Tiled attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Kept for backward: the inputs, the output, three numbers a row, and with a scan one running sum per row and key tile.
+// Fused attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
+// Saved for backward: the inputs, the output, three softmax statistics a row, and with a scan one running sum per row
+// and key tile.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -33,8 +34,8 @@ Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device de
 
 namespace {
 
-// Of the inputs those whose products are the scores and the output: they are rounded before, so that backward, which
-// keeps them rounded, computes the same pairs.
+// Whether input n is a matmul operand of the scores or the output. Such inputs are rounded before forward, so that
+// backward, which saves them rounded, computes the same pairs.
 bool is_read_by_products(const Layout& layout, int n) {
   const AttentionOperandsOf<Slot>& slots = layout.slots;
   const int operands[] = {slots.q.index,
@@ -47,12 +48,12 @@ bool is_read_by_products(const Layout& layout, int n) {
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
 }
 
-// x as products read it, of the type that the device's kernels take: the CPU's read bf16.
+// x as a matmul operand, rounded, in the type that the device's kernels take: bf16 on the CPU.
 Tensor rounded_operand(const Tensor& x) {
   if (!is_rounded_by_products(x)) return x;
   const Tensor rounded = rounded_to_bf16(x);
   Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
-  // Of what is repeated, y has all elements, and what they were rounded to but one of each.
+  // If x is broadcast, y has all elements, but `rounded` only one of each.
   const bool alike = y.storage()->bytes() == 2 * rounded.storage()->bytes();
   if (y.dtype() == DType::f32 && alike) y.storage()->set_rounded(rounded.storage());
   record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
@@ -65,8 +66,8 @@ Tensor as_read(const Saved& kept) {
 // Whether both are one tensor of the graph.
 bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr && x.autograd() == y.autograd(); }
 
-// What a call's gradients are: those of q, k and v are written in bf16 where these are, as layers read them in their
-// backward; where the queries of distances are q itself, q's is that of all.
+// Types of a call's gradients. Gradients of bf16 q, k and v are written in bf16, as the backward of layers reads them.
+// If the queries of distances are q itself, q's gradient includes theirs.
 struct GradientForms {
   GradientForms(const Layout& layout, const std::vector<Tensor>& given) {
     const auto at = [&](const Slot& slot) { return given[static_cast<std::size_t>(slot.index)]; };
@@ -81,7 +82,7 @@ struct GradientForms {
   bool distances_of_q;
 };
 
-// Gradients of a call's inputs. What a kernel may leave untouched begins at 0.
+// Gradients of a call's inputs. Those that a kernel may leave untouched begin at 0.
 class InputGradients {
  public:
   InputGradients(const Layout& layout, const GradientForms& forms, const Gradients& wanted,
@@ -130,7 +131,7 @@ class InputGradients {
   AttentionGradients views_;
 };
 
-// Whether x has the heads and tokens of `rows`, with a width of its own.
+// Checks that x has the heads and tokens of `rows`, with any width.
 void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
   check_defined(name, x);
   check(x.rank() == 4 && rows.rank() == 4 && x.dtype() == rows.dtype() &&
@@ -139,8 +140,8 @@ void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
         x.shape());
 }
 
-// Products beside that of q and k become part of it, since [q, r].[k, G] is their sum. Gates that see the score keep
-// seeing q.k alone.
+// Joins additional products to q and k by concatenation, since [q, r].[k, G] is their sum. Gates that read the score
+// still read only q.k.
 void join_products(AttentionOperands& in, Score& score) {
   const Tensor q = in.q, k = in.k;
   for (const Bias& bias : score.biases) {
@@ -155,11 +156,11 @@ void join_products(AttentionOperands& in, Score& score) {
   if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
 }
 
-// Whether tiles may make products of queries r and keys e [1 or B, heads, N, w] of which each row reads some: where a
-// kernel has that, of whole texts and of enough queries, and heads are one or those of k. `key` becomes that of every
-// sequence and head of keys.
+// Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w]; each row reads some of
+// them. It needs a kernel that supports them, whole texts, enough queries, and one head or k's heads. Broadcasts `key`
+// to every sequence and head of keys.
 bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
-  constexpr std::int64_t enough = 32;  // as a text goes on by few tokens, a product of these alone is less
+  constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
   check_products_of_rows(name, query, key);
   check(in.q.rank() == 4 && in.k.rank() == 4, name, "q and k must be [B, H, tokens, width], got ", in.q.shape(),
         " and ", in.k.shape());
@@ -170,8 +171,8 @@ bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& 
   key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
   return true;
 }
-// Such products are made beforehand where they are not: tiles make one by distance. What no row reads of keys
-// is left out.
+// Computes such products before the kernel unless the kernel can; it supports one product by distance. Keys that no row
+// reads are dropped.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
   const auto first_rows = [](const Tensor& key, std::int64_t count) {
     return slice(key, 2, 0, std::min(key.size(2), count));
@@ -192,8 +193,8 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
   }
 }
 
-// Takes what moves in the place of q and k. Its keys may be those of each head of queries by itself: then so are the
-// values, and what else belongs to keys.
+// Replaces q and k by the queries and keys of the MovedProduct. Its keys may have one head for each query head. Values
+// and other key operands are then repeated likewise.
 void take_moved(AttentionOperands& in, Score& score) {
   MovedProduct& moved = *score.moved;
   const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
@@ -230,7 +231,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   AttentionOperands in = given;
   Score score = given_score;
   score.check_tiled();
-  if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // what stands beside it has the scale alone
+  if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // only q.k has the factor; other products do not
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);

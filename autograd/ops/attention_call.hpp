@@ -1,5 +1,5 @@
-// What one call of tiled attention is made of, checked: operands in a list for the graph, which of them is what, and
-// the views for a kernel. Only for autograd/ops/attention.cpp and attention_parts.cpp.
+// The checked parts of one call of fused attention: a list of operands for the graph, the role of each, and the views
+// for a kernel. Only for autograd/ops/attention.cpp and attention_parts.cpp.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,18 @@ namespace tally::attention_call {
 
 inline constexpr std::string_view name = "attention";
 
-// Index of an operand in the list of inputs; -1: there is none.
+// Index of an operand in the list of inputs; -1: absent.
 struct Slot {
   int index = -1;
 };
 
-// What a MovedProduct has apart from its queries and keys, which stand in the place of q and k. No kernel knows it.
+// The operands of a MovedProduct except its queries and keys, which replace q and k. Kernels do not take them.
 template <class X>
 struct MoveOperands {
   X own{}, read{}, taken{}, factor{};
 };
 
-// A call without its tensors, and which input is what.
+// A call without its tensors, and the role of each input.
 struct Layout {
   AttentionCall call;
   AttentionOperandsOf<Slot> slots;
@@ -44,7 +44,7 @@ inline bool sums_along_keys(const Layout& layout) {
   return policy != nullptr && policy->needs.scan;
 }
 
-// f(slot, view) for every operand there may be, the latter in `operands` and `biases`.
+// f(slot, view) for every possible operand, with its view in `operands` or `biases`.
 template <class F, class Operands, class Biases>
 void for_each_slot(const Layout& layout, Operands& operands, Biases& biases, const F& f) {
   for_each_operand(f, layout.slots, operands);
@@ -54,7 +54,7 @@ void for_each_slot(const Layout& layout, Operands& operands, Biases& biases, con
   }
 }
 
-// [B, G, N, w] by heads of queries: each for all of these that share it.
+// [B, G, N, w] with one head for each query head: each is repeated for the query heads that share it.
 inline Tensor by_query_head(const Tensor& x, std::int64_t heads) {
   const std::int64_t before = x.size(1);
   if (heads == before || before == 0) return x;
@@ -63,16 +63,16 @@ inline Tensor by_query_head(const Tensor& x, std::int64_t heads) {
   return reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
 }
 
-// The kernel on these inputs, recorded: o [B, H, T, e].
+// Runs the kernel on these inputs and records it: o [B, H, T, e].
 Tensor attend(const Layout& layout, const std::vector<Tensor>& inputs);
-// The same with queries that move (autograd/ops/attention_parts.cpp). `at_once`: about as many products of queries and
-// keys are in memory at a time.
+// The same with a MovedProduct (autograd/ops/attention_parts.cpp). `at_once`: approximate number of products of queries
+// and keys in memory at a time.
 Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once);
 
-// [B, H, T, e] whose heads lie side by side in memory, so that merging them is a view.
+// [B, H, T, e] whose heads are interleaved by token in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device);
 
-// A call with tensors in their places, for a kernel.
+// A call with its tensors, for a kernel.
 struct Call {
   AttentionCall call;
   std::vector<AttentionBias> biases;
@@ -92,7 +92,7 @@ struct Call {
   }
 };
 
-// Checks every operand against the sizes of q and k while it lists them.
+// Lists the operands and checks each against the sizes of q and k.
 class Builder {
  public:
   Builder(const AttentionOperands& in, const Score& score) : in_(in) {
@@ -155,7 +155,7 @@ class Builder {
   Slot add(std::string_view what, const Tensor& x, const Shape& shape) {
     return add(what, x, shape, widened(in_.q.dtype()));
   }
-  // Of a product, or packed as those are.
+  // A matmul operand, or one that is packed like it; may be bf16.
   Slot add_operand(std::string_view what, const Tensor& x, const Shape& shape) {
     return is_for_products(x) ? add(what, x, shape, DType::bf16) : add(what, x, shape);
   }
@@ -166,7 +166,7 @@ class Builder {
     return add(what, x, {batch_, heads_, queries_, x.size(3)});
   }
 
-  // Its queries and keys are q and k already, before what of these does not move.
+  // Its queries and keys are already the first channels of q and k, before the channels that do not move.
   void add_moved(const MovedProduct& moved) {
     check(queries_ == keys_, name, "queries that move are those of all keys, but there are ", queries_, " for ", keys_,
           " keys");
@@ -211,7 +211,7 @@ class Builder {
           to_text(in_.q.device()), ": composed attention has it there");
     add_gates(scan.other);
   }
-  // What logits have no derivative by is no part of the graph: it gets no gradient, as in the composed form.
+  // An operand that logits have no derivative by is not recorded. It gets no gradient, as in reference attention.
   void leave_out_unread() {
     const AttentionOperandsOf<Slot>& all = layout.slots;
     const auto unless = [&](bool read, const Slot& slot) {
@@ -234,7 +234,7 @@ class Builder {
     const MoveOperands<Slot>& moves = layout.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
     if (!policy->needs.biased) return;
-    // Nor does what was added to the scores.
+    // Likewise products and biases that are added to the scores.
     unless(false, all.distance.query);
     unless(false, all.distance.key);
     for (const BiasOperands<Slot>& bias : layout.bias_slots) {

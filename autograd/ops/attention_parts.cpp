@@ -1,9 +1,9 @@
-// Attention with queries that move (MovedProduct, autograd/score.hpp), part by part of the rows, whole blocks of them.
-// The products of a part with all keys that it sees are made by ordinary operations,
-//   own block: as given;  the block before: q as given;  each block n that is left behind:  q <- q - (q read_n^T)
-//   taken_n
-// of all its rows at once, and are a dense bias of a call without q.k. As backward makes them again, those of one part
-// are in memory at a time, which makes it linear in the length.
+// Attention with a MovedProduct (autograd/score.hpp), one part of the rows at a time. A part has whole blocks of rows.
+// Ordinary operations compute the products of a part with all unmasked keys, for all of its rows at once:
+//   own block: as given;  the block before: q as given;  each block n that a query passes:  q <- q - (q read_n^T)
+//   taken_n.
+// They are the dense bias of a call without q.k. Backward recomputes them. Only one part's products are in memory at a
+// time, so memory is linear in the length.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -22,8 +22,8 @@ struct Part {
   std::int64_t begin, end, first_key;
 };
 
-// The first key for a part whose first row is this one: none before it is seen. A chunk begins there where there are
-// chunks, which are counted from the first key.
+// The first key of a part whose first row is `row`: all keys before it are masked. With chunks it is the first key of a
+// chunk, because a part counts chunks from its first key.
 std::int64_t first_key_of(const Visible& visible, std::int64_t row) {
   if (visible.first > 0) return 0;
   return visible.chunk > 0 ? row / visible.chunk * visible.chunk : visible.begin(row);
@@ -44,7 +44,7 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
   return parts;
 }
 
-// Which axes of an operand are cut. distances: a part has as many of them as keys.
+// The axes along which an operand is sliced. distances: a part has one for each key.
 enum class Along : std::uint8_t { nothing, rows, keys, pairs, distances };
 
 std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
@@ -82,13 +82,13 @@ Tensor view_of(const Part& part, Along along, const Tensor& whole) {
   return {};
 }
 
-// Queries that move, of a part: what MoveOperands has, and the channels of q and k that take part.
+// The MovedProduct of a part: its MoveOperands, and the channels of q and k that belong to it.
 struct Moving {
   Tensor q, k;
   MoveOperands<Tensor> by;
 };
 
-// Their products with the keys of the part, [B, H, rows, keys], scaled; what is above the diagonal does not count.
+// The scaled products with the keys of the part, [B, H, rows, keys]; values above the diagonal are not used.
 Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, double scale) {
   const std::int64_t heads = moving.q.size(1), first_own = part.begin / block;
   const auto rows_of = [&](const Tensor& x, std::int64_t n) {
@@ -98,7 +98,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
     const std::int64_t begin = std::max(part.first_key, n * block), end = std::min(part.end, (n + 1) * block);
     return by_query_head(slice(x, 2, begin - part.first_key, end - part.first_key), heads);
   };
-  Tensor walking;               // those of the rows behind block n, as they meet its keys
+  Tensor walking;               // queries of the rows after block n, as updated for its keys
   std::vector<Tensor> columns;  // from the last block to the first
   for (std::int64_t n = (part.end - 1) / block;; --n) {
     std::vector<Tensor> column;
@@ -127,7 +127,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
   return columns.size() == 1 ? columns.front() : concat(columns, 3);
 }
 
-// The channels of x behind the first ones; where there are none one of zeros, which takes no gradient.
+// The channels of x from `first` on. If none are left: one channel of zeros, which takes no gradient.
 Tensor others_of(const Tensor& x, std::int64_t first) {
   if (x.size(3) > first) return slice(x, 3, first, x.size(3));
   const Shape none{x.size(0), x.size(1), x.size(2), 1};

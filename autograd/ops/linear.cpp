@@ -1,8 +1,8 @@
-// Layers: products with a weight, and what is written with them.
-//   y = x w^T + bias (+ onto)  [..., in] [out, in] -> [..., out]
-//     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_onto = d_y
-//   y = op(h) w_down^T + bias_down (+ onto),  h = x w_up^T + bias_up
-//     d_h = (d_y w_down) op'(h), from which those of up follow as above
+// Linear layers: matmuls with a weight and an epilogue.
+//   y = x w^T + bias (+ onto)  [..., in] [out, in] -> [..., out]:
+//     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_onto = d_y.
+//   y = op(h) w_down^T + bias_down (+ onto),  h = x w_up^T + bias_up:
+//     d_h = (d_y w_down) op'(h), and the gradients of `up` follow as above.
 #include <memory>
 #include <utility>
 
@@ -18,8 +18,8 @@
 namespace tally {
 namespace {
 
-// Of a layer: x [..., in], of f32 or f64 or, where products round to it, kept in bf16; weight [out, in], bias [out] or
-// undefined; onto [..., out] or undefined.
+// Checks the arguments of a layer. x [..., in] is f32 or f64, or bf16 if matmuls round to it. weight [out, in]; bias
+// [out] or undefined; onto [..., out] or undefined.
 void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& onto) {
   constexpr std::string_view name = "linear";
   check_floating(name, weight);
@@ -44,11 +44,11 @@ void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   check(onto.shape() == result, name, "what the result ", result, " is added to has shape ", onto.shape());
 }
 
-// The rows of x as the layer's product reads them and its backward keeps them; where that is less than x, x becomes it,
-// so that nothing here holds more.
+// The rows of x as the layer's matmul reads them and backward saves them. If the saved form is smaller than x, it
+// replaces x, so that the layer holds no larger copy.
 struct KeptRows {
   KeptRows(Tensor& x, const Tensor& weight) : rows(as_rows(x)) {
-    rows.set_autograd(x.autograd());  // by which a leaf is told
+    rows.set_autograd(x.autograd());  // so that Saved recognises a leaf
     kept = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
     if (!kept.get().defined() || kept.get().dtype() == x.dtype()) return;
     rows = kept.get();
@@ -60,17 +60,17 @@ struct KeptRows {
   Saved kept;
 };
 
-// Whether a product writes bf16 itself, with an activation: the CPU's, where they read it.
+// Whether a matmul writes bf16 itself, with an activation: on the CPU, if matmuls also read bf16.
 bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && product_precision() == ProductPrecision::bf16; }
 
-// a b of matrices, in f32 or f64.
+// a b for matrices, in f32 or f64.
 Tensor product(const Tensor& a, const Tensor& b) {
   const Tensor c = Tensor::empty({a.size(0), b.size(1)}, widened(a.dtype()), a.device());
   multiply_into(c, a, b);
   return c;
 }
 
-// a b of matrices in bf16, by a device whose products write that of operands that are kept in it.
+// a b for matrices, in bf16. The device's matmul writes bf16 if the operands are bf16.
 Tensor rounded_product(const Tensor& a, const Tensor& b) {
   if (product_precision() != ProductPrecision::bf16) return product(a, b).to(DType::bf16);
   const Tensor c = Tensor::empty({a.size(0), b.size(1)}, DType::bf16, a.device());
@@ -79,13 +79,14 @@ Tensor rounded_product(const Tensor& a, const Tensor& b) {
   return c;
 }
 
-// x rounded, which all products have that read it while this is held, where they do not round by themselves.
+// x rounded. All matmuls that read x share it while it is held. Not needed on the CPU, where matmuls round their
+// operands.
 Tensor rounded_once(const Tensor& x) {
   const bool asked = x.defined() && !is_cpu(x.device()) && is_rounded_by_products(x);
   return asked ? rounded_to_bf16(x) : Tensor();
 }
 
-// rows weight^T + bias (+ onto), of this shape. Where nothing else holds onto, it becomes the result.
+// rows weight^T + bias (+ onto), of this shape. If no one else holds onto, it becomes the result.
 Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bias, const Tensor& onto,
                 const Shape& shape, ReadBy readers = ReadBy::anyone) {
   const Shape matrix{rows.size(0), weight.size(0)};
@@ -99,9 +100,9 @@ Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bi
   return y;
 }
 
-// From the gradient of a layer's product, d_rows [R, out], those of x, weight and bias, which are inputs n, n + 1 and
-// n + 2. That of x is added where other layers have read it, as queries, keys and values do; of the bias it may be
-// there.
+// Sets the gradients of x, weight and bias (inputs n, n + 1 and n + 2) from d_rows [R, out], the gradient of the
+// layer's matmul. The gradient of x is added if other layers also read x, as for queries, keys and values. d_bias may
+// be given.
 void set_gradients_of_layer(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& rows, const Saved& weight,
                             const Tensor& d_bias = {}) {
   if (const Tensor sum = d.wants(n) ? d.so_far(n) : Tensor(); sum.defined()) {
@@ -137,7 +138,7 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto, R
 
 namespace {
 
-// op(rows weight^T + bias) as the next product reads it, and what op' is taken of, if that is not the result.
+// op(rows weight^T + bias) as the next matmul reads it, and the argument of op', unless that is the result.
 struct Activated {
   Tensor result, argument;
 };
@@ -160,8 +161,8 @@ Activated activated(UnaryOp op, const Tensor& rows, const Layer& up, bool keeps_
   return {result, keeps_argument ? argument : Tensor()};
 }
 
-// (d_rows weight) op'(argument) in the argument's type, and the sum of its rows. In bf16 it takes the argument's place
-// where nothing else holds that.
+// (d_rows weight) op'(argument) in the argument's type, and the sum of its rows. In bf16 it overwrites the argument if
+// no one else holds that.
 struct ActivatedGradient {
   Tensor d_rows, d_bias;
 };
@@ -170,7 +171,7 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
   const bool is_kept = argument.dtype() == DType::bf16;
   const Tensor d_argument =
       is_kept ? own_or_new(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
-  // The precision may have changed since: what was kept is of the one before.
+  // The precision may have changed since forward saved the argument.
   const bool fits = is_kept ? writes_bf16(d_rows) : !is_rounded_by_products(weight);
   if (is_cpu(d_rows.device()) && fits) {
     const Tensor d_bias = Tensor::empty({weight.size(1)}, weight.dtype(), d_rows.device());

@@ -1,7 +1,7 @@
-// Matrix products.
-//   c = alpha a b     [..., M, K] [..., K, N] -> [..., M, N]     d_a = alpha d_c b^T,   d_b = alpha a^T d_c
-// Leading axes broadcast; the gradient of a broadcast operand is summed over them. Transposed matrices are views that
-// the kernel reads in place; what is neither row-major nor transposed is copied first.
+// Matmuls.
+//   c = alpha a b     [..., M, K] [..., K, N] -> [..., M, N]     d_a = alpha d_c b^T,   d_b = alpha a^T d_c.
+// Leading axes broadcast; the gradient of a broadcast operand is summed over them. The kernel reads transposed views in
+// place. Other matrices that are not row-major are copied first.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -19,7 +19,7 @@
 namespace tally {
 namespace {
 
-// x with matrices that kernels can read. One that is broadcast is copied once.
+// x with matrices that kernels can read. A broadcast matrix is copied once.
 Tensor readable(const Tensor& x) {
   if (layout_of(x.view())) return x;
   Shape own = x.shape();
@@ -27,8 +27,7 @@ Tensor readable(const Tensor& x) {
   return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
 }
 
-// x as the device's kernel reads it: CUDA's products have both operands of one type, which is bf16 where somebody has
-// both rounded.
+// x as the device's kernel reads it. CUDA matmuls need both operands of one type: bf16 if rounded copies of both exist.
 Tensor as_read_beside(const Tensor& x, const Tensor& other) {
   const auto is_rounded = [](const Tensor& one) {
     return one.dtype() == DType::bf16 || (is_rounded_by_products(one) && one.storage()->rounded() != nullptr);
@@ -46,7 +45,7 @@ void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
     const std::int64_t largest = std::max({matrices, x.size(-1), x.size(-2), layout_of(x.view())->ld});
-    // Where memory is only counted, that there is too little of it is what is to be told.
+    // On the meta device, which only counts, the error to report is that there is too little memory.
     check(largest <= std::numeric_limits<int>::max() || c.device().type == DeviceType::meta, "matmul",
           "2^31 or more matrices, rows or elements of a row");
   }
@@ -57,9 +56,9 @@ void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b
 
 namespace {
 
-// alpha a b without recording. One matrix b for many a: the leading axes of a dense a join its rows, which makes one
-// large product of many small ones. Heads are views of [B, T, H, d], where sequence and row lie next to each other:
-// what multiplies all sequences alike gives a result that lies in the same way.
+// alpha a b without recording. If many a share one matrix b, the leading axes of a dense a join its rows: one large
+// matmul instead of many small ones. Heads are views of [B, T, H, d], where the axes B and T can be merged. A b that is
+// the same for all sequences then gives a result with the same layout.
 Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   if (a.rank() == 4 && b.rank() <= 3 && !a.dense()) {
     const Tensor by_row = a.transpose_view(1, 2);
@@ -82,15 +81,15 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   return c;
 }
 
-// a^T c of all rows of a [..., R, K] and c [..., R, N], added up over the leading axes. In which order is one: heads
-// that are views of [B, T, H, .] are read as they lie.
+// a^T c over all rows of a [..., R, K] and c [..., R, N], summed over the leading axes. The order of the rows does not
+// matter, so heads that are views of [B, T, H, .] are read in place.
 Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
   const bool turned = lies_by_token(a) && lies_by_token(c);
   const auto rows = [&](const Tensor& x) { return as_rows(turned ? x.transpose_view(1, 2) : x); };
   return product(transposed(rows(a)), rows(c), alpha);
 }
 
-// What is kept of x where something is, which takes less time to read.
+// The saved form of x if there is one, because it is faster to read.
 const Tensor& kept_or(const Saved& kept, const Tensor& x) { return kept.get().defined() ? kept.get() : x; }
 
 }  // namespace
@@ -109,7 +108,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
     if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(kept_b.get()), alpha), d.shape(0)));
     if (!d.wants(1)) return;
     if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
-      // All rows of all a in one product, which adds up over the leading axes by itself.
+      // One matmul with the rows of all a, which also sums over the leading axes.
       d.set(1, product_of_rows(kept_a.get(), d_c, alpha));
     } else {
       d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));

@@ -1,4 +1,4 @@
-// Matrix products as operations compute them, without a gradient of their own.
+// Matmuls that are not recorded, for use within operations.
 #pragma once
 
 #include "core/op_kinds.hpp"
@@ -6,11 +6,11 @@
 
 namespace tally {
 
-// c = alpha a b, written as `end` says, all [..., M, N], [..., M, K], [..., K, N] with the same leading axes and of one
-// type and device, c row-major or transposed. Throws Error where a size is 2^31 or more.
+// c = alpha a b with the epilogue `end`. c [..., M, N], a [..., M, K] and b [..., K, N] have the same leading axes,
+// type and device; c is row-major or transposed. Throws Error if a size is 2^31 or more.
 void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, const ProductEnd& end = {});
 
-// The sum over the rows of x [R, N], of f32 or f64, or of f32 kept in bf16: [N].
+// The sum [N] over the rows of x [R, N]; x is f32, f64 or bf16.
 Tensor sum_of_rows(const Tensor& x);
 
 inline Tensor transposed(const Tensor& matrix) { return matrix.transpose_view(-2, -1); }

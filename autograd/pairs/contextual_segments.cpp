@@ -1,6 +1,5 @@
-// Contextual positions (arXiv 2405.18719) through any function of them that is linear between knots: one product of
-// segments with a query makes the table of its row, and a pair reads one value and one slope, however many units a
-// hidden layer has.
+// Any piecewise linear function of contextual positions (arXiv 2405.18719). One matmul of segments with a query makes
+// the table of its row. A pair reads one value and one slope, for any number of hidden units.
 #include "autograd/pair.hpp"
 
 namespace tally {
@@ -28,12 +27,12 @@ namespace tally {
 
 namespace {
 
-// Beyond all positions: sums of gates are whole numbers in f32 up to here.
+// Beyond all positions: f32 represents integer sums of gates exactly up to here.
 constexpr double farthest_knot = 1 << 24;
 
 Tensor number(double x, const Tensor& like) { return Tensor::full({1}, x, like.dtype(), like.device()); }
 
-// x [N] from the least to the largest. By counting who is less: N is that of a hidden layer.
+// x [N] sorted in ascending order, by counting smaller elements. N is small: the width of a hidden layer.
 Tensor ascending(const Tensor& x) {
   const Tensor one = number(1, x), zero = number(0, x);
   const auto count = [&](const Tensor& truth) { return where(truth, one, zero); };
@@ -44,7 +43,7 @@ Tensor ascending(const Tensor& x) {
   return sum(where(equal(unsqueeze(index, 1), unsqueeze(rank, 0)), column, zero), {1});
 }
 
-// Where units of a hidden layer change, and 0: those that never do so at numbers above 0 do at one of the ends.
+// The kinks of a hidden layer's units, and 0. A unit without a kink at a positive number gets one at either end.
 Tensor kinks(const Tensor& weight, const Tensor& bias) {
   const Tensor zero = number(0, weight), most = number(farthest_knot, weight);
   const Tensor slope = abs(weight), steep = less(abs(bias), slope * farthest_knot);  // 0 is not
@@ -60,7 +59,7 @@ Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& 
 }
 
 HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias) {
-  Tensor knots, on;  // on [N, N + 1]: whether a unit is above 0 in a segment, which the middle of it tells
+  Tensor knots, on;  // on [N, N + 1]: whether a unit is above 0 in the middle of a segment, thus in all of it
   {
     const NoGrad constant;
     knots = kinks(weight.detach(), bias.detach());

@@ -1,4 +1,5 @@
-// CoPE (arXiv 2405.18719, equations 3 to 5): what a query's table has at the contextual position joins its score.
+// CoPE (arXiv 2405.18719, equations 3 to 5): the entry of a query's table at the contextual position is added to its
+// score.
 #include "autograd/pair.hpp"
 
 namespace tally {

@@ -1,5 +1,5 @@
-// Stick-breaking (arXiv 2410.17980): of the logits, biases and all, the sum of what nearer keys and the key itself have
-// taken. It is never above 0, so that weights are e^l as it stands.
+// Stick-breaking (arXiv 2410.17980): subtracts the mass that nearer keys and the key itself have taken, as a running
+// sum over the biased logits. The result is never above 0, so the weights are e^l without a shift.
 #include "autograd/pair.hpp"
 
 namespace tally {

@@ -1,7 +1,7 @@
-// Numbers with derivatives: forward-mode differentiation of what is made of one pair of query and key. A pair has few
-// inputs, and which of them a result depends on is part of its type: derivatives that are known to be 0 cost nothing.
+// Dual numbers: forward-mode differentiation of functions of one pair of query and key. A pair has few inputs. The type
+// of a result holds the set of inputs it depends on, so derivatives that are always 0 cost nothing.
 //
-// R is float, double or, on the CPU, a vector of them (core/vector.hpp), which has one pair in each lane.
+// R is float, double or, on the CPU, a vector of them (core/vector.hpp) with one pair in each lane.
 #pragma once
 
 #include <bit>
@@ -43,7 +43,7 @@ struct Dual {
   }
 };
 
-// A key that gets no weight: what is chosen in place of its logit.
+// The logit of a masked key, for `select`.
 struct MinusInfinity {};
 inline constexpr MinusInfinity minus_infinity{};
 
@@ -52,7 +52,7 @@ template <class>
 inline constexpr bool never = false;
 }  // namespace detail
 
-// In the place of a branch on what a comparison says.
+// Rejects a branch on a comparison at compile time.
 #define TALLY_NO_BRANCH                                                              \
   template <class Never = void>                                                      \
   explicit constexpr operator bool() const {                                         \
@@ -61,7 +61,7 @@ inline constexpr bool never = false;
     return false;                                                                    \
   }
 
-// What a comparison says.
+// The result of a comparison.
 template <class R>
 struct Truth {
   decltype(std::declval<R>() < std::declval<R>()) holds;
@@ -95,7 +95,7 @@ template <class X>
 concept Plain = std::is_arithmetic_v<X>;
 template <class X>
 concept Differentiable = is_dual<X>;
-// What a policy reads, in any of the forms it is compiled in.
+// An input of a policy, in any of the forms it is compiled in.
 template <class X>
 concept OfAPolicy = Differentiable<X> || requires {
   typename X::OfAPolicy;
@@ -117,7 +117,7 @@ TALLY_INLINE void each_part(Number& y, const F& f) {
   }
 }
 
-// The value with by(i) = f(da) where only a depends on input i, g(db) where only b does, h(da, db) where both do.
+// The value with by(i) = f(da) if only a depends on input i, g(db) if only b does, h(da, db) if both do.
 template <class R, std::uint32_t A, std::uint32_t B, class F, class G, class H>
 TALLY_INLINE Dual<R, A | B> join(const R& value, const Dual<R, A>& a, const Dual<R, B>& b, const F& f, const G& g,
                                  const H& h) {
@@ -146,7 +146,7 @@ TALLY_INLINE Dual<R, A> chain(const R& value, const R& slope, const Dual<R, A>& 
 
 }  // namespace detail
 
-// x as a number of this kind; plain numbers become constants.
+// x as a dual number; plain numbers become constants.
 template <class R, class X>
 TALLY_INLINE auto as_dual(const X& x) {
   if constexpr (detail::is_dual<X>) {
@@ -221,7 +221,7 @@ TALLY_DUAL_COMPARISON(>=)
 #undef TALLY_DUAL_COMPARISON
 #undef TALLY_DUAL_WITH_PLAIN
 
-// a where it holds, else b, with the derivatives of what is chosen.
+// x if the truth holds, else y, with the derivatives of the choice.
 template <class R, class X, class Y>
 TALLY_INLINE auto select(const Truth<R>& truth, const X& x, const Y& y) {
   if constexpr (std::is_same_v<Y, MinusInfinity>) {
@@ -288,7 +288,7 @@ TALLY_INLINE auto cos(const Dual<R, A>& x) {
     return detail::chain(math::cos(x.value), R(-math::sin(x.value)), x);
   }
 }
-// Where two are equal the derivative is that of the first; of relu and abs it is 0 there.
+// At ties min and max take the derivative of the first argument. At 0 the derivatives of relu and abs are 0.
 template <class R, std::uint32_t A>
 TALLY_INLINE auto relu(const Dual<R, A>& x) {
   return select(x > 0, x, 0);
@@ -314,7 +314,7 @@ TALLY_INLINE auto max(C c, const X& x) {
   return select(c >= x, c, x);
 }
 
-// What a policy might look for: the sentence, instead of what else has the name.
+// Functions that a policy might call but that do not exist here: a readable message instead of a library's function.
 #define TALLY_NO_FUNCTION(name)                                                                                \
   template <detail::OfAPolicy X, class... More>                                                                \
   constexpr auto name(const X&, const More&...) {                                                              \

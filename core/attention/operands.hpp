@@ -1,38 +1,38 @@
-// The tensors that a call of tiled attention may be given, once for all who hold something of each: its view and the
-// view of its gradient (core/attention/call.hpp), or where it stands in a list of inputs
-// (autograd/ops/attention_call.hpp). A new one is a line here, one in for_each_operand, and where it is read.
+// The tensor operands of fused attention, listed once for every struct with one member an operand: views and views of
+// gradients (core/attention/call.hpp), or positions in a list of inputs (autograd/ops/attention_call.hpp). A new
+// operand takes a line here, a line in for_each_operand, and the code that reads it.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys, d, e widths of k, v.
 #pragma once
 
 namespace tally {
 
-// Of a policy (core/attention/pair.hpp).
+// The operands of a policy (core/attention/pair.hpp).
 template <class X>
 struct PolicyOperands {
   X gate_query{};  // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
   X gate_key{};    // [B,G,K,w]
-  X rows{};        // [B,H,T,its rows]
-  X heads{};       // [H, its heads]
-  X table{};       // [B,H,T,P+1], or [B,H,T,2 N] of N knots
+  X rows{};        // [B,H,T,needs.rows]
+  X heads{};       // [H,needs.heads]
+  X table{};       // [B,H,T,P+1], or [B,H,T,2 N] for N knots
   X knots{};       // [N], ascending, dense; takes no gradient
 };
 
-// Of a vector for each distance, W of them at most as many as keys.
+// The operands of AttentionDistance: a key vector for each of W <= K distances.
 template <class X>
 struct DistanceOperands {
   X query{};  // [B,H,T,w], w of any width
   X key{};    // [B,G,W,w]
 };
 
-// Of how logits become weights.
+// The operands of the normaliser, which turns logits into weights.
 template <class X>
 struct NormaliserOperands {
   X sink{};  // c [H] of softmax; null: none
-  X rest{};  // r [B,H,T,e]: o_i += (1 - sum_j a_ij) r_i; null: what is left over goes nowhere
+  X rest{};  // r [B,H,T,e]: o_i += (1 - sum_j a_ij) r_i; null: the leftover mass is dropped
 };
 
-// Of a bias; their shapes are those of its kind.
+// The operands of a bias; AttentionBias::Kind has their shapes.
 template <class X>
 struct BiasOperands {
   X values{}, column{};
@@ -46,8 +46,8 @@ struct AttentionOperandsOf {
   NormaliserOperands<X> normaliser;
 };
 
-// f(what each holds of an operand...), for every operand but those of biases. All: AttentionOperandsOf, or what has
-// members of the same names.
+// f(the member of each...) for every operand except those of biases. All: AttentionOperandsOf, or a struct with the
+// same member names.
 template <class F, class... All>
 void for_each_operand(const F& f, All&... all) {
   f(all.q...);
@@ -65,7 +65,7 @@ void for_each_operand(const F& f, All&... all) {
   f(all.normaliser.rest...);
 }
 
-// Likewise for what belongs to queries: [B,H,T,width].
+// Likewise for the operands of queries, [B,H,T,width].
 template <class F, class... All>
 void for_each_row_operand(const F& f, All&... all) {
   f(all.q...);
@@ -76,7 +76,7 @@ void for_each_row_operand(const F& f, All&... all) {
   f(all.normaliser.rest...);
 }
 
-// Likewise for what belongs to keys, [B,G,K,width] or fewer rows, and what is added up like it.
+// Likewise for the operands of keys, [B,G,K,width], and distance.key, which has fewer rows and is summed like them.
 template <class F, class... All>
 void for_each_key_operand(const F& f, All&... all) {
   f(all.k...);

@@ -1,16 +1,17 @@
-// A pair policy: what a score shape makes of one pair of query i and key j, written once as scalar code and compiled
-// for the vectors of the CPU, for the threads of CUDA and, on tensors, for the composed form. Derivatives follow from
-// the same text (core/attention/dual.hpp).
+// A pair policy: the score modification of one pair of query i and key j. It is written once as scalar code and
+// compiled for the vectors of the CPU, for the threads of CUDA and, on tensors, for reference attention. The same code
+// gives the derivatives (core/attention/dual.hpp).
 //
-//   p_ij = sum_{k=j..i} gate(pair i, k)            a running sum along the keys, where needs.scan asks for one
-//   e_ij = the entry of the table of row i at x = place(pair i, j), or p_ij, where needs.table asks for one: table_i[n]
-//          at x = n, 0..P, in between linearly interpolated, beyond P its last, below 0 its first interval going on;
-//          with needs.knots any function that is linear between t_0 <= t_1 <= ..., which all rows share:
-//          v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first
-//   l_ij = logit(pair i, j, with p_ij as its sum, e_ij as its entry)
+//   p_ij = sum_{k=j..i} gate(pair i, k)                 with needs.scan: a running sum along the keys.
+//   e_ij = table_i at x = place(pair i, j), or at p_ij  with needs.table: the entry of row i's table.
+//   l_ij = logit(pair i, j), which has p.sum = p_ij and p.entry = e_ij.
 //
-// What they make of the distance and numbers of the head alone may stand in a function of its own, of_distance, whose
-// result is p.of_distance: on the CPU it is computed once for each diagonal of a tile of pairs.
+// The table has table_i[n] at x = n, 0..P, and is linearly interpolated in between. Beyond P it has its last entry, and
+// below 0 its first interval is extrapolated. With needs.knots it is any function that is linear between the knots
+// t_0 <= t_1 <= ..., which all rows share: v_i[n] + r_i[n] (x - t_n), with the last n whose t_n < x, or the first.
+//
+// A policy may have a function of_distance, which reads only the distance and the numbers of the head. Its result is
+// p.of_distance. The CPU computes it once for each diagonal of a tile.
 //
 //   struct Tra {
 //     static constexpr PairNeeds needs{.scan = true, .rows = 1};
@@ -18,12 +19,11 @@
 //     static constexpr auto logit(const auto& p) { return select(p.s > 0, p.s + row<0>(p) * p.sum, minus_infinity); }
 //   };
 //
-// A policy has no branch on what it reads: `select` chooses, between two numbers that are both finite: in the composed
-// form gradients come by way of both, so `p.s / max(p.distance, 1)`. Where logit is minus_infinity the key has no
-// weight, and its gate counts all the same. Its functions are constexpr, as kernels call no others. What
-// they can call:
+// A policy does not branch on its inputs; `select` chooses between two numbers. Both must be finite, because gradients
+// in reference attention flow through both: hence `p.s / max(p.distance, 1)`. A key whose logit is minus_infinity has
+// no weight, but its gate still counts. The functions are constexpr, because kernels call no others. They can use:
 // + - * / and comparisons, also with plain numbers, && || !, select, min, max, abs, relu, exp, log, sqrt, sin, cos,
-// sigmoid, softplus, tanh; and functions of its own struct.
+// sigmoid, softplus, tanh; and functions of their own struct.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ namespace tally {
 
 namespace attention {
 
-// What stands in the place of a number that `needs` did not ask for.
+// The types of inputs that `needs` did not request.
 struct SetNeedsDistanceToReadIt {};
 struct SetNeedsScanToReadTheSum {};
 struct TheSumIsForLogitAlone {};
@@ -45,7 +45,7 @@ struct SetNeedsTableToReadEntry {};
 struct EntryIsForLogitAlone {};
 struct NothingIsOfDistance {};
 
-// Whatever is made of it says what is missing.
+// Any use of such an input fails to compile with this sentence.
 #define TALLY_UNREADABLE_IN(op, Type, sentence)                                            \
   template <class X>                                                                       \
   constexpr auto operator op(const Type&, const X& x) {                                    \
@@ -74,7 +74,7 @@ TALLY_UNREADABLE(EntryIsForLogitAlone, "p.entry is for logit alone: gates and pl
 #undef TALLY_UNREADABLE
 #undef TALLY_UNREADABLE_IN
 
-// Inputs by their bits. From first_row_input on numbers of rows, then those of heads.
+// Bits of the inputs. The numbers of rows begin at first_row_input, and the numbers of heads follow them.
 inline constexpr int input_s = 0, input_other = 1, input_sum = 2, input_entry = 3, first_row_input = 4,
                      most_numbers = 16;
 
@@ -88,7 +88,7 @@ TALLY_INLINE Dual<R, differentiates ? 1u << i : 0u> as_input(const R& x) {
   }
 }
 
-// What of_distance sees, which all pairs of a head at one distance have in common.
+// The input of of_distance, which is the same for all pairs of a head at one distance.
 template <class R, class Policy, bool differentiates>
 struct DistanceIn {
   static constexpr PairNeeds needs = Policy::needs;
@@ -114,7 +114,7 @@ struct OfDistance<R, Policy, differentiates> {
   using Type = decltype(as_dual<R>(Policy::of_distance(std::declval<const DistanceIn<R, Policy, differentiates>&>())));
 };
 
-// What a policy sees of one pair, as numbers with derivatives or, else, without. A table's entry: PairWithEntry.
+// A policy's input for one pair, with or without derivatives. PairWithEntry adds the entry of a table.
 template <class R, class Policy, bool differentiates, bool for_logit>
 struct PairIn {
   static constexpr PairNeeds needs = Policy::needs;
@@ -145,7 +145,7 @@ struct PairIn {
   TALLY_INLINE static Input<i> as_input(const R& x) {
     return attention::as_input<i, differentiates>(x);
   }
-  // number(n): those of the row, then of the head.
+  // number(n): first the numbers of the row, then of the head.
   template <class F>
   TALLY_INLINE static PairIn of(const R& s, const R& other, const R& sum, const R& distance, const F& number) {
     PairIn p;
@@ -180,7 +180,7 @@ TALLY_INLINE auto head(const P& p) {
   return p.template number<P::needs.rows + n>();
 }
 
-// The policy's results as numbers with derivatives, whatever it returns.
+// The policy's results as dual numbers, whatever type it returns.
 template <class Policy, class Gate>
 TALLY_INLINE auto checked_gate(const Gate& gate) {
   static_assert(!Policy::needs.adds || !Gate::template has<input_s>,
@@ -191,7 +191,7 @@ template <class Policy, class R, bool differentiates>
 TALLY_INLINE auto gate_of(const PairIn<R, Policy, differentiates, false>& p) {
   return checked_gate<Policy>(as_dual<R>(Policy::gate(p)));
 }
-// Where the row's table is read.
+// The position in the row's table.
 template <class R, class Policy, bool differentiates>
 TALLY_INLINE auto place_of(const PairIn<R, Policy, differentiates, true>& p) {
   if constexpr (requires { Policy::place(p); }) {
@@ -202,8 +202,7 @@ TALLY_INLINE auto place_of(const PairIn<R, Policy, differentiates, true>& p) {
     return p.sum;
   }
 }
-// What `logit` sees where a table is read. Of the entry: its value, and where it has derivatives by how much it rises
-// along the place.
+// The input of `logit` for a policy with a table. The entry has a value and, with derivatives, a slope along the place.
 template <class R, class Policy, bool differentiates>
 struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
   using Pair = PairIn<R, Policy, differentiates, true>;
@@ -217,12 +216,12 @@ struct PairWithEntry : PairIn<R, Policy, differentiates, true> {
   TALLY_INLINE PairWithEntry(const Pair& pair, const R& value, const R& rise, const Place& place)
       : Pair(pair), entry(detail::chain(splat<R>(0), rise, place) + Pair::template as_input<input_entry>(value)) {}
 };
-// logit of a pair, which is one with its entry where the policy has a table.
+// p is a PairWithEntry if the policy has a table.
 template <class Policy, class Pair>
 TALLY_INLINE auto logit_of(const Pair& p) {
   return as_dual<decltype(p.s.value)>(Policy::logit(p));
 }
-// y's derivative by input i times d; 0 where y does not depend on it.
+// d times y's derivative by input i; 0 if y does not depend on it.
 template <int i, class R, std::uint32_t inputs>
 TALLY_INLINE R pulled(const R& d, const Dual<R, inputs>& y) {
   if constexpr (Dual<R, inputs>::template has<i>) {

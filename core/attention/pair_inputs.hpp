@@ -1,6 +1,6 @@
-// What the logits of a pair policy have a derivative by, found from its text: an operand that it only compares, or does
-// not read at all, gets no gradient, as in the composed form. (A gradient of 0 would not be the same: an optimiser
-// lets parameters decay that have one.)
+// The inputs that the logits of a pair policy have a derivative by, derived from its code. An operand that it only
+// compares, or does not read, gets no gradient, as in reference attention. (A gradient of 0 would not be the same:
+// optimisers apply weight decay to parameters that have a gradient.)
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr std::uint32_t inputs_in = 0;
 template <class R, std::uint32_t inputs>
 inline constexpr std::uint32_t inputs_in<Dual<R, inputs>> = inputs;
 
-// Whether any of these inputs is among them.
+// Whether the set contains any of `count` inputs from `first` on.
 constexpr bool reads(std::uint32_t inputs, int first, int count = 1) {
   return (inputs >> first & ((1u << count) - 1)) != 0;
 }
@@ -30,7 +30,7 @@ constexpr auto pair_of_logit() {
   }
 }
 
-// Bit i stands for input i: what the logit has a derivative by, itself and by way of its gates.
+// Bit i is set if the logit has a derivative by input i, directly or through its gates.
 template <class Policy>
 consteval std::uint32_t inputs_of_logit() {
   constexpr PairNeeds needs = Policy::needs;
@@ -46,7 +46,7 @@ consteval std::uint32_t inputs_of_logit() {
   return inputs;
 }
 
-// Whether scores get a gradient, of a call that has operands of its own for p.other or has not.
+// Whether scores get a gradient. own_operands: the call has separate operands for p.other.
 constexpr bool reaches_scores(std::uint32_t inputs, bool own_operands) {
   return reads(inputs, input_s) || (!own_operands && reads(inputs, input_other));
 }

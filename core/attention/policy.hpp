@@ -34,7 +34,7 @@ struct PairKernels {
   void (*backward_keys)(const AttentionCall& call, const void* device);
 };
 
-// A policy as passed to kernels and to the composed form; autograd/pair.hpp makes one.
+// A policy as passed to kernels and to reference attention; autograd/pair.hpp makes one.
 struct PairPolicy {
   std::string_view name;
   PairNeeds needs;

@@ -1,23 +1,23 @@
-// Tiled attention on the CPU: no matrix of T x K numbers is ever stored.
+// Fused attention on the CPU: no matrix of T x K numbers is ever stored.
 //
-//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over the keys that i sees,
-//   o_i = sum_j a_ij v_j
+//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over the unmasked keys of i,
+//   o_i = sum_j a_ij v_j.
 //
-// Forward takes the key tiles of a row tile from the diagonal to the left, with the softmax's running maximum m and sum
-// n:
-//   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j
-// and keeps m and 1/n a row (their joint logarithm would cost digits of every weight) and, with a scan, the running
-// sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention, arXiv 2205.14135;
-// sums along the keys: core/cpu/attention_pair_loops.hpp; other rules than the softmax, and what is left over of a
-// row's weights: core/cpu/attention_normaliser.hpp.) Backward has the weights again as e^(l - m) / n, takes the key
-// tiles from left to right, and adds up
-//   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i),  dq_i = scale sum_j ds_ij k_j,
-//   dk_j = scale sum_i ds_ij q_i
+// Forward takes the key tiles of a row tile from the diagonal to the left, with a running maximum m and sum n:
+//   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j.
+// It saves m and 1/n of every row, because their joint logarithm would cost digits of every weight. With a scan it also
+// saves the running sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention,
+// arXiv 2205.14135; running sums: core/cpu/attention_pair_loops.hpp; other rules than the softmax, and the leftover
+// mass: core/cpu/attention_normaliser.hpp.)
 //
-// One chunk of work has one head of keys and the heads of queries that share it; where there are few of them it has
-// some of these heads, or a share of their row tiles, by shape alone. What a chunk's heads have in common is added up
-// as they come, what chunks have in common afterwards in fixed order: the same bits for any number of threads. A tile
-// whose weights are all negligible beside what its rows already hold is left out (steep biases, FoX).
+// Backward recomputes the weights as e^(l - m) / n and takes the key tiles from left to right:
+//   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i).
+//   dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i.
+//
+// A chunk of work is one head of keys with the query heads that share it. If heads are few, a chunk has some of these
+// query heads or a share of their row tiles. The division depends only on shapes. Sums within a chunk are formed in the
+// order of its heads, and sums over chunks afterwards in a fixed order: the bits are the same for any number of
+// threads. A tile is skipped if its weights are negligible compared with those already in its rows (steep biases, FoX).
 #include <omp.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ bool skips_tiles() {
 }
 
 namespace {
-thread_local TileCounts* counted = nullptr;  // null: nobody counts
+thread_local TileCounts* counted = nullptr;  // null: no counting
 }
 
 TileCounts& TileCounts::operator+=(const TileCounts& more) {
@@ -51,7 +51,7 @@ CountTiles::~CountTiles() { counted = before_; }
 
 namespace {
 
-// Workers for all threads, and what they add up in backward.
+// Workers for all threads, and their accumulators in backward.
 template <class T>
 class Team {
  public:
@@ -70,13 +70,13 @@ class Team {
     if (gradients == nullptr) return;
     shared_count_ += NormaliserTile<T>::shared_count(call);
     for (int n = 0; n < call.bias_count; ++n) shared_count_ += shared_count(call.biases[n], call.keys());
-    // Keys of one chunk alone need their sums only until they are written, those of several until these are added up.
+    // Sums by key of a single chunk are needed until they are written, sums of several chunks until they are added up.
     constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
     const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
     at_once_ = division_.chunks() == 1 ? threads_
                                        : std::min(chunks(), std::max<std::int64_t>(threads_, most_bytes / bytes_each));
     const auto is_rounded = [](const View& d) { return d && d.dtype == DType::bf16; };
-    if (is_rounded(gradients->k) || is_rounded(gradients->v)) {  // which nothing can be added to
+    if (is_rounded(gradients->k) || is_rounded(gradients->v)) {  // bf16 results cannot accumulate
       at_once_ = std::max(division_.chunks(), at_once_ / division_.chunks() * division_.chunks());
     }
     key_gradients_ = arena.take<T>(key_count_ * at_once_);
@@ -107,7 +107,7 @@ class Team {
         write(index, sums, 0, 1);
       });
     }
-    // In the order of all chunks, however many of them there is memory for.
+    // Always in the order of all chunks, for any at_once_.
     for (std::int64_t first = 0; parts > 1 && first < all; first += at_once_) {
       const std::int64_t end = std::min(all, first + at_once_), first_key = first / parts;
       const auto sums_of = [&](std::int64_t index) { return key_gradients_ + (index - first) * key_count_; };
@@ -138,13 +138,14 @@ class Team {
   Division division_;
   int threads_;
   std::int64_t key_heads_, key_count_, shared_count_;
-  std::int64_t at_once_ = 0;  // chunks whose sums by key there is memory for
+  std::int64_t at_once_ = 0;  // number of chunks whose sums by key fit into memory
   Worker<T>** workers_;
   T* key_gradients_ = nullptr;
   SharedSums shared_;
 };
 
-// f(team) with its memory in `workspace`; null only counts it. Returns the bytes.
+// f(team) with the team's memory in `workspace`. Returns its bytes. If `workspace` is null, memory is only counted, and
+// f must do nothing.
 template <class F>
 std::int64_t with_team(const AttentionCall& call, const AttentionGradients* gradients, void* workspace, const F& f) {
   Arena arena(workspace);

@@ -9,13 +9,13 @@ constexpr std::int64_t block = bf16_keys;  // keys or lanes
 static_assert(block == bf16_columns);
 static_assert(tile_rows % block == 0 && tile_keys % block == 0 && block % (2 * bf16_pairs) == 0);
 
-// Pairs of so many numbers, as they are packed.
+// Number of pairs that `numbers` values are packed into.
 constexpr std::int64_t pairs_of(std::int64_t numbers) { return round_up((numbers + 1) / 2, bf16_pairs); }
 
-// Tiles read whole rows of a, whatever stands in those that are not wanted.
+// The microkernel reads whole blocks of rows of a; the results of padding rows are ignored.
 constexpr std::int64_t rows_of_a(std::int64_t rows) { return round_up(rows, 32) + 32; }
 
-// c [m, n] (+)= a b, of panels of b that lie panel_step apart.
+// c [m, n] (+)= a b; panels of b are panel_step apart.
 struct Product {
   std::int64_t pairs;
   const std::uint32_t* a;
@@ -100,7 +100,7 @@ void Bf16Operands::pair_products(const RowTile& rows, const KeyTile& keys, float
 void Bf16Operands::add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, float* y, float* tile) const {
   clear_above_diagonal(rows, keys, tile);
   for (std::int64_t lane = 0; lane < rows.lanes; lane += block) {
-    // Of the keys that its last lane sees.
+    // Only the keys up to the block's last query.
     const std::int64_t seen = std::min(keys.keys, rows.last_key + lane + block - keys.first), pairs = pairs_of(seen);
     if (seen <= 0) continue;
     tiles_.pack(tile_, block, false, {tile + lane, 1, tile_rows}, std::min(block, rows.lanes - lane), seen, pairs);

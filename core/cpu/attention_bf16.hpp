@@ -1,6 +1,6 @@
-// The products of attention_strips.hpp with operands of bf16 (core/cpu/matmul/microkernel.hpp): x of the keys, y of the
-// rows, and the tile that meets either is rounded while it is packed. In blocks of 32 keys and 32 lanes; what of a
-// block lies above the diagonal is multiplied as zeros.
+// The products of attention_strips.hpp with bf16 operands (core/cpu/matmul/microkernel.hpp): x of the keys and y of the
+// rows. The tile that is multiplied with either is rounded while it is packed. Blocks are 32 keys by 32 lanes, and
+// pairs above the diagonal are multiplied as zeros.
 #pragma once
 
 #include "core/cpu/attention_tile.hpp"
@@ -8,9 +8,9 @@
 
 namespace tally::cpu {
 
-inline constexpr std::int64_t bf16_keys = 32;  // tiles of keys begin at multiples of it
+inline constexpr std::int64_t bf16_keys = 32;  // key tiles begin at multiples of it
 
-// Of one thread.
+// The packed operands of one thread.
 class Bf16Operands {
  public:
   // Which of the products below are computed.
@@ -29,7 +29,7 @@ class Bf16Operands {
 
   // tile[j][i] = x_j . y_i; 0 above the diagonal.
   void pair_products(const RowTile& rows, const KeyTile& keys, float* tile) const;
-  // y_i += sum_j tile[j][i] x_j with y by lanes, [width, tile_rows]. What the tile has above the diagonal becomes 0.
+  // y_i += sum_j tile[j][i] x_j with y by lanes, [width, tile_rows]. Sets the tile to 0 above the diagonal.
   void add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, float* y, float* tile) const;
   // x_j += sum_i tile[j][i] y_i with rows ld apart, a multiple of whole vectors; x begins with the tile's first key.
   void add_rows_to_keys(const RowTile& rows, const KeyTile& keys, float* x, std::int64_t ld, float* tile) const;
@@ -41,7 +41,7 @@ class Bf16Operands {
 
   const Microkernel& tiles_;
   Uses uses_;
-  std::int64_t width_, pairs_;    // pairs of a row of x or y, rounded up as they are packed
+  std::int64_t width_, pairs_;    // number of pairs in a packed row of x or y
   std::int64_t ld_, ld_by_key_;   // of x_, x_by_key_
   std::uint32_t *x_, *x_by_key_;  // pairs of columns [K, ld]; pairs of keys [width, ld_by_key]
   std::uint32_t *y_, *y_by_row_;  // panels of 32 lanes by pairs of columns; of 32 columns by pairs of rows

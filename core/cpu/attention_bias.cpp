@@ -1,4 +1,4 @@
-// Biases on one tile: l_ij += b_ij, with b from few numbers a head or a row, or a whole matrix.
+// Biases on one tile: l_ij += b_ij. b is stored as a few numbers per head or row, or as a whole matrix.
 #include <cmath>
 
 #include "core/cpu/attention_shapes.hpp"
@@ -24,8 +24,8 @@ TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int
   }
 }
 
-// b = values_h[i-j]. In a tile neighbouring rows read neighbouring distances: every key is one vector addition, of the
-// bias and of its gradient.
+// b = values_h[i-j]. In a tile neighbouring rows read neighbouring distances, so each key takes one vector addition,
+// for the bias and for its gradient.
 template <class T>
 class ToeplitzTile final : public BiasTile<T> {
  public:
@@ -63,7 +63,7 @@ class ToeplitzTile final : public BiasTile<T> {
     add_to_shifted(d_bias_ + margin + rows.last_key - keys.first, d, keys.keys, rows.lanes);
   }
   void close_rows(const RowTile& rows) override {
-    // Few terms were added so far: long sums are formed in double.
+    // Sums within a row tile are short; long sums are formed in double.
     const std::int64_t reached = std::min(distances_, rows.last_key + rows.rows);
     for (std::int64_t n = 0; n < reached; ++n) shared_[n] += static_cast<double>(d_bias_[margin + n]);
   }
@@ -78,7 +78,7 @@ class ToeplitzTile final : public BiasTile<T> {
   }
 
  private:
-  // Distances that only lanes above the diagonal or without a query have.
+  // Room for distances that only padding lanes or lanes above the diagonal have.
   static constexpr std::int64_t margin = tile_keys;
   std::int64_t blocks() const { return (distances_ + tile_rows - 1) / tile_rows; }
 
@@ -113,7 +113,7 @@ TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t 
   }
 }
 
-// b = row_i + column_j, in double: both may be large where their sum is not (running sums of a whole sequence).
+// b = row_i + column_j, in double: both may be large although their sum is small (running sums of a whole sequence).
 template <class T>
 class RowColumnTile final : public BiasTile<T> {
  public:
@@ -147,8 +147,8 @@ class RowColumnTile final : public BiasTile<T> {
     }
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    // Relative to the tile's last key both parts are as small as the bias itself. On the diagonal that is the last key
-    // which every row sees: rounding must not depend on later tokens.
+    // Relative to the tile's last key both parts are as small as the bias itself. On the diagonal use the last key that
+    // every row attends to, because rounding must not depend on later tokens.
     const double base = column_[std::min(keys.first + keys.keys - 1, rows.last_key)];
     alignas(64) T row[tile_rows], column[tile_keys];
     for (std::int64_t i = 0; i < tile_rows; ++i) row[i] = static_cast<T>(row_[i] + base);
@@ -196,9 +196,9 @@ class RowColumnTile final : public BiasTile<T> {
   alignas(64) T d_row_[tile_rows];
 };
 
-// b = z_i[i-j]: every row has distances of its own, so that neighbouring lanes read far from each other. From row to
-// row the distance of a key is one more: the keys before all of a tile's rows, at distances that z has, are a matrix
-// that is turned, whether or not a window hides some of the pairs. The others are read one by one.
+// b = z_i[i-j]: every row has its own distances, so neighbouring lanes read far from each other. The distance of a key
+// grows by one from row to row. The keys before all of a tile's rows, at distances within z, therefore form a matrix
+// that is transposed, even if a window masks some of its pairs. The others are read one by one.
 struct TurnedKeys {
   std::int64_t begin, end;
   TurnedKeys(const RowTile& rows, const KeyTile& keys, std::int64_t width) {
@@ -274,7 +274,7 @@ class RowToeplitzTile final : public BiasTile<T> {
     add_by_distance(score, z, z_.column_step, z_.row_step, width_, bias_.cap, rows, keys, turned);
     const std::int64_t count = turned.end - turned.begin;
     if (count == 0) return;
-    // From the last key's distance to lane 0 on; the keys come backwards.
+    // Begins at the last key's distance to lane 0; the keys are in reverse order.
     const T* const nearest = z + rows.last_key - (keys.first + turned.end - 1);
     copy_transposed(turned_, tile_rows, nearest, z_.row_step + 1, rows.rows, count, T{1});
     add_backwards(score + turned.begin * tile_rows, turned_, count, rows.rows);
@@ -285,7 +285,7 @@ class RowToeplitzTile final : public BiasTile<T> {
     add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys, turned);
     const std::int64_t count = turned.end - turned.begin;
     if (count == 0) return;
-    // A row has each distance once, but for those beyond the last that are capped.
+    // Written rather than added: a row has each distance once, except those that are capped.
     T* const nearest = d_z_ + rows.last_key - (keys.first + turned.end - 1);
     copy_transposed(nearest, width_ + 1, d + (turned.end - 1) * tile_rows, -tile_rows, count, rows.rows, T{1});
   }

@@ -1,5 +1,5 @@
-// How the work of tiled attention is divided among threads: by shape alone, so that sums have the same order for any
-// number of them.
+// Division of the work of fused attention into chunks. It depends only on shapes, so sums have the same order for any
+// number of threads.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace tally::cpu {
 
-// Of the heads first_head .. end_head - 1, which have the same keys, a share of the row tiles.
+// A share of the row tiles of the heads first_head .. end_head - 1, which have the same keys.
 struct Chunk {
   std::int64_t batch, key_head, first_head, end_head, share;
 };
 
-// How many chunks the work with one head of keys is divided into: ranges of the heads that share it, and of each head
-// shares of its row tiles. One where there are many heads of keys: each is packed once.
+// Number of chunks for one head of keys: ranges of the query heads that share it, times shares of their row tiles.
+// With many heads of keys it is one chunk, so that each head is packed once.
 struct Division {
   std::int64_t ranges, shares;
   std::int64_t chunks() const { return ranges * shares; }
@@ -30,7 +30,7 @@ inline Division divide(const AttentionCall& call) {
   return {ranges, std::min(parts(wanted, ranges), most_shares)};
 }
 
-// Whether a share has neighbouring row tiles: in windows that are small beside the text these see few keys.
+// Whether a share has neighbouring row tiles. In windows that are small compared with the text these use few keys.
 inline bool shares_neighbours(const AttentionCall& call) {
   const Visible& visible = call.visible;
   const std::int64_t least = std::max<std::int64_t>(1, call.keys() / 4);
@@ -42,14 +42,14 @@ inline bool shares_neighbours(const AttentionCall& call) {
 struct RowTiles {
   std::int64_t first, end, step;
 };
-// Else every shares-th, so that each share has rows with few keys and rows with many.
+// If not neighbouring, a share has every shares-th tile: each has rows with few keys and rows with many.
 inline RowTiles row_tiles_of(const AttentionCall& call, std::int64_t share, std::int64_t shares) {
   const std::int64_t tiles = (call.queries() + tile_rows - 1) / tile_rows;
   if (!shares_neighbours(call)) return {share, tiles, shares};
   return {share * tiles / shares, (share + 1) * tiles / shares, 1};
 }
 
-// The keys begin .. end - 1, whole tiles of them, have all that the rows of a share see.
+// The keys begin .. end - 1, in whole tiles, include every unmasked key of a share's rows.
 struct KeyRange {
   std::int64_t begin, end;
   bool holds(std::int64_t key) const { return begin <= key && key < end; }

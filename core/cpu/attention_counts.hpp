@@ -1,21 +1,21 @@
-// What calls of tiled attention on the CPU made of their tiles, for tests: values do not tell whether a tile that does
-// not matter was computed all the same.
+// Counts of computed and skipped tiles of fused attention on the CPU. Tests need them, because results are the same if
+// a negligible tile is computed after all.
 #pragma once
 
 #include <cstdint>
 
 namespace tally::cpu {
 
-// Tiles of rows and keys, those left aside of which no row sees a key.
+// Tiles of rows and keys. Fully masked tiles are not counted.
 struct TileCounts {
   std::int64_t computed = 0;
-  std::int64_t settled = 0;   // of these, without gates and places: every sum was at the table's end before them
-  std::int64_t left_out = 0;  // as no weight in them matters
+  std::int64_t settled = 0;   // computed without gates and places, because every sum was already saturated
+  std::int64_t left_out = 0;  // skipped, because all weights are negligible
 
   TileCounts& operator+=(const TileCounts& more);
 };
 
-// While it lives, calls that this thread makes add theirs, forward and backward.
+// While it lives, calls by this thread are counted, forward and backward.
 class CountTiles {
  public:
   CountTiles();

@@ -6,9 +6,9 @@ namespace tally::cpu {
 
 namespace {
 
-// Element i of a row comes from the row that lies i rows farther. First those of every four lanes find each other, then
-// sixteen of them: a vector is four vectors of neighbouring rows, of each a quarter of the lanes.
-constexpr std::int64_t far_rows = tile_rows - 4;  // what the rest adds
+// Reads along diagonals: element i of a row comes from the row i rows farther down. The first step shifts within groups
+// of four lanes, the second combines groups: a vector takes a quarter of its lanes from each of four shifted rows.
+constexpr std::int64_t far_rows = tile_rows - 4;  // extra rows that the second step reads
 
 // y[m][i] = x[m + i % 4][i]
 template <class T>
@@ -26,7 +26,7 @@ TALLY_CLONES void shift_near(T* y, const T* x, std::int64_t count, std::int64_t 
   }
 }
 
-// y[m step_y + i] += x[m step_x][i] of rows that are farther by the number of the first lane of i's four.
+// y[m step_y + i] += x[m step_x][i], from rows farther down by the first lane of i's group of four.
 template <class T>
 TALLY_CLONES void add_shifted_far(T* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t count,
                                   std::int64_t lanes) {
@@ -68,7 +68,7 @@ DistanceProducts<T>::DistanceProducts(const AttentionCall& call, const Attention
 template <class T>
 auto DistanceProducts<T>::of_tile(const RowTile& rows, const KeyTile& keys) -> Distances {
   const auto multiple_below = [](std::int64_t n) { return (n + most_held) / bf16_keys * bf16_keys - most_held; };
-  const std::int64_t of_first = rows.last_key - keys.first;  // of lane 0 and the first key
+  const std::int64_t of_first = rows.last_key - keys.first;  // distance of lane 0 to the first key
   return {multiple_below(of_first - (keys.keys - 1)), multiple_below(of_first + tile_rows - 1) + bf16_keys};
 }
 
@@ -89,7 +89,7 @@ void DistanceProducts<T>::open_rows(const RowTile& rows) {
   std::fill_n(d_tile_, tile_rows * tile_rows, T{0});  // before the tile's first key
 }
 
-// Into their places among the products held.
+// Writes into products_ at the distances' places.
 template <class T>
 void DistanceProducts<T>::multiply(const RowTile& rows, const Distances& of) {
   const auto at = [&](std::int64_t distance) { return products_ + (distance - held_.begin) * tile_rows; };
@@ -122,7 +122,7 @@ void DistanceProducts<T>::add(const RowTile& rows, const KeyTile& keys, T* score
   } else {
     multiply(rows, wanted);
   }
-  // Key j reads from the distance of lane 0 on, row `nearest` being that of the last key.
+  // Key j reads from lane 0's distance on. Row `nearest` belongs to the last key.
   const std::int64_t nearest = rows.last_key - (keys.first + keys.keys - 1) - wanted.begin;
   shift_near(shifted_, products_ + nearest * tile_rows, keys.keys + far_rows, rows.lanes);
   add_shifted_far(score, tile_rows, shifted_ + (keys.keys - 1) * tile_rows, -tile_rows, keys.keys, rows.lanes);
@@ -131,7 +131,7 @@ void DistanceProducts<T>::add(const RowTile& rows, const KeyTile& keys, T* score
 template <class T>
 void DistanceProducts<T>::gradient(const RowTile& rows, const KeyTile& keys, const T* d, T* sums) {
   const Distances wanted = of_tile(rows, keys);
-  // Key tiles come from the left to the right, with distances that become less.
+  // Key tiles come from left to right, with decreasing distances.
   const std::int64_t ready =
       std::clamp(wanted.begin <= d_held_.begin ? wanted.end : d_held_.begin, d_held_.begin, d_held_.end);
   multiply_gradient(rows, {ready, d_held_.end}, sums);
@@ -145,8 +145,8 @@ void DistanceProducts<T>::gradient(const RowTile& rows, const KeyTile& keys, con
     std::fill(at(wanted.begin), at(wanted.end), T{0});
   }
   d_held_ = wanted;
-  // Distance n of lane i is that of key j = i + (distance of lane 0 to the first key) - n: diagonals again, of the tile
-  // between zeros, from its last key, which the nearest lane reads first, to the keys before it.
+  // Distance n of lane i belongs to key j = i + (distance of lane 0 to the first key) - n. These are diagonals of the
+  // tile, padded with zeros, from its last key to its first.
   const std::int64_t count = keys.keys + tile_rows - 1, of_first = rows.last_key - keys.first;
   std::copy_n(d, keys.keys * tile_rows, d_tile_ + tile_rows * tile_rows);
   std::fill_n(d_tile_ + (tile_rows + keys.keys) * tile_rows, tile_rows * tile_rows, T{0});
@@ -160,7 +160,7 @@ void DistanceProducts<T>::add_gradients(const RowTile& rows, const KeyTile& dist
                       gradients_->distance.key ? sums : nullptr, d_tile);
 }
 
-// Of those held.
+// The distances must be within d_held_.
 template <class T>
 void DistanceProducts<T>::multiply_gradient(const RowTile& rows, const Distances& of, T* sums) {
   const auto at = [&](std::int64_t distance) { return d_products_ + (distance - d_held_.begin) * tile_rows; };

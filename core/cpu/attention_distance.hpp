@@ -1,15 +1,15 @@
-// Products of rows with a vector for each distance on tiles of attention, made where they are read:
+// Products of rows with a vector for each distance, computed tile by tile:
 //   l_ij += scale r_i.e_n,  n = i - j                        (AttentionDistance, core/attention/call.hpp)
-// The pairs of a tile have few distances, one more a row and one less a key: the products of its rows with all of these
-// are a tile of their own, p[n][i], which is read along its diagonals. Of neighbouring key tiles those in common,
-// tile_rows of them, are multiplied once, forward and backward.
+// The pairs of a tile have few distances: one more for each row, one less for each key. The products of the rows with
+// all of these distances are a second tile, p[n][i], which is read along its diagonals. Neighbouring key tiles share
+// tile_rows distances, which are multiplied once, forward and backward.
 #pragma once
 
 #include "core/cpu/attention_products.hpp"
 
 namespace tally::cpu {
 
-// Of one thread.
+// The products of one thread.
 template <class T>
 class DistanceProducts {
  public:
@@ -19,8 +19,8 @@ class DistanceProducts {
   void open_keys(std::int64_t batch, std::int64_t key_head);
   void open_rows(const RowTile& rows);
   void add(const RowTile& rows, const KeyTile& keys, T* score);
-  // d: of the tile's logits. Gradients of e are added to `sums`, [W, w rounded up to whole vectors]; those of the rows
-  // are written by close_rows, or added to those of q.
+  // d: the gradient of the tile's logits. Adds gradients of e to `sums`, [W, w rounded up to whole vectors]. close_rows
+  // writes the gradients of the rows or adds them to q's.
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d, T* sums);
   void close_rows(const RowTile& rows, T* sums, QueryGradient<T>& d_q);
 
@@ -30,7 +30,7 @@ class DistanceProducts {
     std::int64_t begin = 0, end = 0;
     bool any() const { return begin < end; }
   };
-  // Those of a tile's pairs, and some more, as tiles of bf16 begin at multiples of bf16_keys.
+  // A tile's distances, extended to multiples of bf16_keys, as bf16 tiles require.
   static constexpr std::int64_t most_held = tile_rows + tile_keys + 2 * bf16_keys;
   static Distances of_tile(const RowTile& rows, const KeyTile& keys);
 
@@ -45,14 +45,14 @@ class DistanceProducts {
   const AttentionGradients* gradients_;
   std::int64_t width_;      // w
   std::int64_t distances_;  // W
-  bool caps_;               // whether there are distances beyond
+  bool caps_;               // whether distances beyond W occur and use the last row of e
   PairProducts<T> of_e_;
-  // By distance and lane, from the first of those that are held on.
+  // By distance and lane, beginning with the first distance of held_ or d_held_.
   T *products_, *d_products_;
-  Distances held_, d_held_;  // the latter lack what tiles to come add
+  Distances held_, d_held_;  // later tiles still add to d_held_
   T *shifted_, *d_tile_;     // for reading along diagonals
   T* d_rows_;                // [w, tile_rows]
-  // With a cap: of the last row of e, which stands for all behind it.
+  // With a cap: the products of the last row of e, which serves all distances beyond it.
   alignas(64) T last_[tile_rows], d_last_[tile_rows];
 };
 

@@ -1,5 +1,5 @@
-// The operands of gates of their own on one tile: scale r_i.G_j beside the score, and its gradients. Without them the
-// score itself stands for it.
+// Separate operands of gates on one tile: scale r_i.G_j next to the score, and its gradients. Without such operands
+// gates use the score itself.
 #pragma once
 
 #include "core/attention/heads.hpp"
@@ -38,15 +38,15 @@ class GateOperands {
     finite_rows_ = are_finite(products_.y_rows(), tile_rows * ld_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
-  // Whether no operand of their own is NaN or infinite: gates that would be NaN must be computed wherever they are.
+  // Whether the separate operands are finite. If not, gates may be NaN and must all be computed.
   bool finite() const { return finite_keys_ && finite_rows_; }
-  // What gates see of the tile: `score`, or the product of their own operands.
+  // The tile of p.other: `score`, or the product of the separate operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
     products_.pairs(rows, keys, score_);
     return score_;
   }
-  // Where the gradient of that goes: to that of the scores, or to a tile of its own.
+  // The gradient of that tile: the gradient of the scores, or a separate tile.
   T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
     if (!given_) return;

@@ -1,4 +1,4 @@
-// What the chunks of one head of keys have added up by key, as gradients. Only for core/cpu/attention_worker.hpp.
+// Gradients by key, accumulated by the chunks of one head of keys. Only for core/cpu/attention_worker.hpp.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 
 namespace tally::cpu {
 
-// What a chunk adds up over its rows for one head of keys: of every operand that belongs to keys its gradient's rows,
-// of widths rounded up to whole vectors, in one memory after the other; null: the call has none of that.
+// A chunk's accumulators for one head of keys: the gradient's rows of every key operand, with widths rounded up to
+// whole vectors, one operand after the other in memory. Null if the call has no such operand.
 template <class T>
 using KeySums = AttentionOperandsOf<T*>;
 
-// Between two rows of an operand's sums.
+// Step between two rows of an operand's sums.
 template <class T>
 std::int64_t key_sum_step(const View& operand) {
   return round_up(operand.shape[3], vector_lanes<T>);
@@ -24,8 +24,7 @@ std::int64_t key_sum_count(const AttentionCall& call) {
   for_each_key_operand([&](const View& x) { count += x ? x.shape[2] * key_sum_step<T>(x) : 0; }, call);
   return count;
 }
-// Whether rows of this operand of a call, or of its gradients, are those of its keys: else every chunk may add to all
-// of them.
+// Whether the rows of this operand correspond to the keys. If not, every chunk may add to all rows.
 template <class Operands>
 bool belongs_to_keys(const Operands& all, const View& one, std::int64_t keys) {
   return &one != &all.distance.key && one.shape[2] == keys;
@@ -41,7 +40,7 @@ KeySums<T> key_sums(const AttentionCall& call, T* memory) {
   for_each_key_operand(place, call, sums);
   return sums;
 }
-// Those that the rows of a chunk add to begin at 0.
+// Clears the sums that the rows of a chunk add to.
 template <class T>
 void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const KeyRange& range) {
   const auto clear = [&](const View& x, T* const& own) {
@@ -53,9 +52,9 @@ void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const Key
   for_each_key_operand(clear, call, sums);
 }
 
-// d [B, G, K or fewer, width] of one head of keys gets the sums [.., width rounded up to whole vectors] of `count` of
-// its chunks, `step` apart, from number `part` on: added, but for the first, to what those before have written.
-// `whole`: every chunk has added to all rows. X: T, or bf16, where `count` is of all chunks.
+// Writes the sums of `count` chunks of one head of keys, from chunk `part` on, to d [B, G, K or fewer, width]. The sums
+// have rows of width rounded up to whole vectors and are `step` apart. All calls except the one with chunk 0 add to d.
+// `whole`: every chunk has added to all rows. X: T, or bf16 if `count` includes all chunks.
 template <class T, class X>
 void write_key_sums(const AttentionCall& call, const View& d, std::int64_t batch, std::int64_t key_head, const T* sums,
                     std::int64_t step, std::int64_t part, std::int64_t count, bool whole) {

@@ -10,7 +10,7 @@ namespace tally::cpu {
 
 namespace {
 
-// The shifts m advance to the largest logits so far; factor = e^(m - m'). Returns whether any factor is not 1.
+// Advances the shifts m to the largest logits so far; factor = e^(m - m'). Returns whether any factor differs from 1.
 template <class T>
 TALLY_INLINE bool advance_shifts(const T* score, T* m, T* factor, std::int64_t keys, std::int64_t lanes) {
   alignas(64) T largest[tile_rows];
@@ -70,7 +70,7 @@ TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, const 
   }
 }
 
-// m is never below 0. n: sums of |e^l - 1| e^-m, picked: of what is above 0 of it.
+// m >= 0. n: sums of |e^l - 1| e^-m, picked: sums of its positive part, relu(e^l - 1) e^-m.
 template <class T>
 TALLY_CLONES bool advance_softpick(T* score, T* m, T* n, T* picked, T* factor, std::int64_t keys, std::int64_t lanes) {
   alignas(64) T one[tile_rows], sum[tile_rows] = {}, above[tile_rows] = {};
@@ -152,11 +152,11 @@ TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
   }
 }
 
-// sum[i] = a_i.x_i of a tile's rows, which lie next to each other in x.
+// sum[i] = a_i.x_i for a tile's rows; the elements of a row of x are contiguous.
 template <class T, class X>
 TALLY_CLONES void products_of_dense_rows(double* sum, const T* a, std::int64_t ld, const X* x, std::int64_t step,
                                          std::int64_t rows, std::int64_t width) {
-  constexpr std::int64_t lanes = 8;  // in this order for any width of registers
+  constexpr std::int64_t lanes = 8;  // fixed, so the order of addition does not depend on the vector width
   for (std::int64_t i = 0; i < rows; ++i) {
     const T* const row_a = a + i * ld;
     const X* const row_x = x + i * step;
@@ -205,7 +205,7 @@ template <class T>
 void NormaliserTile<T>::open_rows(const RowTile& rows) {
   T shift = 0, sum = 0;
   if (kind_ == Kind::softmax) {
-    // A sink is one more logit: it is there before the others.
+    // A sink is one more logit, which precedes all others.
     const View& sink = call_.normaliser.sink;
     shift = sink ? sink.as<T>()[rows.head * sink.strides[0]] : std::numeric_limits<T>::lowest();
     sum = sink ? T{1} : T{0};
@@ -236,7 +236,7 @@ void NormaliserTile<T>::close_rows(const RowTile& rows, const T* taken) {
   const View& sink = call_.normaliser.sink;
   const bool divides = kind_ == Kind::softmax || kind_ == Kind::softpick;
   for (std::int64_t i = 0; i < rows.rows; ++i) {
-    // A row that sees no key has no weights, and its output is 0.
+    // A row whose keys are all masked has no weights, and its output is 0.
     inverse_[i] = !divides ? T{1} : sum_[i] > T{0} ? T{1} / sum_[i] : T{0};
     if (kind_ == Kind::softmax) {
       left_[i] = sink ? math::exp(sink.as<T>()[rows.head * sink.strides[0]] - shift_[i]) * inverse_[i] : T{0};
@@ -253,7 +253,7 @@ void NormaliserTile<T>::close_rows(const RowTile& rows, const T* taken) {
 template <class T>
 void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld,
                                       std::int64_t width) {
-  // Lanes without a query have weight 0, whatever their logits are: e^l alone may overflow, and 0 inf is no number.
+  // Padding lanes must have weight 0 for any logits. Without this shift e^l may overflow, and 0 * inf is NaN.
   std::fill_n(shift_, tile_rows, std::numeric_limits<T>::max());
   for (T* const of_row : {inverse_, left_, d_left_, d_row_, delta_, d_logit_sum_}) std::fill_n(of_row, tile_rows, T{0});
   const T* const kept = statistics(rows);

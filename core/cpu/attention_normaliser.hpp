@@ -1,8 +1,8 @@
-// How the logits of a row tile become weights, key tile by key tile, in the layout of core/cpu/attention_tile.hpp
-// (AttentionNormaliser has the rules), and dropout of weights.
+// Turns the logits of a row tile into weights, key tile by key tile, in the layout of core/cpu/attention_tile.hpp
+// (rules: AttentionNormaliser), and applies dropout.
 //
-// A row's sums are kept under a shift M of its exponents, e^-M Z and e^-M o; where M changes both are rescaled. With
-// D_i = sum_j a_ij (da_ij - do.r_i) = do.o_i - do.r_i all rules have the same gradient,
+// A row's sums have a shift M of their exponents: e^-M Z and e^-M o. Both are rescaled when M changes. With
+// D_i = sum_j a_ij (da_ij - do.r_i) = do.o_i - do.r_i all rules have the same gradient:
 //   dl_ij = (n'(l_ij) (da_ij - do.r_i) - m'(l_ij) D_i) / Z_i
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tally::cpu {
 
-// What one thread keeps of the rules for the row tile at hand.
+// The normaliser of one thread, for the current row tile.
 template <class T>
 class NormaliserTile {
  public:
@@ -23,28 +23,29 @@ class NormaliserTile {
 
   // Forward: open_rows, advance for each key tile, close_rows.
   void open_rows(const RowTile& rows);
-  // score: logits, -inf for pairs that are not seen, become weights under the shift so far, but maybe above the
-  // diagonal. What the sum of values so far must be multiplied by is in rescale(), where the result is true.
+  // Replaces the logits in `score` (-inf for masked pairs) by weights under the current shift, except perhaps above the
+  // diagonal. If it returns true, the caller multiplies the output so far by rescale().
   bool advance(const RowTile& rows, const KeyTile& keys, T* score);
   const T* rescale() const { return rescale_; }
-  // Writes the rows' statistics. taken: null, or what is left over is e^-taken, known better than from the weights.
+  // Writes the softmax statistics. taken: if not null, the leftover mass is e^-taken, which is more accurate than from
+  // the weights.
   void close_rows(const RowTile& rows, const T* taken);
 
-  // Backward: open_gradient with do [rows, ld] and r likewise, or null; then for each key tile weights and gradient;
+  // Backward: open_gradient with do [rows, ld], and r [rows, ld] or null; then weights and gradient for each key tile.
   // close_gradient adds to `shared`.
   void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width);
   void weights(const RowTile& rows, const KeyTile& keys, T* score);
-  // d: gradient of the weights, 0 above the diagonal, becomes that of the logits.
+  // Turns d, the gradient of the weights (0 above the diagonal), into the gradient of the logits.
   void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const;
   void close_gradient(const RowTile& rows, double* shared) const;
   void write_shared(const SharedSums& sums) const;
 
-  // Of each row: 1 / Z under the shift, and 1 - the sum of its weights.
+  // For each row: 1 / Z under the shift, and the leftover mass, 1 - the sum of the weights.
   const T* inverse() const { return inverse_; }
   const T* left() const { return left_; }
-  // What the gradients of a row's logits add up to, but for rounding; null where that is not known.
+  // The sum over keys of the gradients of a row's logits, without their rounding errors; null if it is not known.
   const T* d_logit_sums() const { return kind_ == Kind::softmax ? d_logit_sum_ : nullptr; }
-  // A bound below every row's shift: weights are at most e^(l - M).
+  // A lower bound of every row's shift: weights are at most e^(l - M).
   T least_shift(const RowTile& rows) const { return *std::min_element(shift_, shift_ + rows.rows); }
 
  private:
@@ -66,15 +67,15 @@ class NormaliserTile {
   alignas(64) T d_logit_sum_[tile_rows];  // backward
 };
 
-// Pairs that are not seen.
+// Sets the logits of masked pairs to -inf.
 template <class T>
 void hide(T* score, const RowTile rows, const KeyTile keys);
 
 template <class T>
 void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes);
 
-// mask = 1 / (1 - rate) where a weight is kept, else 0. `element` is that of lane 0 and the tile's first key; rows are
-// `row_step` elements apart.
+// mask = 1 / (1 - rate) for weights that are kept, else 0. `element` belongs to lane 0 and the tile's first key; rows
+// are `row_step` elements apart.
 template <class T>
 void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
                   std::int64_t keys, std::int64_t lanes);

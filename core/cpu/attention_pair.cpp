@@ -1,4 +1,4 @@
-// A pair policy on one tile, but for the loops over its pairs (core/cpu/attention_pair_loops.hpp).
+// A pair policy on one tile. The loops over its pairs are in core/cpu/attention_pair_loops.hpp.
 #include <algorithm>
 
 #include "core/attention/pair.hpp"
@@ -10,7 +10,7 @@ namespace tally::cpu {
 
 namespace {
 
-// Those for the widest vectors that the processor and the build have.
+// The loops for the widest vectors that both the processor and the build support.
 const PairLoops& loops_of(const PairPolicy& policy) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   if (policy.loops_v4 != nullptr && __builtin_cpu_supports("x86-64-v4")) return *policy.loops_v4;
@@ -27,7 +27,7 @@ const PairLoopsOf<T>& loops_for(const PairPolicy& policy) {
   }
 }
 
-// The gradient of a row's table from what its n entries got.
+// The gradient of a row's table from the accumulators of its n entries.
 template <class T>
 TALLY_CLONES void entry_gradients(T* d_values, const Entry<T>* row, std::int64_t n) {
   d_values[0] = row[0].low - row[0].rise;
@@ -103,10 +103,10 @@ class PairTile final : public ScanTile<T> {
     if (needs_.other) operands_.close_rows(rows);
     if (needs_.table && gradients_->scan.table) close_tables(rows);
     if (numbers_ == 0) return;
-    // dl = a (da - do.o) of a softmax adds up to 0 in every row, or with a sink to what the sink leaves over, but for
-    // what rounding made of do.o and of the sum of weights. Times numbers, which may be hundreds, that little is what
-    // limits the precision of a gradient. It is proportional to the weights: sums over a row are freed of it at the
-    // end, once what dl and a add up to is known.
+    // Corrects a rounding error. With a softmax, dl = a (da - do.o) sums to a known value in every row: 0, or with a
+    // sink the sink's share. Rounding of do.o and of the sum of weights shifts that sum. The shift is multiplied by
+    // numbers of the row, which may be hundreds, and would limit the precision of their gradients. It is proportional
+    // to the weights, so it is subtracted at the end, when the sums of dl and a are known.
     const double *const d = sums_, *const a = sums_ + tile_rows;
     for (std::int64_t n = 0; n < numbers_; ++n) {
       const double *const dx = sums_ + (2 + 2 * n) * tile_rows, *const ax = dx + tile_rows;
@@ -181,14 +181,14 @@ class PairTile final : public ScanTile<T> {
       }
     }
   }
-  // Whether no sum to the left of here is below the last entry's place.
+  // Whether all running sums are saturated: at or beyond the table's last entry.
   bool is_settled(const RowTile& rows) const {
     const T last = static_cast<T>(entries_ - 1);
     return std::all_of(carry_, carry_ + rows.rows, [&](T sum) { return sum >= last; });
   }
 
   bool looks_up() const { return needs_.table && !needs_.knots; }
-  // Whether what gates alone see of the tile at hand is wanted.
+  // Whether the gates' separate operands (p.other) are needed in the current tile.
   bool gates_count() const { return needs_.other && !settled_; }
 
   static double balanced(const T* expected, std::int64_t row, double d, double a, double dx, double ax) {
@@ -234,7 +234,7 @@ class PairTile final : public ScanTile<T> {
   double* shared_ = nullptr;
   using ScanTile<T>::carry_;
   using ScanTile<T>::settled_;
-  std::int64_t settled_keys_[tile_rows];  // of vectors of rows
+  std::int64_t settled_keys_[tile_rows];  // by vector of rows
   alignas(64) T run_[tile_rows];
 };
 

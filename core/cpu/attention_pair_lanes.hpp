@@ -1,5 +1,5 @@
-// What the loops of a pair policy (core/cpu/attention_pair_loops.hpp) go along: the pairs of a tile, and vectors of
-// neighbouring rows. What is no part of a policy's own code is inlined, as there.
+// Tiles of pairs and vectors of neighbouring rows, for the loops of a pair policy (core/cpu/attention_pair_loops.hpp).
+// As in that file, all code except the policy's own is inlined.
 #pragma once
 
 #include <array>
@@ -14,25 +14,25 @@
 
 namespace tally::cpu {
 
-// A tile of pairs as the loops take it. All tiles are [tile_keys, tile_rows].
+// A tile of pairs, as passed to the loops. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct PairTileViews {
   RowTile rows;
   KeyTile keys;
   const T* row_numbers;           // [needs.rows, tile_rows]
   const T* head_numbers;          // [needs.heads]
-  const T* values;                // of a table without knots: [tile_rows, ld]
-  const Entry<T>* table;          // of one with knots: [tile_rows, ld]
-  Entry<T>* d_table;              // of either
-  std::int64_t entries;           // P+1, or as many as knots
-  std::int64_t ld;                // one more without knots
-  const T* knots;                 // where it is read between knots: [entries]
+  const T* values;                // table without knots: [tile_rows, ld]
+  const Entry<T>* table;          // table with knots: [tile_rows, ld]
+  Entry<T>* d_table;              // gradient of either table
+  std::int64_t entries;           // P+1, or the number of knots
+  std::int64_t ld;                // entries, plus one without knots
+  const T* knots;                 // with knots: [entries]
   T* diagonals;                   // of_distance, then its derivatives by numbers of heads: [1 + heads, tile_diagonals]
-  T* kept_score;                  // scores as the policy sees them; null where no gradient is wanted
-  T *kept_sum, *kept_gate_slope;  // where it scans: p.sum, and the gate's derivative where keeps_gate_slope says so
-  T *kept_entry, *kept_rise;      // of a table without knots: p.entry unless it is only added, and its slope
-  // With needs.settles: of each vector of rows how many of the tile's first keys come after it has settled, for which
-  // no gate or place is computed; null: of none.
+  T* kept_score;                  // p.s; null if no gradient is computed
+  T *kept_sum, *kept_gate_slope;  // with a scan: p.sum, and with keeps_gate_slope the gate's derivative
+  T *kept_entry, *kept_rise;      // without knots: p.entry unless it is only added, and its slope
+  // With needs.settles: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
+  // or place is computed for these keys. Null: none.
   std::int64_t* settled_keys;
 };
 
@@ -46,8 +46,8 @@ inline constexpr auto lanes_of = static_cast<std::int64_t>(sizeof(V) / sizeof(Sc
 template <class V>
 inline constexpr auto vectors_of_rows = static_cast<std::size_t>(tile_rows / lanes_of<V>);
 
-// Rows of the tile whose queries see key j. What a policy makes of a lane without a query may be anything, as its
-// numbers are 0.
+// Rows of the tile whose queries see key j. Padding lanes may be included: their numbers are 0 and their results are
+// not used.
 TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
   Lanes seeing = keys.seeing(rows, j);
   const auto queries = static_cast<std::int32_t>(rows.rows);
@@ -56,10 +56,10 @@ TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std:
   return seeing;
 }
 
-// A diagonal of a tile has pairs of one distance; the one of its lane 0 and its last key comes first.
+// The pairs on a diagonal of a tile have the same distance. The diagonal of lane 0 and the last key comes first.
 inline constexpr std::int64_t tile_diagonals = tile_rows + tile_keys;
 
-// of_distance of every diagonal, where the policy has it.
+// of_distance for every diagonal, if the policy has it.
 template <class V, class Policy, bool differentiates>
 TALLY_INLINE void set_diagonals(const PairTileViews<Scalar<V>>& tile) {
   using T = Scalar<V>;
@@ -91,8 +91,8 @@ struct PairLanes {
   static constexpr PairNeeds needs = Policy::needs;
 
   Counts lane;         // within the tile
-  V row_distance;      // of key 0 of the tile
-  const T* diagonals;  // from that of the first of these rows and key 0 on
+  V row_distance;      // to key 0 of the tile
+  const T* diagonals;  // begins at the diagonal of the first row and key 0
   std::array<V, pair_numbers<Policy> == 0 ? 1 : pair_numbers<Policy>> numbers;
 
   TALLY_INLINE PairLanes(const PairTileViews<T>& tile, std::int64_t first)
@@ -117,7 +117,7 @@ struct PairLanes {
         s, other, sum, row_distance - static_cast<T>(key),
         [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; });
     if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
-      // In the place of what was computed for the pair, which no one reads then.
+      // Overwrites the value computed for the pair; the compiler then drops that computation.
       attention::detail::each_part(pair.of_distance, [&](std::size_t n, V& x) TALLY_INLINED {
         x = load_vector<V>(diagonals + static_cast<std::int64_t>(n) * tile_diagonals - key);
       });
@@ -141,18 +141,18 @@ TALLY_INLINE bool any(const Condition& condition) {
 template <class V>
 using OfRows = std::array<V, vectors_of_rows<V>>;
 
-// Places in the tables of all rows for one key, and what is found there.
+// Places in the tables of all rows for one key, and the entries there.
 template <class V>
 struct TablePlaces {
   using T = Scalar<V>;
   using Counts = VectorOfCounts<T, sizeof(V)>;
   using Count = std::remove_cvref_t<decltype(Counts{}[0])>;
   alignas(64) Count at[tile_rows];
-  alignas(64) T beyond[tile_rows];  // how far places are beyond the entry below them
+  alignas(64) T beyond[tile_rows];  // distance of a place from the entry below it
   alignas(64) Neighbours<T> found[tile_rows];
   alignas(64) Entry<T> added[tile_rows];
 
-  // As attention::place_in_table, of lanes from `first` on at the places p.
+  // As attention::place_in_table, for the places p of the lanes from `first` on.
   TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, const PairTileViews<T>& tile) {
     const V last = splat<V>(static_cast<T>(tile.entries - 1)), c = choose(last < p, last, p);
     const Counts low = __builtin_convertvector(choose(c > 0, c, V{}), Counts);
@@ -161,7 +161,7 @@ struct TablePlaces {
     store_vector<V>(beyond + first, c - __builtin_convertvector(low, V));
   }
   TALLY_INLINE V get(std::int64_t first) const { return load_vector<V>(beyond + first); }
-  // Of what was found, values and slopes.
+  // Values and slopes of the entries found.
   TALLY_INLINE V low(std::int64_t first) const { return every_second<0>(first, AllLanes<V>{}); }
   TALLY_INLINE V rise(std::int64_t first) const { return every_second<1>(first, AllLanes<V>{}) - low(first); }
   TALLY_INLINE void put(std::int64_t first, const V& to_low, const V& to_rise) {
@@ -186,22 +186,21 @@ struct TablePlaces {
   }
 };
 
-// Where the tables of a vector of rows were last read between knots, with what stands there: neighbouring keys have
-// most often neighbouring places, so that each knot is passed once and little is looked up.
+// The segments between knots in which a vector of rows last read its tables. Neighbouring keys usually have
+// neighbouring places, so each knot is passed once and few look-ups are needed.
 template <class V>
 struct KnotSegments {
   using T = Scalar<V>;
   using Counts = VectorOfCounts<T, sizeof(V)>;
   using Count = std::remove_cvref_t<decltype(Counts{}[0])>;
-  // A segment is of the places beyond `after`, its begin or minus infinity, up to its end. All 0: none yet, and of
-  // none.
+  // A segment includes the places after `after` (its begin or minus infinity) up to its end. All 0: an empty segment.
   V after, end, begin;
   V value, rise;      // at its begin, and its slope
-  V d_value, d_rise;  // what they got since the places came there
-  V beyond;           // how far the places are beyond its begin
-  Counts at;          // in the tables
+  V d_value, d_rise;  // gradients accumulated since the segment was entered
+  V beyond;           // distance of the places from its begin
+  Counts at;          // index in the tables
 
-  // To those of the places x, as attention::knot_before; where x is NaN any may be.
+  // Moves to the segments of the places x, as attention::knot_before; any segment if x is NaN.
   template <bool differentiates>
   TALLY_INLINE void move(const PairTileViews<T>& tile, std::int64_t first, const V& x) {
     if (any((x <= after) | (end < x))) {
@@ -211,7 +210,7 @@ struct KnotSegments {
     beyond = x - begin;
   }
   TALLY_INLINE V entry() const { return value + beyond * rise; }
-  // What was gathered goes to the tables.
+  // Adds the accumulated gradients to the tables.
   TALLY_INLINE void close(const PairTileViews<T>& tile, std::int64_t first) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
       Entry<T>& entry = tile.d_table[(first + l) * tile.ld + at[l]];
@@ -240,8 +239,7 @@ struct KnotSegments {
   }
 };
 
-// Whether all rows of a vector have sums that no gate changes any more, as their places are the table's last. NaN is no
-// such sum.
+// Whether the running sums of all rows of a vector are saturated, so that gates no longer matter. NaN is not saturated.
 template <class V, class Policy>
 TALLY_INLINE bool is_settled(const PairTileViews<Scalar<V>>& tile, const PairLanes<V, Policy>& at, const V& sum) {
   using T = Scalar<V>;

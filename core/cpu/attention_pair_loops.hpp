@@ -1,13 +1,13 @@
-// A pair policy (core/attention/pair.hpp) on one tile: a vector has neighbouring rows, and goes along the keys.
+// A pair policy (core/attention/pair.hpp) on one tile: a vector holds neighbouring rows and walks along the keys.
 //
-// Forward walks them from right to left with the rows' sums of gates. Backward evaluates the policy again with
-// derivatives and walks from left to right with the sums of what flows back to the sums of gates:
-//   d_gate_ik = sum_{j<=k} d_sum_ij  (j < k where a key's own gate is not in its sum)
+// Forward walks from right to left with the running sums of the gates. Backward evaluates the policy again with
+// derivatives, and walks from left to right with the running sums of d_sum:
+//   d_gate_ik = sum_{j<=k} d_sum_ij  (j < k if the sum of a key excludes its own gate)
 //
-// Vectors of rows that see none of a key are passed over: their scores stay as they are, their gradients 0.
+// For a masked key, whole vectors of rows are skipped: their scores stay unchanged, their gradients 0.
 //
-// Compiled once for each instruction set, by all of whose names nothing here is seen outside: what is no part of a
-// policy's own code is inlined (core/cmake/pairs.cmake).
+// Compiled once for each instruction set. To keep instruction sets from being mixed up at link time, no name here is
+// visible outside, and all code except the policy's own is inlined (core/cmake/pairs.cmake).
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ namespace tally::cpu {
 // The loops of one policy, for one instruction set.
 template <class T>
 struct PairLoopsOf {
-  // score becomes the logits; `other` is p.other's tile. carry: the rows' sums of gates, [tile_rows].
+  // Turns scores into logits. other: p.other's tile. carry: the running sums of gates, [tile_rows].
   void (*add)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
   void (*add_and_keep)(const PairTileViews<T>& tile, T* score, const T* other, T* carry);
-  // d: gradient of the logits, becomes that of the scores; d_other holds p.other's tile and becomes its gradient, and
-  // is d where p.other is the score itself. run: sums of d_sum over the keys so far, [tile_rows]. sums: over the keys
-  // of rows, [n][tile_rows]: of dl and of the weights, then for each number of a row or head of dl and of the weights
-  // times the logit's derivative by it.
+  // Turns d, the gradient of the logits, into the gradient of the scores, and d_other, p.other's tile, into its
+  // gradient. d_other is d if p.other is the score itself. run: sums of d_sum over the keys so far, [tile_rows]. sums:
+  // [n][tile_rows], sums over the keys of dl and of the weights. Then, for each number of a row or head, the sums of dl
+  // and of the weights times the logit's derivative by that number.
   void (*gradient)(const PairTileViews<T>& tile, T* d, T* d_other, const T* weight, T* run, double* sums);
 };
 
@@ -37,19 +37,19 @@ struct PairLoopsOf {
 
 namespace tally {
 
-// f64 is for checks and is compiled only for the instructions of any processor.
+// f64 is for checks and is compiled only for the baseline instruction set.
 struct PairLoops {
   cpu::PairLoopsOf<float> f32;
   cpu::PairLoopsOf<double> f64;  // null in the sets for wider vectors
-  const ScalarScoreMod* scalar;  // for one pair, in double; null there, too
+  const ScalarScoreMod* scalar;  // for one pair, in double; also null in those sets
 };
 
 namespace cpu {
 
-inline constexpr std::int64_t few_keys = 16;      // as many terms are added without double
-inline constexpr std::int64_t settling_keys = 8;  // are passed until rows are asked again whether they have settled
+inline constexpr std::int64_t few_keys = 16;      // number of terms added in T before the sum is added to a double
+inline constexpr std::int64_t settling_keys = 8;  // number of keys between two tests for saturation
 
-// Whether the gate is made of one score alone: its derivative is kept, which takes less than the gate once more.
+// Whether the gate depends on one score only. Its derivative is then saved, which is cheaper than a second evaluation.
 template <class V, class Policy>
 constexpr bool keeps_gate_slope() {
   if constexpr (Policy::needs.scan) {
@@ -106,7 +106,7 @@ template <class V, class Policy, bool keep>
         if constexpr (keeps_slope) {
           store_vector<V>(tile.kept_gate_slope + cell, choose(seen, own.derivatives.by[0], V{}));
         }
-        // With what rounding loses kept beside the sum: those of hundreds of gates stay as exact as their own type.
+        // Compensated summation: sums of hundreds of gates stay as accurate as their type.
         V& lost_here = lost[static_cast<std::size_t>(first / step)];
         const V before = load_vector<V>(carry + first), next = before + gate;
         if constexpr (!needs.own) position = before + lost_here;
@@ -192,12 +192,12 @@ template <class V, class Policy>
   constexpr bool looks_up = needs.table && !needs.knots;
   const bool own_operands = d_other != d;
   OfRows<V> last{}, d_last{};
-  TablePlaces<V> places;  // with what entries get
+  TablePlaces<V> places;  // with the gradients of the entries
   std::array<KnotSegments<V>, needs.knots ? vectors_of_rows<V> : 0> segments{};
   if constexpr (needs.settles) last = last_entries<V>(tile);
   set_diagonals<V, Policy, true>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
-    // Of few keys: sums of dl, of the weights, and of both for each number.
+    // Over few_keys keys: sums of dl, of the weights, and of both for each number.
     std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
     const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
     for (std::int64_t j = begin; j < end; ++j) {
@@ -206,7 +206,7 @@ template <class V, class Policy>
       const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
         return needs.settles && tile.settled_keys != nullptr && j < tile.settled_keys[first / step];
       };
-      // passed: a constant where this is inlined
+      // passed: a constant after inlining
       const auto of_rows = [&](std::int64_t first, bool passed) TALLY_INLINED {
         const PairLanes<V, Policy> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
@@ -215,7 +215,7 @@ template <class V, class Policy>
         const V sum = needs.scan && !passed ? load_vector<V>(tile.kept_sum + cell) : V{};
         const auto seen = at.seen(seeing);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
-        // What a lane that does not see the key makes of it may be anything.
+        // Results of masked lanes may be anything.
         const auto take = [&]<int input>(const V& by, const auto& y)
                               TALLY_INLINED -> V { return choose(seen, pulled<input>(by, y), V{}); };
         const auto pair = at.template pair<true, true>(s, gate_score, sum, j);
@@ -321,7 +321,7 @@ constexpr PairLoopsOf<T> pair_loops_of() {
   using V = Vector<T, bytes>;
   return {&add_pairs<V, Policy, false>, &add_pairs<V, Policy, true>, &pair_gradient<V, Policy>};
 }
-// Vectors of so many bytes.
+// bytes: the width of a vector.
 template <int bytes, class Policy>
 constexpr PairLoops pair_loops() {
   if constexpr (bytes == 16) {

@@ -1,6 +1,6 @@
-// Where the running sums of rows at the right edges of key tiles are kept between forward and backward: for each row
-// tile of each head those of the key tiles that it sees anything of, but for the last one, where sums begin at 0. Where
-// all keys before a query are seen that is half of all tiles, and in a window as many as the window touches.
+// Layout of the running sums that forward saves for backward, at the right edges of key tiles. Each row tile of each
+// head saves its sums for every key tile that is not fully masked, except the last one, where sums begin at 0. Without
+// a window that is half of all tiles; with one it is the tiles that the window touches.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class PrefixSums {
  public:
   explicit PrefixSums(const AttentionCall& call) : call_(call) {}
 
-  // The key tiles 0 .. always - 1 and begin .. end - 1 of a row tile, with the number before its first.
+  // The key tiles 0 .. always - 1 and begin .. end - 1 of a row tile. offset: the number of elements before its first.
   struct Kept {
     std::int64_t always, begin, end, offset = 0;
     std::int64_t at(std::int64_t key_tile) const {
@@ -29,7 +29,7 @@ class PrefixSums {
     kept.offset = head * of_head(row_tiles()) + of_head(row_tile);
     return kept;
   }
-  // Numbers of all heads.
+  // Number of elements, over all heads.
   std::int64_t count() const { return call_.batch() * call_.heads() * of_head(row_tiles()); }
 
  private:
@@ -41,7 +41,7 @@ class PrefixSums {
             key_tiles_before(query + rows) - 1};
   }
   std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
-  // Numbers of the first so many row tiles of a head.
+  // Number of elements of a head's first row tiles.
   std::int64_t of_head(std::int64_t row_tiles) const {
     std::int64_t tiles = 0;
     for (std::int64_t n = 0; n < row_tiles; ++n) {

@@ -1,7 +1,8 @@
-// Products of a tile of pairs with an operand of its keys, x [K, w], and one of its rows, y [T, w]: of k and q, of v
-// and do, of those of gates. Numbers of T are multiplied as they lie (core/cpu/attention_strips.hpp). Where x is kept
-// in bf16, y and the tile are rounded to it as well, and multiplied by the processor's instructions for it
-// (core/cpu/attention_bf16.hpp), or without any as f32, which is faster than its portable tiles.
+// Matmuls of a tile of pairs with an operand of its keys, x [K, w], and one of its rows, y [T, w]: k and q, v and do,
+// or the separate operands of gates. Operands of type T are multiplied directly (core/cpu/attention_strips.hpp). If x
+// is stored in bf16, y and the tile are rounded to bf16, too. They are multiplied by the processor's bf16 instructions
+// (core/cpu/attention_bf16.hpp). Without such instructions they are multiplied as f32, which is faster than the
+// portable bf16 microkernel.
 #pragma once
 
 #include <cmath>
@@ -15,16 +16,16 @@
 
 namespace tally::cpu {
 
-// Whether any of a call's tiles are multiplied as bf16: they begin at multiples of bf16_keys then.
+// Whether any of a call's tiles are multiplied as bf16. They then begin at multiples of bf16_keys.
 inline bool multiplies_bf16(const AttentionCall& call) {
   const View& gates = call.scan.gate_key;
   return call.k.dtype == DType::bf16 || call.v.dtype == DType::bf16 || (gates && gates.dtype == DType::bf16);
 }
 
-// Else what is kept in bf16 is multiplied as f32.
+// If false, bf16 operands are multiplied as f32.
 inline bool has_bf16_instructions() { return &bf16_microkernel() != &bf16_portable; }
 
-// The same rows for what is no key, but is multiplied like `count` of them: all of that is seen.
+// The same rows without a mask, to multiply them with `count` vectors that are not keys.
 inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
   RowTile all = rows;
   all.last_key = count;
@@ -32,7 +33,7 @@ inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
   return all;
 }
 
-// What products of bf16 need of the thread that computes them, for as long as this lives.
+// Puts the thread into the state that bf16 products require, for the lifetime of this object.
 class InBf16 {
  public:
   explicit InBf16(bool wanted) : tiles_(wanted ? &bf16_microkernel() : nullptr) {
@@ -48,15 +49,15 @@ class InBf16 {
   const Microkernel* tiles_;
 };
 
-// What a row tile's gradient of q has come to, by lanes and but for a factor, to which that of other queries is added
-// where they are q itself.
+// A row tile's accumulator for the gradient of q, by lanes and without a factor. Other queries that are views of q add
+// their gradients to it.
 template <class T>
 struct QueryGradient {
   View view;
   T* lanes;
   T factor;
 
-  // `lanes` [width, tile_rows] times factor, of the queries whose gradient is d.
+  // Takes `own` [width, tile_rows] times own_factor: adds it to `lanes` if d is q's gradient, else writes it to d.
   void take(const View& d, const RowTile& rows, std::int64_t width, const T* own, T own_factor) {
     if (d.data == view.data) {
       if (factor != 1) scale_tile(lanes, std::exchange(factor, T{1}), width, rows.lanes);
@@ -66,16 +67,16 @@ struct QueryGradient {
   }
 };
 
-// Of one thread.
+// The products of one thread.
 template <class T>
 class PairProducts {
  public:
   struct Uses {
-    double factor = 1;     // of products x.y
+    double factor = 1;     // multiplies x.y
     bool pairs = true;     // which of the functions below are called
     bool by_keys = true;   // add_keys
     bool by_rows = true;   // add_rows
-    bool reads_x = false;  // x() is asked for
+    bool reads_x = false;  // x() is called
   };
   PairProducts(const View& x, std::int64_t keys, const Uses& uses, Arena& arena)
       : width_(x ? x.shape[3] : 0),
@@ -120,8 +121,8 @@ class PairProducts {
     if (rounds_) round_to_bf16(rounded_y_, y_rows_, tile_rows * ld_);
     transpose_to_lanes(y_lanes_, rounded_y_, ld_, width_);
   }
-  // x [K, w] and, of the row tile, factor y (of bf16 maybe y, not rounded yet) [tile_rows, w rounded up to whole
-  // vectors].
+  // x [K, w], and the row tile's factor y [tile_rows, w rounded up to whole vectors]. For bf16 the latter may be y
+  // itself, not rounded yet.
   const T* x() const { return x_; }
   const T* y_rows() const { return y_rows_; }
 
@@ -131,25 +132,24 @@ class PairProducts {
     if (!done) pair_products(rows, keys, tile, x_ + keys.first * width_, y_lanes_, width_);
     if (after_) scale_tile(tile, factor_, keys.keys, rows.lanes);
   }
-  // y_i += sum_j tile[j][i] x_j, y by lanes. What the tile has above the diagonal may become 0.
+  // y_i += sum_j tile[j][i] x_j, y by lanes. May set the tile to 0 above the diagonal.
   void add_keys(const RowTile& rows, const KeyTile& keys, T* y, T* tile) {
     const bool done = in_bf16([&](auto& operands) { operands.add_keys_to_lanes(rows, keys, y, tile); });
     if (!done) add_keys_to_lanes(rows, keys, y, as_multiplied(keys, tile), x_ + keys.first * width_, width_);
   }
-  // x_j += sum_i tile[j][i] y_i, with a factor that is 1 for the products; x of all keys, rows rounded up to whole
-  // vectors.
+  // x_j += sum_i tile[j][i] y_i, with y as in y_rows(). x has all keys, with rows rounded up to whole vectors.
   void add_rows(const RowTile& rows, const KeyTile& keys, T* x, T* tile) {
     T* const first = x + keys.first * ld_;
     const bool done = in_bf16([&](auto& operands) { operands.add_rows_to_keys(rows, keys, first, ld_, tile); });
     if (!done) add_rows_to_keys(rows, keys, first, as_multiplied(keys, tile), rounded_y_, ld_);
   }
-  // From the gradient of the products: those of y, which miss gradient_factor() yet, and of x; null: not wanted.
+  // From the gradient of the products: adds to d_y, still without gradient_factor(), and to d_x. Null: not needed.
   void add_gradients(const RowTile& rows, const KeyTile& keys, T* d_y, T* d_x, T* d_tile) {
     if (after_) scale_tile(d_tile, factor_, keys.keys, rows.lanes);
     if (d_y != nullptr) add_keys(rows, keys, d_y, d_tile);
     if (d_x != nullptr) add_rows(rows, keys, d_x, d_tile);
   }
-  // What y_rows() lacks of the factor, and what gradients by lanes do.
+  // The factor still to be applied to y_rows(), and to gradients by lanes.
   T factor_after() const { return after_ ? factor_ : T{1}; }
   T gradient_factor() const { return after_ ? T{1} : factor_; }
 
@@ -159,7 +159,7 @@ class PairProducts {
     round_to_bf16(rounded_tile_, tile, keys.keys * tile_rows);
     return rounded_tile_;
   }
-  // f(operands), where they are of bf16; returns whether they are.
+  // Calls f(operands) if they are bf16; returns whether they are.
   template <class F>
   bool in_bf16(const F& f) {
     if constexpr (std::is_same_v<T, float>) {
@@ -171,8 +171,8 @@ class PairProducts {
   std::int64_t width_, ld_;
   T factor_;
   bool keeps_x_, has_y_;
-  bool rounds_ = false;  // what is multiplied as f32
-  bool after_ = false;   // of bf16: a factor that is no power of two would have y rounded once more
+  bool rounds_ = false;  // bf16 values that are multiplied as f32 are rounded first
+  bool after_ = false;   // apply the factor after the product: unless a power of two, it would round y a second time
   T *x_, *y_rows_;
   T *y_lanes_ = nullptr, *rounded_y_ = nullptr, *rounded_tile_ = nullptr;
   std::optional<Bf16Operands> bf16_;

@@ -1,4 +1,4 @@
-// Tables of the rows of a tile, of which every pair reads one place (core/attention/pair.hpp, needs.table).
+// Tables of the rows of a tile. Every pair reads one place of a table (core/attention/pair.hpp, needs.table).
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,21 @@
 
 namespace tally::cpu {
 
-// A place between two entries of a row's table, whose values lie next to each other, the last one twice.
+// The two entries around a place in a row's table. The table is contiguous and repeats its last value.
 template <class T>
 struct Neighbours {
   T low, next;
 };
-// Two numbers of an entry that are read or written at once. Of a table with knots the value there and the slope behind
-// it. Of gradients the sums of what reaches an entry as the lower of two, and of the parts of it that go to the next.
+// Two numbers of an entry that are read or written at once. In a table with knots: the value at a knot and the slope
+// after it. In gradients: the sum of gradients that arrive at an entry as the lower of two, and the sum of their shares
+// that belong to the next entry.
 template <class T>
 struct Entry {
   T low, rise;
 };
 
-// Every lane reads at an address of its own. One element after the other, 64 bits at a time, that takes half as long as
-// the gather instructions do; the compiler must not make those of it.
+// Every lane reads at a different address. Reading one element after the other, 64 bits at a time, takes half as long
+// as gather instructions. The compiler must not replace it by gathers.
 template <class T, class Count>
 TALLY_INLINE void look_up(Neighbours<T>* found, const T* values, const Count* at, std::int64_t lanes) {
   for (std::int64_t i = 0; i < lanes; ++i) __builtin_memcpy(found + i, values + at[i], sizeof(Neighbours<T>));

@@ -11,7 +11,7 @@ namespace tally::cpu {
 
 namespace {
 
-// Rows whose elements lie next to each other.
+// Rows of contiguous elements.
 template <class T, class X>
 TALLY_CLONES void pack_dense_rows(T* target, std::int64_t ld, const X* source, std::int64_t step, std::int64_t rows,
                                   std::int64_t width, T factor) {
@@ -53,7 +53,7 @@ TALLY_CLONES void round_row(T* y, const T* x, std::int64_t count) {
   }
 }
 
-// Bits are written: of whole objects g++ makes no vectors.
+// Writes bits, because g++ does not vectorise assignments of whole objects.
 template <class T>
 TALLY_CLONES void round_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
                              std::int64_t width) {

@@ -17,21 +17,21 @@ namespace tally::cpu {
 inline constexpr std::int64_t tile_rows = 64;
 inline constexpr std::int64_t tile_keys = 128;
 
-inline constexpr std::int64_t lane_step = 16;  // lanes are taken in this number
+inline constexpr std::int64_t lane_step = 16;  // lanes are processed in multiples of this number
 
 // Up to tile_rows neighbouring queries of one head.
 struct RowTile {
   std::int64_t batch = 0, head = 0;
   std::int64_t first = 0;     // query of lane 0
-  std::int64_t last_key = 0;  // that lane 0 sees: its query
-  std::int64_t rows = 0;      // lanes with a query; what the others hold is finite and ends nowhere
+  std::int64_t last_key = 0;  // last key that lane 0 sees: its query's index
+  std::int64_t rows = 0;      // number of valid lanes; padding lanes hold finite garbage that is never stored
   std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
-  Visible visible;            // which of the keys before it a query sees
+  Visible visible;            // the attention mask
 
   std::int64_t last_query() const { return last_key + rows - 1; }
 };
 
-// The lanes begin .. end - 1. A loop asks by one comparison.
+// The lanes begin .. end - 1.
 struct Lanes {
   std::int32_t begin = 0, end = 0;
   TALLY_INLINE bool hold(std::int32_t lane) const {
@@ -42,7 +42,7 @@ struct Lanes {
 // The keys first .. first + keys - 1 for a tile of rows.
 struct KeyTile {
   std::int64_t first = 0, keys = 0;
-  // Those whose queries see key j, counted from the tile's first.
+  // The lanes whose queries see key j, counted from the tile's first.
   Lanes seeing(const RowTile& rows, std::int64_t j) const {
     const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
     const std::int64_t key = first + j, begin = lane(key);
@@ -93,16 +93,16 @@ template <class T>
 void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
                   T factor);
 
-// The same rounded to bf16, by way of rows [tile_rows, width]; columns of x lie next to each other.
+// The same rounded to bf16, with scratch rows [tile_rows, width]; columns of x are contiguous.
 template <class T>
 void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
                     const T* source, T factor, T* by_row);
-// y = x, rounded to bf16: rows that lie step_y and step_x apart.
+// y = x, rounded to bf16; rows are step_y and step_x apart.
 template <class T>
 void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
                         std::int64_t width);
 
-// sum[i] = sum over keys of x[j * tile_rows + i]; the lanes of one row each.
+// sum[i] = sum over keys j of x[j * tile_rows + i].
 template <class T>
 void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
 

@@ -1,5 +1,5 @@
-// What one thread does in tiled attention: a chunk of row tiles that share their keys, forward or backward. The
-// formulas stand in core/cpu/attention.cpp. Only for that file.
+// The work of one thread in fused attention: a chunk of row tiles that share their keys, forward or backward. For the
+// formulas see core/cpu/attention.cpp, the only file that includes this one.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t
   return std::sqrt(largest);
 }
 
-// What one thread works with.
+// The state of one thread.
 template <class T>
 class Worker {
  public:
@@ -91,7 +91,7 @@ class Worker {
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // The gradients of a head of keys, from those of `count` of its chunks, from number `part` on.
+  // Writes the gradients of a head of keys from the sums of `count` chunks, beginning with chunk `part`.
   void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
                            std::int64_t count) const {
     const std::int64_t step = key_sum_count<T>(call_);
@@ -132,18 +132,18 @@ class Worker {
                 call_.visible});
     }
   }
-  // The running sums of the rows at hand on the right edge of a key tile; null where none are kept.
+  // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
   T* kept_sums(std::int64_t key_tile) const {
     return call_.prefix_sums && key_tile != kept_.end ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
   }
-  // Sets them for backward.
+  // Restores them for backward.
   void set_carry(std::int64_t key_tile) {
     if (!call_.prefix_sums) return;
     const T* const kept = kept_sums(key_tile);
     for (std::int64_t row = 0; row < tile_rows; ++row) scan_->carry()[row] = kept != nullptr ? kept[row] : T{0};
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
-  // Without the keys at its left edge that no row sees any more.
+  // Without the keys at its left edge that are masked for all rows.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
     const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
     const std::int64_t visible = rows.visible.begin(rows.last_key);
@@ -196,7 +196,7 @@ class Worker {
     return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
            call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
   }
-  // Whether every weight of the tile is negligible beside that of the largest logit of its row.
+  // Whether every weight of the tile is negligible compared with the largest weight of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
     if (!may_skip() || !keys.seen_by_all(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
@@ -223,7 +223,7 @@ class Worker {
     if (scan_ != nullptr && scan_->settled()) ++tiles_.settled;
   }
 
-  // y = the weights after dropout, with the mask in mask_. Returns false, and leaves y alone, where nothing is dropped.
+  // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
   bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
     if (call_.dropout == 0) return false;
     const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.dropout_columns(),
@@ -311,7 +311,7 @@ class Worker {
     unpack_lanes(Matrix<T>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes, d_q.factor);
   }
 
-  // What products and the normaliser need of d_output.
+  // Passes d_output to the matmuls and the normaliser.
   void open_gradient(const RowTile& rows) {
     of_v_.open_rows(gradients_->d_output, rows);
     normaliser_.open_gradient(rows, of_v_.y_rows(), call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
@@ -336,17 +336,17 @@ class Worker {
   BiasTile<T>** biases_;
 
   PairProducts<T> of_k_, of_v_;  // k and scale q, v and do
-  double* key_norm_;             // of the head of keys: the largest norm of k in each tile
-  // Of the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
+  double* key_norm_;             // the largest norm of k in each tile of the head of keys
+  // For the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
   T* rest_rows_;
   T* output_lanes_ = nullptr;  // forward
-  T* rounded_rows_ = nullptr;  // of what is written in bf16
+  T* rounded_rows_ = nullptr;  // scratch for bf16 results
   T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
   double* shared_of_normaliser_ = nullptr;
   TileCounts tiles_;
-  // Of the tile [tile_keys, tile_rows].
-  T* score_;  // scores, logits, weights one after the other
+  // For the tile [tile_keys, tile_rows].
+  T* score_;  // first scores, then logits, then weights
   T* mask_;   // with dropout
   T *d_score_ = nullptr, *kept_weight_ = nullptr;
 };
