@@ -1,5 +1,5 @@
 # Compiles through ccache if it is installed. Paths below the source folder are hashed relative to it, and debug information
-# may name another folder: other copies of the tree then find what was compiled here. CMAKE_CXX_COMPILER_LAUNCHER, if set,
+# may name another folder: other copies of the tree share the cache. CMAKE_CXX_COMPILER_LAUNCHER, if set,
 # takes precedence; an empty one turns ccache off.
 if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(TALLY_CCACHE ccache DOC "Compiler cache")

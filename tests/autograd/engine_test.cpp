@@ -148,7 +148,7 @@ TEST(Backward, GradientsOfLeavesShareNothing) {
   EXPECT_EQ(d_y.to_vector<double>(), Values({3, 4}));
 }
 
-// What an operation made for a leaf alone becomes its gradient without a copy.
+// A tensor that an operation made for one leaf only becomes its gradient without a copy.
 TEST(Backward, AddsNoCopyOfALeafsGradient) {
   constexpr std::int64_t count = 1 << 16;
   const Tensor x = leaf(Values(count, 0.5)), y = exp(x), d_y = Tensor::full({count}, 1, DType::f64, Device{});
