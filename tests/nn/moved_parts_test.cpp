@@ -1,4 +1,4 @@
-// Queries that move: attention part by part of the rows, against the composed form; what of it is in memory at a time.
+// Queries that move: attention part by part of the rows, against the composed form; peak memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ double counted(const ShapeCase& one, std::int64_t tokens, std::int64_t at_once) 
   return peak;
 }
 
-// More tokens take as many more times memory, in parts of a block or of more.
+// Memory is linear in the number of tokens, for small and large parts.
 TEST(MovedPartsInMemory, GrowWithTheLength) {
   for (const ShapeCase& one : moved_cases()) {
     SCOPED_TRACE(one.name);

@@ -52,7 +52,7 @@ function(step)
   endforeach()
 endfunction()
 
-# With ccache only what the new files touch is compiled: below the tree's root, the commands are those of this build.
+# ccache has most objects: relative to the root of the tree, the commands equal the commands of this build.
 set(build ${tree}/build/release)
 step(RUN ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
          -D CMAKE_CXX_COMPILER=${COMPILER} -D TALLY_TESTS=OFF -D TALLY_CUDA=OFF -D TALLY_WERROR=${WERROR})

@@ -205,7 +205,7 @@ TEST_P(Outside, OtherModels) {
   check();
 }
 
-// A share of the encodings: Devices compares the losses of all of them with those of the CPU.
+// A share of the encodings. The suite Devices compares every encoding's losses with the CPU's.
 TEST_P(Outside, EncodingsOnCudaKernels) {
   if (in_double()) GTEST_SKIP() << "checked in f32, which GPUs train in";
   for (const Device device : kernel_devices()) {

@@ -95,7 +95,7 @@ TALLY_INLINE V linear_part(const TileEpilogue<T>& to, const V& s, std::int64_t i
   return r;
 }
 
-// f of a vector, or lane by lane in f64, whose functions are those of libm.
+// Applies f to a vector. f64 calls libm lane by lane.
 template <class V, class F>
 TALLY_INLINE V in_lanes(const V& x, F&& f) {
   if constexpr (std::is_same_v<Scalar<V>, float>) {

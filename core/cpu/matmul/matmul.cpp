@@ -2,7 +2,7 @@
 //
 // For each block of c (partition.hpp) and each step along K: pack the rows of A and the panels of B that are needed,
 // multiply tile by tile (microkernel.hpp), and store each finished tile through the epilogue (epilogue.hpp). f64, and
-// f32 where it is faster, take one call of OpenBLAS for each block instead. A transposed c is computed as c^T = b^T
+// f32 if OpenBLAS is faster, use one call of OpenBLAS for each block instead. A transposed c is computed as c^T = b^T
 // a^T.
 #include "core/cpu/matmul/matmul.hpp"
 
@@ -80,7 +80,7 @@ class Matmul {
         begin_(c, ld_c, {}),
         total_(epilogue.column_sums ? epilogue.column_sums.as<T>() : nullptr),
         batch_(make_loop(batch_of(c).shape, batch_of(c), batch_of(a), batch_of(b))) {
-    // OpenBLAS scales by itself, and adds to c: c holds the other operands first, which spares another pass over it.
+    // OpenBLAS applies alpha and adds to c. Writing the other operands to c first saves another pass over it.
     if (kernel != nullptr || by_.splits > 1) return;
     blas_alpha_ = static_cast<T>(std::exchange(epilogue.alpha, 1));
     const ProductEnd begin{.bias = std::exchange(epilogue.bias, {}), .addend = std::exchange(epilogue.addend, {})};
@@ -334,7 +334,7 @@ class Matmul {
   T blas_alpha_ = 1;
 };
 
-// Of a c that is row-major, or transposed and computed as c^T.
+// The partition of c, which is row-major, or transposed and computed as c^T.
 Partition partition_of(const Microkernel* kernel, const View& c, const View& a) {
   std::int64_t m = c.shape.back(1), n = c.shape.back(0);
   const std::int64_t k = a.shape.back(0);

@@ -78,7 +78,7 @@ struct Microkernel {
   void (*begin)();
   void (*end)();
 
-  // Words of so many numbers along k.
+  // Number of words that hold k numbers.
   std::int64_t depth(std::int64_t k) const { return numbers == 1 ? k : round_up(divide_up(k, 2), bf16_pairs); }
 };
 

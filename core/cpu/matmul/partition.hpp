@@ -17,11 +17,11 @@ struct Partition {
   std::int64_t step = 0;               // numbers along k that are packed at a time
   bool shares_b = false;               // all panels of B are packed once, before the blocks
 
-  // kernel: null for OpenBLAS, which packs by itself. whole_sums: never split.
+  // kernel: null for OpenBLAS, which packs its operands. whole_sums: never split.
   Partition(const Microkernel* kernel, std::int64_t of_matrices, std::int64_t of_m, std::int64_t of_n,
             std::int64_t of_k, bool whole_sums)
       : matrices(of_matrices), m(of_m), n(of_n), k(of_k) {
-    constexpr std::int64_t enough = 4;  // blocks for two threads, one of which may be late
+    constexpr std::int64_t enough = 4;  // blocks, two per thread on two threads, for load balance
     // Few long sums, as in the gradient of a weight, where K counts all tokens.
     constexpr std::int64_t shortest_split = 1024;
     const bool long_sums = !whole_sums && matrices < enough && k >= 4 * std::max(m, n);
