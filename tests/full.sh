@@ -53,7 +53,7 @@ run_asan() { tests/run.sh --preset asan; }
 run_fuzzers() {
   cmake --preset asan >/dev/null
   cmake --build --preset asan --target fuzz
-  (cd build/asan && printf '%s\n' tests/*_fuzz | xargs -P "$(nproc)" -I{} ./{} -max_total_time=300 -verbosity=0)
+  (cd build/asan && printf '%s\n' tests/*_fuzz | xargs -P "$(nproc)" -I{} env ./{} -max_total_time=300 -verbosity=0)
 }
 run_tsan() { tests/run.sh --preset tsan; }
 run_clang() { tests/run.sh --preset clang; }
