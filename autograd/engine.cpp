@@ -14,8 +14,8 @@
 #include "autograd/node.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cmath>
 
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 
 namespace tally {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally {
 namespace {

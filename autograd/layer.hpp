@@ -1,7 +1,7 @@
 // Layers of a block: several operations fused into one.
 #pragma once
 
-#include "core/op_kinds.hpp"
+#include "core/device/op_kinds.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/op_kinds.hpp"
-#include "core/random.hpp"
+#include "core/device/op_kinds.hpp"
+#include "core/math/random.hpp"
 #include "core/rounded.hpp"
 #include "core/tensor.hpp"
 

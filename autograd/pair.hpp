@@ -24,7 +24,7 @@ using attention::row;
 
 #include "autograd/pair_tensors.hpp"
 #include "core/attention/pair_inputs.hpp"
-#include "core/cpu/attention_pair_loops.hpp"
+#include "core/cpu/attention/score_mod_loops.hpp"
 
 // Set by core/cmake/pairs.cmake if the file is also compiled for more instruction sets, as CUDA, and by nvcc.
 #ifdef TALLY_PAIR_SETS

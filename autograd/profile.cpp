@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 
 namespace tally {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {

@@ -184,7 +184,7 @@ void multiply_rows(AttentionOperands& in, Score& score);
 // Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in
 // the length, except for the running sums of a scan: one number per row and 128 keys, on a GPU per row and 32 keys.
 // Fully masked tiles cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand
-// whose shape does not fit. Reference attention, with every intermediate in memory: nn/composed.hpp.
+// whose shape does not fit. Reference attention, with every intermediate in memory: nn/attention/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

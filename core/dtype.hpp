@@ -1,5 +1,5 @@
 // Element types. f32 is the working type; f64 exists for every operation so that gradients can be checked. bf16 is
-// stored, filled, copied and converted; some kernels read and write it instead of f32 (core/kernels.def).
+// stored, filled, copied and converted; some kernels read and write it instead of f32 (core/device/kernels.def).
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/bfloat16.hpp"
+#include "core/math/bfloat16.hpp"
 
 namespace tally {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/backend.hpp"
-#include "core/math.hpp"
+#include "core/device/backend.hpp"
+#include "core/math/math.hpp"
 
 namespace tally {
 

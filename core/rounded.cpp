@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 
 namespace tally {
 namespace {

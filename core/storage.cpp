@@ -1,6 +1,6 @@
 #include "core/storage.hpp"
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 
 namespace tally {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/device.hpp"
+#include "core/device/device.hpp"
 
 namespace tally {
 

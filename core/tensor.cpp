@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {

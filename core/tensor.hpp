@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/device.hpp"
+#include "core/device/device.hpp"
 #include "core/dtype.hpp"
 #include "core/shape.hpp"
 #include "core/storage.hpp"

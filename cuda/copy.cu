@@ -1,6 +1,6 @@
 // Filling, and copying with type conversion; both sides may have any strides.
-#include "core/kernels.hpp"
-#include "core/math.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/math.hpp"
 #include "cuda/strided.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

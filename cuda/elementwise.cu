@@ -1,7 +1,7 @@
 // Elementwise kernels: y = op(x), d_x = d_y op'(.), y = a op b, comparisons and selection. One thread per element; the
 // functors are shared with the CPU. Every element is read and written once, so memory bandwidth determines the time.
-#include "core/functors.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/functors.hpp"
 #include "cuda/strided.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

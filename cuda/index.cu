@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

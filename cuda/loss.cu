@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels.hpp"
-#include "core/math.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/math.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

@@ -4,11 +4,11 @@
 // far cheaper than two for each.
 #include <algorithm>
 
-#include "core/kernels.hpp"
-#include "core/math.hpp"
-#include "cuda/context.hpp"
-#include "cuda/launch.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/math.hpp"
 #include "cuda/rows.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/launch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

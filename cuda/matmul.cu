@@ -3,11 +3,11 @@
 // cuBLAS supports only column-major matrices. A row-major matrix is the transpose of a column-major one in the same
 // memory, so c = a b is computed as c^T = b^T a^T. Batch axes are merged; the innermost remaining one is cuBLAS's
 // batch.
-#include "core/backend.hpp"
-#include "core/loop.hpp"
+#include "core/device/backend.hpp"
+#include "core/math/loop.hpp"
 #include "core/matrix_layout.hpp"
-#include "cuda/check.hpp"
-#include "cuda/context.hpp"
+#include "cuda/runtime/check.hpp"
+#include "cuda/runtime/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

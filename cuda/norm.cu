@@ -3,7 +3,7 @@
 // order.
 #include <cmath>
 
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "core/rounded.hpp"
 #include "cuda/rows.hpp"
 

@@ -2,8 +2,8 @@
 // core/hyperparameters.hpp). Adam reads 16 bytes and writes 12 per element, so memory bandwidth determines the time.
 #include <cmath>
 
+#include "core/device/kernels.hpp"
 #include "core/hyperparameters.hpp"
-#include "core/kernels.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/tensor_list.hpp"
 

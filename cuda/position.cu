@@ -1,7 +1,7 @@
 // Table look-ups by position, and the adjoints (formulas: core/cpu/position.cpp). They belong to reference attention,
 // for reading and for tests: a thread computes one element of the result, from all its terms in order.
 #include "core/attention/policies.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

@@ -1,10 +1,10 @@
 // Random numbers by element, and dropout: element n depends only on (stream, n), so every thread draws its own. The
 // bits are the same as on the CPU: dropout decides in integers, uniform numbers are rounded once, and normal numbers
-// come from operations that all devices round alike (core/random_normal.hpp).
-#include "core/kernels.hpp"
-#include "core/random_normal.hpp"
-#include "cuda/instructions.hpp"
+// come from operations that all devices round alike (core/math/random_normal.hpp).
+#include "core/device/kernels.hpp"
+#include "core/math/random_normal.hpp"
 #include "cuda/rows.hpp"
+#include "cuda/runtime/instructions.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

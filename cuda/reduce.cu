@@ -3,7 +3,7 @@
 // part of the reduced terms (the sums of columns, for the gradients of biases). It has all terms if y already gives
 // enough threads. Otherwise a warp computes each element. Every number is formed in double in an order that depends
 // only on the shape.
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/rows.hpp"
 #include "cuda/tensor_list.hpp"

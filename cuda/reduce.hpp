@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/view.hpp"
-#include "cuda/runtime.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

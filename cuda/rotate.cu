@@ -1,5 +1,5 @@
 // Rotation of pairs (formulas: core/cpu/rotate.cpp). One thread per pair, or per element that is not rotated.
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/loop.hpp"
-#include "cuda/context.hpp"
-#include "cuda/launch.hpp"
+#include "core/math/loop.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/launch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

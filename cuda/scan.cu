@@ -1,6 +1,6 @@
 // Running sums along rows, carried in double. One thread per row: long sums with few rows occur only in reference
 // attention, which is for reading and for tests.
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

@@ -1,7 +1,7 @@
 // Softmax over rows, and its derivative from the result (formulas: core/cpu/softmax.cpp). One warp per row: three
 // passes over x (maximum, sum, result), the last two mostly from the cache.
-#include "core/kernels.hpp"
-#include "core/math.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/math.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

@@ -1,6 +1,6 @@
 // Triangular systems (formulas: core/cpu/solve.cpp). A thread computes one column of one right-hand side, row by row.
 // Neighbouring threads access neighbouring elements, and the same number of L.
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {

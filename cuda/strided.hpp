@@ -1,12 +1,12 @@
-// One thread for each element of several views of one shape (core/loop.hpp), with any strides.
+// One thread for each element of several views of one shape (core/math/loop.hpp), with any strides.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "core/loop.hpp"
-#include "cuda/context.hpp"
-#include "cuda/launch.hpp"
+#include "core/math/loop.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/launch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "core/view.hpp"
-#include "cuda/context.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/launch.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

@@ -1,8 +1,8 @@
 #include "nn/model.hpp"
 
 #include "core/error.hpp"
-#include "nn/logits.hpp"
-#include "nn/lstm.hpp"
+#include "nn/encoding/logits.hpp"
+#include "nn/layers/lstm.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {

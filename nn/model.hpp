@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "nn/module.hpp"
 #include "nn/pass.hpp"
 
@@ -31,7 +31,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   bool bias = true;                     // of the linear layers
   bool tied = false;                    // output projection = token embedding
   bool final_norm = true;
-  std::string qk_norm = "none";     // none, head, full: norm of queries and keys (nn/attention.hpp)
+  std::string qk_norm = "none";     // none, head, full: norm of queries and keys (nn/attention/attention.hpp)
   std::string attention = "tiled";  // tiled, composed
   std::string init = "gpt2";        // gpt2, fan-in, authors
 

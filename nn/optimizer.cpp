@@ -4,9 +4,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
 #include "nn/parameter_choice.hpp"
 
 namespace tally {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -39,8 +39,8 @@ inline constexpr std::array<AttentionTracePart, 6> attention_trace_parts{{
 }};
 
 // The step of a run, which determines its random numbers. If `scalar` is set, i32 [1] on the model's device, the step's
-// number is read from it. Then a step that is captured once (core/graph.hpp) draws other numbers at every launch;
-// `scalar` must outlive the backward pass.
+// number is read from it. Then a step that is captured once (core/device/graph.hpp) draws other numbers at every
+// launch; `scalar` must outlive the backward pass.
 struct StepContext {
   std::uint64_t seed = 0;  // of the run
   std::uint32_t number = 0;

@@ -7,12 +7,12 @@
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
-#include "nn/embedding.hpp"
-#include "nn/mlp.hpp"
-#include "nn/norm.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/mlp.hpp"
+#include "nn/layers/norm.hpp"
 
 namespace tally {
 

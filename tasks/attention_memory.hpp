@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 
 namespace tally {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally {
 

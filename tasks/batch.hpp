@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/tensor.hpp"
 #include "tasks/task.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/task.hpp"

@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "autograd/ops.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "autograd/node.hpp"
-#include "core/allocator.hpp"
-#include "core/backend.hpp"
-#include "core/graph.hpp"
-#include "core/ranks.hpp"
-#include "nn/logits.hpp"
+#include "core/device/allocator.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/graph.hpp"
+#include "core/distributed/ranks.hpp"
+#include "nn/encoding/logits.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluate.hpp"
@@ -85,7 +85,7 @@ MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate)
   return most;
 }
 
-// While it lives, programs work on a device that counts what the chosen one would need (core/meta.cpp).
+// While it lives, programs work on a device that counts what the chosen one would need (core/device/meta.cpp).
 class OnlyCounting {
  public:
   OnlyCounting() : chosen_(default_device()), device_(meta_of(chosen_)) {

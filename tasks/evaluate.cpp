@@ -10,8 +10,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/error.hpp"
-#include "core/ranks.hpp"
 #include "tasks/sequence_parts.hpp"
 #include "tasks/text_counts.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/error.hpp"
-#include "core/ranks.hpp"
 
 namespace tally {
 namespace {

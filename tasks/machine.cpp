@@ -4,9 +4,9 @@
 #include <thread>
 #include <type_traits>
 
-#include "core/backend.hpp"
 #include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/precision.hpp"
 #include "core/tensor.hpp"

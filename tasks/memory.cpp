@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 
 namespace tally {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/exchange.hpp"
-#include "core/ranks.hpp"
+#include "core/distributed/exchange.hpp"
+#include "core/distributed/ranks.hpp"
 #include "nn/module.hpp"
 
 namespace tally {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/exchange.hpp"
-#include "core/ranks.hpp"
+#include "core/distributed/exchange.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "nn/options.hpp"
 #include "tasks/config.hpp"
 #include "tasks/preset.hpp"

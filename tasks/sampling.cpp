@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "nn/options.hpp"
 
 namespace tally {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "autograd/finite.hpp"
+#include "core/device/graph.hpp"
+#include "core/device/staging_buffer.hpp"
+#include "core/distributed/exchange.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/error.hpp"
-#include "core/exchange.hpp"
-#include "core/graph.hpp"
-#include "core/ranks.hpp"
-#include "core/staging_buffer.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/batch.hpp"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "core/device.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/device.hpp"
 #include "core/error.hpp"
 
 namespace tally::testing {

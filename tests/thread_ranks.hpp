@@ -1,5 +1,5 @@
-// Ranks (core/ranks.hpp) that are threads of one process, so that tests of what they exchange need no MPI, and
-// sanitizers see all of it.
+// Ranks (core/distributed/ranks.hpp) that are threads of one process, so that tests of what they exchange need no MPI,
+// and sanitizers see all of it.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/ranks.hpp"
+#include "core/distributed/ranks.hpp"
 
 namespace tally::testing {
 

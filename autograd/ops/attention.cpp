@@ -1,6 +1,6 @@
-// Fused attention with score shapes (autograd/score.hpp); formulas of forward and backward: core/cpu/attention.cpp.
-// Saved for backward: the inputs, the output, three softmax statistics a row, and with a scan one running sum per row
-// and key tile.
+// Fused attention with score shapes (autograd/score.hpp); formulas of forward and backward:
+// core/cpu/attention/attention.cpp. Saved for backward: the inputs, the output, three softmax statistics a row, and
+// with a scan one running sum per row and key tile.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -12,8 +12,8 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
+#include "core/device/workspace.hpp"
 #include "core/rounded.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 

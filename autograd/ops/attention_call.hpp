@@ -11,7 +11,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/score.hpp"
 #include "core/attention/pair_inputs.hpp"
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 
 namespace tally::attention_call {
 

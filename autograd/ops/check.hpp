@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/tensor.hpp"
 

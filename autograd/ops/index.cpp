@@ -3,7 +3,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
-#include "core/workspace.hpp"
+#include "core/device/workspace.hpp"
 
 namespace tally {
 namespace {

@@ -12,7 +12,7 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "core/rounded.hpp"
 
 namespace tally {

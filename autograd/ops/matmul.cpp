@@ -11,10 +11,10 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/workspace.hpp"
 #include "core/matrix_layout.hpp"
 #include "core/rounded.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 namespace {

@@ -10,8 +10,8 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
+#include "core/device/workspace.hpp"
 #include "core/rounded.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 namespace {

@@ -1,7 +1,7 @@
 // Matmuls that are not recorded, for use within operations.
 #pragma once
 
-#include "core/op_kinds.hpp"
+#include "core/device/op_kinds.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {

@@ -6,8 +6,8 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
+#include "core/device/workspace.hpp"
 #include "core/rounded.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 namespace {

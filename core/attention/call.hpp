@@ -10,7 +10,7 @@
 
 #include "core/attention/operands.hpp"
 #include "core/attention/visible.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/view.hpp"
 
 namespace tally {

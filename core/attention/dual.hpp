@@ -1,7 +1,7 @@
 // Dual numbers: forward-mode differentiation of functions of one pair of query and key. A pair has few inputs. The type
 // of a result holds the set of inputs it depends on, so derivatives that are always 0 cost nothing.
 //
-// R is float, double or, on the CPU, a vector of them (core/vector.hpp) with one pair in each lane.
+// R is float, double or, on the CPU, a vector of them (core/math/vector.hpp) with one pair in each lane.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/math.hpp"
+#include "core/math/math.hpp"
 
 namespace tally::attention {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/math.hpp"
+#include "core/math/math.hpp"
 
 namespace tally::attention {
 

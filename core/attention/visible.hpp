@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally {
 

@@ -1,5 +1,5 @@
 # The CUDA kernels, twice (cuda/README.md): tally_cuda(tally_core) adds to a library
-#  * unless TALLY_CUDA_HOST is OFF, the sources of cuda/ as C++, against cuda/host, which executes them on the CPU;
+#  * unless TALLY_CUDA_HOST is OFF, the sources of cuda/ as C++, against cuda/emulator, which executes them on the CPU;
 #  * if nvcc is found, the same sources as CUDA, compiled in cuda/CMakeLists.txt, because CMake sets the language of a
 #    file per folder.
 
@@ -53,23 +53,23 @@ endif()
 
 function(tally_cuda library)
   if(TALLY_CUDA_HOST)
-    file(GLOB kernels CONFIGURE_DEPENDS cuda/*.cu)
-    file(GLOB runtime CONFIGURE_DEPENDS cuda/host/*.cpp)
+    file(GLOB kernels CONFIGURE_DEPENDS cuda/*.cu cuda/*/*.cu)
+    file(GLOB runtime CONFIGURE_DEPENDS cuda/emulator/*.cpp)
     target_sources(${library} PRIVATE ${kernels} ${runtime})
     set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX)
     # These kernels run thread by thread and do not vectorise, and -O3 would double the compile time.
     set_property(SOURCE ${kernels} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O1>)
     if(TALLY_SANITIZE STREQUAL "thread")
-      # The code that switches fibers is not checked by the sanitizer: see cuda/host/sanitizer.hpp.
+      # The code that switches fibers is not checked by the sanitizer: see cuda/emulator/sanitizer.hpp.
       set_source_files_properties(${runtime} PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread
         COMPILE_DEFINITIONS TALLY_THREAD_SANITIZER=1)
     endif()
-    set_property(SOURCE core/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
+    set_property(SOURCE core/device/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
   endif()
   if(TALLY_WITH_CUDA)
     add_subdirectory(cuda)
     target_sources(${library} PRIVATE $<TARGET_OBJECTS:tally_cuda>)
     target_link_libraries(${library} PRIVATE CUDA::cudart_static)
-    set_property(SOURCE core/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
+    set_property(SOURCE core/device/backend.cpp APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
   endif()
 endfunction()

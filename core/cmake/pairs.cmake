@@ -6,7 +6,7 @@
 # tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <some of FILES>)
 #
 # EVERY_FORM: files whose policies the host execution compiles for every precision and head width
-# (cuda/attention_device.hpp).
+# (cuda/attention/device.hpp).
 #
 # Writes the sources to <build>/generated/pairs and adds them to the target. The function is installed with the package,
 # for programs that use find_package(tally). TALLY_PAIR_ARCHITECTURES: the GPUs that nvcc compiles policies for, if
@@ -56,10 +56,10 @@ function(tally_pairs target)
 #include <utility>
 
 #include "core/attention/call.hpp"
-#include "core/cpu/attention_tile.hpp"
+#include "core/cpu/attention/tile.hpp"
 
 #pragma GCC target("arch=x86-64-@set@,prefer-vector-width=512")
-#include "core/cpu/attention_pair_loops.hpp"
+#include "core/cpu/attention/score_mod_loops.hpp"
 
 #define TALLY_PAIR_ONLY
 #define TALLY_PAIR_AGAIN(stem, Policy) \
@@ -77,7 +77,7 @@ function(tally_pairs target)
       set(path ${folder}/${stem}_${kind}.cu)
       file(CONFIGURE OUTPUT ${path} @ONLY CONTENT [[
 // Written by CMake; do not edit.
-#include "cuda/attention_pair.hpp"
+#include "cuda/attention/score_mod.hpp"
 
 #define TALLY_PAIR_ONLY
 #define TALLY_PAIR_AGAIN(stem, Policy) \

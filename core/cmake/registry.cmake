@@ -2,7 +2,7 @@
 # registers itself would be dropped by the linker from a static library, so the list is written here and the files are
 # reached through it. CONFIGURE_DEPENDS makes the next build notice a new file.
 #
-# tally_registry(<out-var> KIND encoding ENTRY EncodingEntry HEADER nn/encoding.hpp FILES nn/position/rope.cpp ...)
+# tally_registry(<out-var> KIND encoding ENTRY EncodingEntry HEADER nn/encoding/encoding.hpp FILES nn/position/rope.cpp ...)
 #
 # writes <build>/generated/encoding_registry.cpp, which defines tally::encoding_registry() over the functions
 # tally::registry::encoding_rope(), ... that the closing lines of the files define, sorted by file name. Appends the path

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "core/cpu/strided.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

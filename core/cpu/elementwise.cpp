@@ -4,8 +4,8 @@
 // broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
 #include "core/cpu/matmul/gelu_piecewise.hpp"
 #include "core/cpu/strided.hpp"
-#include "core/functors.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/functors.hpp"
 
 namespace tally::cpu {
 

@@ -2,8 +2,8 @@
 #include <span>
 
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 
 namespace tally::cpu {
 

@@ -1,4 +1,4 @@
-// Products of small matrices that lie in memory as they come, for tiles of attention (core/cpu/attention_tile.hpp) and
+// Products of small matrices that lie in memory as they come, for tiles of attention (core/cpu/attention/tile.hpp) and
 // for narrow layers (core/cpu/matmul_small.hpp).
 #pragma once
 

@@ -8,7 +8,7 @@
 
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

@@ -11,9 +11,9 @@
 #include <algorithm>
 
 #include "core/cpu/parallel.hpp"
+#include "core/device/kernels.hpp"
 #include "core/dtype.hpp"
-#include "core/kernels.hpp"
-#include "core/math.hpp"
+#include "core/math/math.hpp"
 
 namespace tally::cpu {
 

@@ -10,7 +10,7 @@
 
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "core/rounded.hpp"
 
 namespace tally::cpu {

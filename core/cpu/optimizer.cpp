@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "core/cpu/strided.hpp"
+#include "core/device/kernels.hpp"
 #include "core/hyperparameters.hpp"
-#include "core/kernels.hpp"
 
 namespace tally::cpu {
 

@@ -11,7 +11,7 @@
 
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "core/cpu/strided.hpp"
-#include "core/kernels.hpp"
-#include "core/random_normal.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/random_normal.hpp"
 
 namespace tally::cpu {
 

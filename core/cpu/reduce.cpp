@@ -6,7 +6,7 @@
 // columns).
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/strided.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

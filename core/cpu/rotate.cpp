@@ -1,7 +1,7 @@
 // Rotation of pairs (RoPE, Su et al. 2021): of the first r dims of row t the pairs (a, b) become
 // (a cos - b sin, a sin + b cos) by the angles of row t; inverse, and adjoint, by the negative angles.
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

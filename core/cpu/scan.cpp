@@ -1,7 +1,7 @@
 // Running sums along rows, from the left or from the right, with or without decay. The sum is carried in double, so
 // that each result of a long row has an error of one rounding.
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

@@ -3,7 +3,7 @@
 // As in other libraries, a row in which all x are -infinity gives NaN.
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

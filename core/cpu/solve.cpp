@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
-#include "core/cpu/attention_tile.hpp"
-#include "core/kernels.hpp"
+#include "core/cpu/attention/tile.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally::cpu {
 

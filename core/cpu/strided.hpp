@@ -1,5 +1,5 @@
-// Walking several views of one shape together (core/loop.hpp), or several tensors one after the other: rows are cut
-// into tiles that depend only on the shape, and distributed over the threads.
+// Walking several views of one shape together (core/math/loop.hpp), or several tensors one after the other: rows are
+// cut into tiles that depend only on the shape, and distributed over the threads.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "core/cpu/parallel.hpp"
-#include "core/loop.hpp"
-#include "core/math.hpp"
+#include "core/math/loop.hpp"
+#include "core/math/math.hpp"
 #include "core/view.hpp"
 
 namespace tally::cpu {

@@ -1,7 +1,7 @@
 #include "nn/optim/adam.hpp"
 
+#include "core/device/kernels.hpp"
 #include "core/hyperparameters.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 

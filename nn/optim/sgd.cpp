@@ -1,6 +1,6 @@
 // Stochastic gradient descent with momentum: g += decay p;  m = momentum m + g;  p -= lr m.
+#include "core/device/kernels.hpp"
 #include "core/hyperparameters.hpp"
-#include "core/kernels.hpp"
 #include "nn/optimizer.hpp"
 
 namespace tally {

@@ -2,7 +2,7 @@
 //   x_t += e[t],  e [T_max, D]
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

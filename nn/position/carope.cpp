@@ -8,8 +8,8 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -15,10 +15,10 @@
 #include "autograd/pair_tensors.hpp"
 #include "autograd/recompute.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
-#include "nn/rotary.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
+#include "nn/encoding/rotary.hpp"
 
 namespace tally {
 namespace {

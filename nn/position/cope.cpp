@@ -11,8 +11,8 @@
 // first step does not change the gates.
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
 
 namespace tally {
 namespace {

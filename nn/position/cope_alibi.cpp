@@ -9,9 +9,9 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
-#include "nn/slopes.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
+#include "nn/encoding/slopes.hpp"
 
 namespace tally {
 namespace {

@@ -1,11 +1,11 @@
 // Data-adaptive positions (DAPE, arXiv 2405.14722): a network over the heads computes a bias from the scores of a pair
-// and a bias of the distance (nn/logit_network.hpp). For each pair separately, vectors over the heads:
+// and a bias of the distance (nn/encoding/logit_network.hpp). For each pair separately, vectors over the heads:
 //   l = s + b + W2 leaky(W1 [s ; b] + b1) + b2.
 // b is the bias of the encoding that `bias` names, or nothing. In a combination, s includes the terms of the others.
 #include <string>
 
-#include "nn/encoding.hpp"
-#include "nn/logit_network.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/logit_network.hpp"
 
 namespace tally {
 namespace {

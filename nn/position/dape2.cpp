@@ -1,5 +1,6 @@
 // Data-adaptive positions, the second version (DAPE-V2, arXiv 2410.04798): as in dape.cpp, but both layers of the
-// network are convolutions along the keys and include the neighbours of a pair (nn/logit_network.hpp), * a convolution:
+// network are convolutions along the keys and include the neighbours of a pair (nn/encoding/logit_network.hpp), * a
+// convolution:
 //   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2.
 // s and b are 0 for masked pairs. At the last key of a row the second layer reads the hidden layer one key further,
 // where it is not 0. The released code has no such key in the last row of a batch, so that row changes when its text
@@ -7,8 +8,8 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/logit_network.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/logit_network.hpp"
 
 namespace tally {
 namespace {

@@ -29,7 +29,7 @@ TALLY_PAIR(fire, Interpolated);
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -6,8 +6,8 @@
 // released code, scores are not divided by sqrt(d).
 #include <cmath>
 
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
 
 namespace tally {
 namespace {

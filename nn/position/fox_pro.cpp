@@ -10,9 +10,9 @@
 #include <string>
 
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
-#include "nn/layer_parts.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
+#include "nn/layers/layer_parts.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {

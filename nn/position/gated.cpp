@@ -2,8 +2,8 @@
 // projection. So a query that found nothing can suppress its output.
 //   o_i <- o_i sigmoid(W x_i + b),  W with a row for each number of a head, or for each head
 #include "autograd/ops.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

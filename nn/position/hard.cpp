@@ -4,8 +4,8 @@
 //   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
-#include "nn/seen.hpp"
+#include "nn/attention/seen.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

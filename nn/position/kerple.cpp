@@ -7,7 +7,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

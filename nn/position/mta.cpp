@@ -20,9 +20,9 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/layer_parts.hpp"
-#include "nn/seen.hpp"
+#include "nn/attention/seen.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/layers/layer_parts.hpp"
 
 namespace tally {
 namespace {

@@ -5,7 +5,7 @@
 // A token has a gate and an entry for each key head. In a combination, q.k remains the score that the other encoding's
 // gates use.
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

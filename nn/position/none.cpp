@@ -1,5 +1,5 @@
 // No position encoding (NoPE, arXiv 2305.19466): l_ij = s_ij. A causal model infers order only from the mask.
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

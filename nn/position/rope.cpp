@@ -1,7 +1,7 @@
 // Rotary positions (RoPE, arXiv 2104.09864, equations 15 and 34): q and k at position t, from 0, are rotated in each of
 // r/2 planes by t θ_i, so that their product depends only on the distance:
 //   (a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i)),  θ_i = base^(-2i/r),  i = 0 .. r/2-1
-// Planes and layouts: nn/rotary.hpp. Stretched by a factor s beyond the trained length L0:
+// Planes and layouts: nn/encoding/rotary.hpp. Stretched by a factor s beyond the trained length L0:
 //   pi    t/s for t (arXiv 2306.15595)
 //   ntk   base s^(r/(r-2)) for base: the fastest plane stays, the slowest turns s times more slowly (arXiv 2309.00071)
 //   dynamic  ntk with a factor that grows with the text: s T/L0 - (s - 1) for a text of T > L0 tokens, 1 for a shorter
@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/rotary.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/rotary.hpp"
 
 namespace tally {
 namespace {

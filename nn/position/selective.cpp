@@ -12,9 +12,9 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
-#include "nn/seen.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/attention/seen.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -11,10 +11,10 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
-#include "nn/layer_parts.hpp"
-#include "nn/rotary.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/rotary.hpp"
+#include "nn/layers/layer_parts.hpp"
 
 namespace tally {
 namespace {

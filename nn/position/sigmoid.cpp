@@ -5,8 +5,8 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/remainder.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/remainder.hpp"
 
 namespace tally {
 namespace {

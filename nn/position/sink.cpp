@@ -2,8 +2,8 @@
 // need not attend to anything (the released code of gpt-oss, 2025; zero and fixed it is "softmax off by one").
 //   a_ij = e^l_ij / (e^c_h + sum_k e^l_ik)
 // With the option remainder its share gets a value after all.
-#include "nn/encoding.hpp"
-#include "nn/remainder.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/remainder.hpp"
 
 namespace tally {
 namespace {

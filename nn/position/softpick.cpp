@@ -1,8 +1,8 @@
 // Softpick (arXiv 2504.20966): a softmax that can be exactly 0, and whose rows need not sum to 1.
 //   a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8).
 // A key with l <= 0 gets no weight, and still reduces the weights of the others.
-#include "nn/encoding.hpp"
-#include "nn/remainder.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/remainder.hpp"
 
 namespace tally {
 namespace {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -5,8 +5,8 @@
 // The leftover mass is dropped (r = 0), or goes to the token's own value (r_i = v_i, as in the sum, so shifted with
 // fox-pro), or to a learned vector (r_i = b_h). attend-current: the token itself takes the first share, so sums end at
 // i and j <= i.
-#include "nn/encoding.hpp"
-#include "nn/remainder.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/remainder.hpp"
 
 namespace tally {
 namespace {

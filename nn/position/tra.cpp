@@ -22,8 +22,8 @@ TALLY_PAIR(tra, Tra);
 
 #ifndef TALLY_PAIR_ONLY
 
-#include "nn/encoding.hpp"
-#include "nn/layer_parts.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/layers/layer_parts.hpp"
 
 namespace tally {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "autograd/ops.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

@@ -14,11 +14,11 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
-#include "nn/gates.hpp"
-#include "nn/layer_parts.hpp"
-#include "nn/moving_keys.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/attention/moving_keys.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/gates.hpp"
+#include "nn/layers/layer_parts.hpp"
 
 namespace tally {
 namespace {

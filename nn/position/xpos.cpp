@@ -1,15 +1,15 @@
 // Rotary positions whose far products decay (xPos, arXiv 2212.10554): RoPE with base 10000, then in plane i at position
 // t, from 0,
 //   q *= ζ_i^(t/512),  k *= ζ_i^(-t/512),  ζ_i = (2i + 0.4 d) / (1.4 d).
-// So plane i of the product is multiplied by ζ_i^((i-j)/512). Layouts: nn/rotary.hpp.
+// So plane i of the product is multiplied by ζ_i^((i-j)/512). Layouts: nn/encoding/rotary.hpp.
 #include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
-#include "nn/rotary.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/encoding/rotary.hpp"
 
 namespace tally {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <filesystem>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/utf8.hpp"
 #include "tasks/estimate.hpp"

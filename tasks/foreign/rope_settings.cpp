@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
-#include "nn/rotary.hpp"
+#include "nn/encoding/rotary.hpp"
 
 namespace tally {
 namespace {

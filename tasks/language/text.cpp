@@ -20,7 +20,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/utf8.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/language/separate_texts.hpp"

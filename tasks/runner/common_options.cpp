@@ -2,13 +2,13 @@
 #include <algorithm>
 
 #include "autograd/finite.hpp"
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/device.hpp"
-#include "core/kernels.hpp"
-#include "core/mpi.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/device.hpp"
+#include "core/device/kernels.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/precision.hpp"
-#include "core/ranks.hpp"
 #include "nn/options.hpp"
 #include "tasks/runner/command.hpp"
 

@@ -1,10 +1,10 @@
 // tally info: what this build and this machine compute with.
 #include <thread>
 
-#include "core/backend.hpp"
 #include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/matmul/microkernel.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
 #include "core/version.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/machine.hpp"

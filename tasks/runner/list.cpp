@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/runner/commands.hpp"

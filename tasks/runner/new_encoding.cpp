@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/error.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "tasks/runner/commands.hpp"
 
 namespace tally {
@@ -15,7 +15,7 @@ constexpr std::string_view of_hooks =
     R"(// What it does, in a sentence (where it was published). For query i and key j <= i:
 //   l_ij = s_ij
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {
@@ -30,7 +30,7 @@ class TITLEEncoding final : public Encoding {
   // A parameter: setup.parameter("rate", {setup.heads}, Fill::constant(options.start), Scope::layer)
   TITLEEncoding(const EncodingSetup&, const TITLEEncodingOptions&) {}
 
-  // Before the product of queries and keys there is `rotate`, after the weights `finish`: nn/encoding.hpp has all hooks,
+  // Before the product of queries and keys there is `rotate`, after the weights `finish`: nn/encoding/encoding.hpp has all hooks,
   // nn/position/README.md says which one a formula needs.
   void score(const AttentionInput& in, Score& score) const override {
     // A bias of distance: score.biases.push_back(Toeplitz{numbers});  [H, distances], from in.distances()
@@ -69,7 +69,7 @@ TALLY_PAIR(STEM, TITLEPair);
 
 #ifndef TALLY_PAIR_ONLY
 
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

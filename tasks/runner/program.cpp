@@ -7,8 +7,8 @@
 #include <iostream>
 #include <thread>
 
-#include "core/mpi.hpp"
-#include "core/ranks.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/printable.hpp"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <numeric>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/evaluate.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "core/io/lease.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/estimate.hpp"

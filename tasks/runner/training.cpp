@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/report.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/ranks.hpp"
+#include "core/distributed/ranks.hpp"
 #include "tasks/memory.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/command.hpp"

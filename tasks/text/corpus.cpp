@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "core/error.hpp"
 #include "core/io/checksum.hpp"
 #include "core/io/reader.hpp"

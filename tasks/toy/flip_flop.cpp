@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "tasks/toy_task.hpp"
 
 namespace tally {

@@ -4,9 +4,9 @@
 #include <numbers>
 
 #include "autograd/ops.hpp"
-#include "core/kernels.hpp"
-#include "core/random.hpp"
-#include "core/workspace.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
+#include "core/math/random.hpp"
 #include "tests/autograd/hyperparameters.hpp"
 #include "tests/autograd/op_cases.hpp"
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <map>
 
-#include "core/backend.hpp"
-#include "core/kernels.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 enum class Id : std::size_t {
 #define KERNEL(name, arguments) name,
 #define KERNEL_SIZE(name, arguments) name,
-#include "core/kernels.def"
+#include "core/device/kernels.def"
 #undef KERNEL
 #undef KERNEL_SIZE
   count
@@ -38,7 +38,7 @@ const Kernels& counted_kernels() {
   static const Kernels counted{
 #define KERNEL(name, arguments) &Counted<type, &Kernels::name, Id::name>::call,
 #define KERNEL_SIZE(name, arguments) &Counted<type, &Kernels::name, Id::name>::call,
-#include "core/kernels.def"
+#include "core/device/kernels.def"
 #undef KERNEL
 #undef KERNEL_SIZE
   };
@@ -47,7 +47,7 @@ const Kernels& counted_kernels() {
 
 }  // namespace
 
-// The linker takes this definition and leaves core/kernels.cpp, which holds nothing else, in its archive.
+// The linker takes this definition and leaves core/device/kernels.cpp, which holds nothing else, in its archive.
 const Kernels& kernels(Device device) {
   switch (device.type) {
     case DeviceType::cuda: return counted_kernels<DeviceType::cuda>();
@@ -64,7 +64,7 @@ const std::vector<std::string>& kernel_names() {
   static const std::vector<std::string> names = {
 #define KERNEL(name, arguments) #name,
 #define KERNEL_SIZE(name, arguments) #name,
-#include "core/kernels.def"
+#include "core/device/kernels.def"
 #undef KERNEL
 #undef KERNEL_SIZE
   };

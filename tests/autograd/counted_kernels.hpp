@@ -1,5 +1,5 @@
 // Which kernels were called. This program brings its own kernel table (counted_kernels.cpp), which stands in for the
-// one of core/kernels.cpp and counts every call before it passes it on.
+// one of core/device/kernels.cpp and counts every call before it passes it on.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tally::testing {
 
-// The names of all kernels of core/kernels.def.
+// The names of all kernels of core/device/kernels.def.
 const std::vector<std::string>& kernel_names();
 // Calls of a kernel since the program began. Throws std::out_of_range for a name that is not in kernels.def.
 std::uint64_t kernel_calls(const std::string& name);

@@ -8,9 +8,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
-#include "cuda/context.hpp"
-#include "cuda/host/settings.hpp"
+#include "core/device/backend.hpp"
+#include "cuda/emulator/settings.hpp"
+#include "cuda/runtime/context.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {

@@ -10,7 +10,7 @@
 #include "autograd/completion.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "core/error.hpp"
 #include "tests/autograd/counted_kernels.hpp"
 #include "tests/error_of.hpp"

@@ -4,8 +4,8 @@
 #include "autograd/gradcheck.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally {
 namespace gradcheck_test {

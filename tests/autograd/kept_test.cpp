@@ -9,11 +9,11 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/workspace.hpp"
 #include "core/error.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/rounded.hpp"
-#include "core/workspace.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {

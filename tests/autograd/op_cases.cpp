@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 
 namespace tally::testing {
 

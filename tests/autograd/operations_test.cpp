@@ -11,7 +11,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
-#include "cuda/host/settings.hpp"
+#include "cuda/emulator/settings.hpp"
 #include "tests/autograd/counted_kernels.hpp"
 #include "tests/autograd/op_cases.hpp"
 #include "tests/devices.hpp"

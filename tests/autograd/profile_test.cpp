@@ -6,7 +6,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "cuda/host/settings.hpp"
+#include "cuda/emulator/settings.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {

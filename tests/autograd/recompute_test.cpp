@@ -9,7 +9,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

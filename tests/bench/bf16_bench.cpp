@@ -10,10 +10,10 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/backend.hpp"
-#include "core/bfloat16.hpp"
 #include "core/cpu/matmul/matmul.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
+#include "core/math/bfloat16.hpp"
 #include "tests/bench/gemm_cases.hpp"
 
 #if TALLY_ONEDNN

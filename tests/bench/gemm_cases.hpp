@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 
 namespace tally::bench {
 

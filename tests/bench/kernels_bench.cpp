@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/error.hpp"
 #include "core/hyperparameters.hpp"
-#include "core/kernels.hpp"
 #include "core/tensor.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "autograd/completion.hpp"
+#include "core/distributed/exchange.hpp"
 #include "core/error.hpp"
-#include "core/exchange.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/config.hpp"
 #include "tasks/rank_sum.hpp"

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "core/distributed/exchange.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/error.hpp"
-#include "core/exchange.hpp"
-#include "core/ranks.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/tensor.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "autograd/node.hpp"
-#include "core/device.hpp"
-#include "nn/encoding_choice.hpp"
+#include "core/device/device.hpp"
+#include "nn/encoding/choice.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally::registry {

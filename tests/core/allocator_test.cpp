@@ -1,4 +1,4 @@
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // Numbers of two bytes against rational arithmetic (tests/reference/ops/make_numbers.py), on every device, and in
 // files.
-#include "core/bfloat16.hpp"
+#include "core/math/bfloat16.hpp"
 
 #include <bit>
 #include <cmath>

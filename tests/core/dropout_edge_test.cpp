@@ -1,8 +1,8 @@
 // A rate just above the number of an element drops it, one just below keeps it.
 #include <gtest/gtest.h>
 
-#include "core/kernels.hpp"
-#include "core/random.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/random.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {

@@ -1,5 +1,5 @@
 // Sums over ranks: which additions they make, whatever the number of ranks and the order in which messages arrive.
-#include "core/exchange.hpp"
+#include "core/distributed/exchange.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 #include "tests/thread_ranks.hpp"
 
 namespace tally {

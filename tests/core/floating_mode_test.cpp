@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {

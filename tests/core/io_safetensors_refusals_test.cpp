@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "tests/core/io_safetensors.hpp"
 
 namespace tally {

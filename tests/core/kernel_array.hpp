@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "core/view.hpp"
 
 namespace tally {

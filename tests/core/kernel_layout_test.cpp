@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {

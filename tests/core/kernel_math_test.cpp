@@ -1,5 +1,5 @@
-// Accuracy of core/math.hpp against libm in long double, and its limits.
-#include "core/math.hpp"
+// Accuracy of core/math/math.hpp against libm in long double, and its limits.
+#include "core/math/math.hpp"
 
 #include <gtest/gtest.h>
 

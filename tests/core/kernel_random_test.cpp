@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "core/cpu/parallel.hpp"
-#include "core/kernels.hpp"
-#include "core/random_normal.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/random_normal.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {

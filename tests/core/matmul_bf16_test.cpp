@@ -12,13 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "core/bfloat16.hpp"
 #include "core/cpu/floating_mode.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
-#include "core/workspace.hpp"
+#include "core/math/bfloat16.hpp"
 #include "tests/core/bf16_kinds.hpp"
 
 namespace tally {

@@ -13,10 +13,10 @@
 
 #include "core/cpu/matmul/matmul.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 #include "core/matrix_layout.hpp"
-#include "core/workspace.hpp"
 
 namespace tally {
 namespace {

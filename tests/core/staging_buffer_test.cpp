@@ -1,5 +1,5 @@
 // Tensors that move between host and device in one transfer.
-#include "core/staging_buffer.hpp"
+#include "core/device/staging_buffer.hpp"
 
 #include <gtest/gtest.h>
 

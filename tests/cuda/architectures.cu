@@ -1,8 +1,8 @@
-// Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run: what cuda/instructions.hpp writes as
-// instructions has to be known to each, or left to plain code, and attention's kernels are made of it.
-#include "cuda/attention_backward_keys.hpp"
-#include "cuda/attention_backward_rows.hpp"
-#include "cuda/attention_forward.hpp"
+// Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run: what cuda/runtime/instructions.hpp
+// writes as instructions has to be known to each, or left to plain code, and attention's kernels are made of it.
+#include "cuda/attention/backward_keys.hpp"
+#include "cuda/attention/backward_rows.hpp"
+#include "cuda/attention/forward.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 

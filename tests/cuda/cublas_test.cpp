@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
-#include "core/backend.hpp"
-#include "core/bfloat16.hpp"
-#include "core/kernels.hpp"
-#include "cuda/host/cublas.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "core/math/bfloat16.hpp"
+#include "cuda/emulator/cublas.hpp"
 #include "tests/cuda/kernel_bench.hpp"
 
 namespace tally::cuda_host {

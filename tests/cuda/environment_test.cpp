@@ -5,7 +5,7 @@
 #include <iostream>
 #include <string>
 
-#include "core/graph.hpp"
+#include "core/device/graph.hpp"
 #include "tests/cuda/kernel_bench.hpp"
 
 namespace tally::cuda_host {

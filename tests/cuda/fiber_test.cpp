@@ -1,5 +1,5 @@
 // What is left of a fiber's stack when the fiber is gone.
-#include "cuda/host/fiber.hpp"
+#include "cuda/emulator/fiber.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <memory>
 
-#include "cuda/host/sanitizer.hpp"
+#include "cuda/emulator/sanitizer.hpp"
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)

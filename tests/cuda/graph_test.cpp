@@ -1,5 +1,5 @@
-// Captured work (core/graph.hpp); tests/tasks captures whole training steps.
-#include "core/graph.hpp"
+// Captured work (core/device/graph.hpp); tests/tasks captures whole training steps.
+#include "core/device/graph.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 #include "core/tensor.hpp"
 #include "tests/devices.hpp"
 

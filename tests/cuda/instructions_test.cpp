@@ -1,7 +1,7 @@
 // Products on tensor cores, lane by lane: the host's mma.sync fetches operands from the registers in which PTX wants
 // them ("Matrix fragments for mma.m16n8k8" and "mma.m16n8k16"), so that an operand in the wrong lane, register or half
 // gives another product. Its results are in the registers of products without tensor cores.
-#include "cuda/instructions.hpp"
+#include "cuda/runtime/instructions.hpp"
 
 #include <gtest/gtest.h>
 

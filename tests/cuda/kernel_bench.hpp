@@ -9,9 +9,9 @@
 
 #include "core/error.hpp"
 #include "core/tensor.hpp"
-#include "cuda/context.hpp"
-#include "cuda/host/settings.hpp"
-#include "cuda/launch.hpp"
+#include "cuda/emulator/settings.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/launch.hpp"
 
 namespace tally::cuda_host {
 

@@ -4,11 +4,11 @@
 
 #include <string>
 
+#include "core/distributed/exchange.hpp"
+#include "core/distributed/ranks.hpp"
 #include "core/error.hpp"
-#include "core/exchange.hpp"
-#include "core/ranks.hpp"
-#include "cuda/context.hpp"
-#include "cuda/nccl.hpp"
+#include "cuda/distributed/nccl.hpp"
+#include "cuda/runtime/context.hpp"
 
 namespace tally::cuda_host {
 namespace {

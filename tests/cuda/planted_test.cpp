@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "core/cpu/parallel.hpp"
-#include "cuda/host/sanitizer.hpp"
+#include "cuda/emulator/sanitizer.hpp"
 #include "tests/cuda/kernel_bench.hpp"
 
 #if defined(__has_feature)

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/kernels.hpp"
+#include "core/device/kernels.hpp"
 #include "core/tensor.hpp"
 #include "tests/devices.hpp"
 

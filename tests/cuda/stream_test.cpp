@@ -6,8 +6,8 @@
 #include <set>
 #include <thread>
 
-#include "core/backend.hpp"
-#include "core/graph.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/graph.hpp"
 #include "tests/cuda/kernel_bench.hpp"
 
 namespace tally::cuda_host {

@@ -1,5 +1,5 @@
 // The attention module against its formula in plain loops: head h owns rows h d .. h d + d-1 of the projections.
-#include "nn/attention.hpp"
+#include "nn/attention/attention.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
-#include "nn/encoding_choice.hpp"
+#include "core/device/allocator.hpp"
+#include "nn/encoding/choice.hpp"
 
 namespace tally {
 namespace attention_test {

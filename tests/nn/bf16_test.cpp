@@ -11,8 +11,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
 #include "core/io/json.hpp"
 #include "core/io/reader.hpp"
 #include "nn/transformer.hpp"

@@ -9,7 +9,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention.hpp"
+#include "nn/attention/attention.hpp"
 #include "nn/transformer.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"

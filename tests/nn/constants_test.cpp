@@ -1,5 +1,5 @@
 // Tables of positions and distances: what they hold, and that they are made once.
-#include "nn/constants.hpp"
+#include "nn/encoding/constants.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,8 +7,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/composed.hpp"
-#include "nn/rotary.hpp"
+#include "nn/attention/composed.hpp"
+#include "nn/encoding/rotary.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 

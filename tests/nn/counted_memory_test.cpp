@@ -8,9 +8,9 @@
 #include <functional>
 #include <string>
 
-#include "core/backend.hpp"
-#include "cuda/host/runtime_api.hpp"
-#include "nn/dropout.hpp"
+#include "core/device/backend.hpp"
+#include "cuda/emulator/runtime_api.hpp"
+#include "nn/layers/dropout.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {

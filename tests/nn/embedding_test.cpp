@@ -1,5 +1,5 @@
 // Ids and targets outside the vocabulary: refused where they can be looked at, NaN where that would mean waiting.
-#include "nn/embedding.hpp"
+#include "nn/layers/embedding.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include "autograd/gradcheck.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"

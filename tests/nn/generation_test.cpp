@@ -9,9 +9,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
+#include "core/device/allocator.hpp"
 #include "core/error.hpp"
-#include "nn/kept_keys.hpp"
+#include "nn/attention/kept_keys.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"

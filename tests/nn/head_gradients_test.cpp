@@ -12,9 +12,9 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
-#include "nn/attention.hpp"
+#include "core/device/backend.hpp"
+#include "nn/attention/attention.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {

@@ -11,8 +11,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/random.hpp"
-#include "nn/encoding.hpp"
+#include "core/math/random.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "nn/model.hpp"
 
 namespace tally {

@@ -10,9 +10,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/allocator.hpp"
-#include "core/graph.hpp"
-#include "core/kernels.hpp"
+#include "core/device/allocator.hpp"
+#include "core/device/graph.hpp"
+#include "core/device/kernels.hpp"
 #include "nn/model.hpp"
 #include "tests/devices.hpp"
 

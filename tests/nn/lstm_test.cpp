@@ -1,5 +1,5 @@
 // The recurrent model: names, the fused recurrence against one of ordinary operations, text generated token by token.
-#include "nn/lstm.hpp"
+#include "nn/layers/lstm.hpp"
 
 #include <gtest/gtest.h>
 

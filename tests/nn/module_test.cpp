@@ -12,9 +12,9 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/linear.hpp"
-#include "nn/mlp.hpp"
-#include "nn/norm.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/mlp.hpp"
+#include "nn/layers/norm.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {

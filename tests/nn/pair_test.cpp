@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/attention/dual.hpp"
-#include "nn/attention.hpp"
+#include "nn/attention/attention.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/score_cases.hpp"
 

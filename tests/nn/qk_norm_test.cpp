@@ -1,5 +1,5 @@
-// Norms of queries and keys (nn/attention.hpp) against attention layers of another library, and together with every
-// encoding.
+// Norms of queries and keys (nn/attention/attention.hpp) against attention layers of another library, and together with
+// every encoding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "nn/attention.hpp"
+#include "nn/attention/attention.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/refusals.hpp"

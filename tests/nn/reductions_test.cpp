@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "nn/seen.hpp"
+#include "nn/attention/seen.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/given_parameters.hpp"
 

@@ -1,8 +1,8 @@
 #include "tests/nn/reference_kernels.hpp"
 
-#include "core/backend.hpp"
 #include "core/cpu/attention/reference.hpp"
-#include "core/kernels.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 
 namespace tally {
 namespace {
@@ -23,7 +23,7 @@ const Kernels& kernels_with_reference() {
 
 }  // namespace
 
-// The linker takes this definition and leaves core/kernels.cpp, which only holds the other one, in its archive.
+// The linker takes this definition and leaves core/device/kernels.cpp, which only holds the other one, in its archive.
 const Kernels& kernels(Device device) {
   return living > 0 && device == Device{} ? kernels_with_reference() : backend(device).kernels;
 }

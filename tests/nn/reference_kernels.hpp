@@ -1,5 +1,5 @@
 // Attention of the CPU computed by the reference (core/cpu/attention/reference.hpp) instead of the fused kernels. This
-// program brings its own kernel table (reference_kernels.cpp), which replaces the one of core/kernels.cpp.
+// program brings its own kernel table (reference_kernels.cpp), which replaces the one of core/device/kernels.cpp.
 #pragma once
 
 namespace tally::testing {

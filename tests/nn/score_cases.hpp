@@ -12,7 +12,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/composed.hpp"
+#include "nn/attention/composed.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/score_shapes.hpp"

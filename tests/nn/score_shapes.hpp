@@ -8,7 +8,7 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/score.hpp"
-#include "core/device.hpp"
+#include "core/device/device.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/pair_policies.hpp"
 #include "tests/nn/product_cases.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "cuda/host/settings.hpp"
+#include "cuda/emulator/settings.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {

@@ -1,6 +1,6 @@
 // Tiles of keys that may be left out, and must not be: every bound by which they are told is met by one query and one
 // key. 300 tokens are tiles of 128 keys and, from query 256 on, one of 44 rows; what is at stake is the tile of the
-// keys 0 .. 127. (core/cpu/attention.cpp skips tiles; the others compute them all.)
+// keys 0 .. 127. (core/cpu/attention/attention.cpp skips tiles; the others compute them all.)
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/attention_counts.hpp"
+#include "core/cpu/attention/tile_counts.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {

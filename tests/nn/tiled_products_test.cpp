@@ -1,13 +1,13 @@
 // Tiled attention whose products read f32 as TF32 or bf16, on CUDA devices the tensor cores' way
-// (cuda/instructions.hpp), on the CPU bf16 alone (core/cpu/attention_bf16.hpp): as far from the truth as the composed
-// form is, whose products round the same, and no farther.
+// (cuda/runtime/instructions.hpp), on the CPU bf16 alone (core/cpu/attention/bf16_products.hpp): as far from the truth
+// as the composed form is, whose products round the same, and no farther.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {

@@ -12,7 +12,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/precision.hpp"
-#include "cuda/host/settings.hpp"
+#include "cuda/emulator/settings.hpp"
 #include "tests/nn/score_cases.hpp"
 #include "tests/nn/share.hpp"
 

@@ -15,7 +15,7 @@
 #include "autograd/score.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
-#include "nn/dropout.hpp"
+#include "nn/layers/dropout.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

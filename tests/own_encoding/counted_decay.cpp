@@ -19,8 +19,8 @@ TALLY_PAIR(counted_penalty, CountedPenalty);
 #ifndef TALLY_PAIR_ONLY
 
 #include "autograd/ops.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

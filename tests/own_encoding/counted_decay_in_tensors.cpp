@@ -1,7 +1,7 @@
 // The encoding of counted_decay.cpp as an idea is written first: in tensor operations, with T x T numbers and more.
 #include "autograd/ops.hpp"
-#include "nn/attention.hpp"
-#include "nn/encoding.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

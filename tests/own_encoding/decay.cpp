@@ -1,6 +1,6 @@
 // A penalty on the distance, one learned strength per head:  l_ij = s_ij - r_h (i-j)
 #include "autograd/ops.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
 namespace {

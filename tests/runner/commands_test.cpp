@@ -11,7 +11,7 @@
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/tensor.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/preset.hpp"
 #include "tasks/task.hpp"

@@ -14,7 +14,7 @@
 
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/runner/run_files.hpp"

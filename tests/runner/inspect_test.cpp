@@ -11,7 +11,7 @@
 
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "tests/runner/page_data.hpp"
 #include "tests/runner/run_files.hpp"
 #include "tests/tasks/unpack.hpp"

@@ -32,11 +32,11 @@ BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
-# What the kernels of cuda/ may not use (cuda/README.md). The files of cuda/host stand in for CUDA and are no kernels.
+# What the kernels of cuda/ may not use (cuda/README.md). The files of cuda/emulator stand in for CUDA and are no kernels.
 KERNEL_RULES = [
-    (re.compile(r"\b(asm|__asm__)\b"), "inline PTX", {"cuda/instructions.hpp"}),
-    (re.compile(r"<<<"), "a kernel is started by launch() alone", {"cuda/launch.hpp"}),
-    (re.compile(r"\b__shared__\b"), "shared memory is declared by SHARED or SHARED_DYNAMIC", {"cuda/launch.hpp"}),
+    (re.compile(r"\b(asm|__asm__)\b"), "inline PTX", {"cuda/runtime/instructions.hpp"}),
+    (re.compile(r"<<<"), "a kernel is started by launch() alone", {"cuda/runtime/launch.hpp"}),
+    (re.compile(r"\b__shared__\b"), "shared memory is declared by SHARED or SHARED_DYNAMIC", {"cuda/runtime/launch.hpp"}),
     (re.compile(r"\b(tex[123]D\w*|cudaTexture\w*|cudaSurface\w*|surf[123]D\w*)\b"), "textures", set()),
     (re.compile(r"\bcooperative_groups\b|\bcudaLaunchCooperative\w*"), "cooperative groups", set()),
     (re.compile(r"\batomic(?!Add\b)[A-Z]\w*\s*\(|\batomicAdd\s*\(\s*(reinterpret_cast<)?\s*(float|double)\b"),
@@ -46,16 +46,16 @@ KERNEL_RULES = [
     (re.compile(r"\bcudaMallocManaged\b|\b__managed__\b"), "managed memory", set()),
     (re.compile(r"\bcuda(Malloc|Free|Memcpy|Memset)\s*\("), "a call that waits: take the one with Async", set()),
     (re.compile(r"\bcudaLaunchKernel\w*|\bcuLaunchKernel\w*"), "a kernel is started by launch() alone", set()),
-    (re.compile(r"\bvolatile\b|\b__nanosleep\b"), "waiting by looking again", {"cuda/instructions.hpp"}),
+    (re.compile(r"\bvolatile\b|\b__nanosleep\b"), "waiting by looking again", {"cuda/runtime/instructions.hpp"}),
     (re.compile(r"reinterpret_cast<\s*(const\s+)?(float|double)[24]\b"), "neighbours are read at once by vector_at", set()),
-    (re.compile(r"\b(nvcuda|wmma)\b"), "tensor cores but by cuda/instructions.hpp", {"cuda/instructions.hpp"}),
+    (re.compile(r"\b(nvcuda|wmma)\b"), "tensor cores but by cuda/runtime/instructions.hpp", {"cuda/runtime/instructions.hpp"}),
     (re.compile(r"\b(CU(DA|BLAS)|NCCL)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
-     {"cuda/check.hpp", "cuda/nccl.hpp"}),
+     {"cuda/runtime/check.hpp", "cuda/distributed/nccl.hpp"}),
 ]
 # Code that differs between nvcc and the host execution: what is checked on the CPU would not be what a GPU runs.
 COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
-MAY_SWITCH = {"core/random.hpp", "cuda/runtime.hpp", "cuda/launch.hpp", "cuda/instructions.hpp", "cuda/cublas_loader.cu",
-              "cuda/nccl.hpp", "cuda/nccl_loader.cu"}
+MAY_SWITCH = {"core/math/random.hpp", "cuda/runtime/runtime.hpp", "cuda/runtime/launch.hpp", "cuda/runtime/instructions.hpp", "cuda/runtime/cublas_loader.cu",
+              "cuda/distributed/nccl.hpp", "cuda/distributed/nccl_loader.cu"}
 
 # What says something of one encoding stands in that encoding's file. Names that are words of the language as well count
 # as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
@@ -67,7 +67,7 @@ NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
-HEAVY_HEADERS = {"core/attention/pair.hpp": 75, "core/attention/call.hpp": 255, "core/kernels.hpp": 190}
+HEAVY_HEADERS = {"core/attention/pair.hpp": 75, "core/attention/call.hpp": 255, "core/device/kernels.hpp": 190}
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE_IN_TEXT = re.compile(r"`[^`]*`")
@@ -122,7 +122,7 @@ def check_code(file, lines, encodings):
         if include:
             for what in check_include(file, *include.groups()):
                 yield number, what
-        if file.parts[0] == "cuda" and file.parts[1] != "host":
+        if file.parts[0] == "cuda" and file.parts[1] != "emulator":
             for what in check_kernel_rules(file, line):
                 yield number, what
         for what in check_encoding_names(file, line, encodings):

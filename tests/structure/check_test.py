@@ -23,8 +23,8 @@ class CheckTest(unittest.TestCase):
         self.assertIn(words, found[0])
 
     def test_allowed(self):
-        self.assertEqual(self.found("nn/linear.cpp", '#include <vector>\n#include "core/tensor.hpp"\n'), [])
-        self.assertEqual(self.found("tests/nn/linear_test.cpp", '#include "nn/linear.hpp"\n'), [])
+        self.assertEqual(self.found("nn/layers/linear.cpp", '#include <vector>\n#include "core/tensor.hpp"\n'), [])
+        self.assertEqual(self.found("tests/nn/linear_test.cpp", '#include "nn/layers/linear.hpp"\n'), [])
         self.assertEqual(self.found("tasks/runner/arguments.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n"), [])
         self.assertEqual(self.found("cuda/launch.cuh", PRAGMA + "#include <cuda_runtime.h>\n"), [])
         self.assertEqual(self.found(".gitignore", "/build/\n"), [])
@@ -74,20 +74,20 @@ class CheckTest(unittest.TestCase):
 
     def test_include_upwards(self):
         self.assert_offence("core/tensor.hpp", PRAGMA + '#include "autograd/ops.hpp"\n', "core/tensor.hpp:2: core/ may")
-        self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/linear.hpp"\n', "autograd/ may include only")
-        self.assert_offence("nn/linear.cpp", '#include "tasks/task.hpp"\n', "nn/ may include only")
+        self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/layers/linear.hpp"\n', "autograd/ may include only")
+        self.assert_offence("nn/layers/linear.cpp", '#include "tasks/task.hpp"\n', "nn/ may include only")
         self.assert_offence("cuda/softmax.cu", '#include "autograd/ops.hpp"\n', "cuda/ may include only core, cuda")
-        self.assert_offence("core/kernels.cpp", '#include "cuda/launch.cuh"\n', "core/ may include only core")
+        self.assert_offence("core/device/kernels.cpp", '#include "cuda/launch.cuh"\n', "core/ may include only core")
 
     def test_include_without_folder(self):
         self.assert_offence("core/tensor.cpp", '#include "tensor.hpp"\n', "core/ may include only core")
         self.assert_offence("tests/core/tensor_test.cpp", '#include "cases.hpp"\n', "start at the root")
 
     def test_cuda_header_outside(self):
-        self.assert_offence("core/device.cpp", "#  include <cuda_runtime.h>\n", "outside cuda/")
+        self.assert_offence("core/device/device.cpp", "#  include <cuda_runtime.h>\n", "outside cuda/")
         self.assert_offence("tests/core/device_test.cpp", "#include <cublas_v2.h>\n", "outside cuda/")
         self.assert_offence("tests/core/device_test.cpp", "#include <cuda/std/array>\n", "outside cuda/")
-        self.assertEqual(self.found("tests/cuda/stream_test.cpp", '#include "cuda/launch.hpp"\n'), [])
+        self.assertEqual(self.found("tests/cuda/stream_test.cpp", '#include "cuda/runtime/launch.hpp"\n'), [])
 
     def test_encoding_named_in_generic_code(self):
         def found(line, name="nn/transformer.cpp"):
@@ -105,10 +105,10 @@ class CheckTest(unittest.TestCase):
             self.assertEqual(found(line), [], line)
 
     def test_compiler_switch(self):
-        for name in ["cuda/softmax.cu", "cuda/host/block.cpp", "core/tensor.cpp", "tests/cuda/stream_test.cpp"]:
+        for name in ["cuda/softmax.cu", "cuda/emulator/block.cpp", "core/tensor.cpp", "tests/cuda/stream_test.cpp"]:
             self.assert_offence(name, "#if defined(__CUDACC__)\n", "which compiler")
         self.assert_offence("cuda/softmax.cu", "#if __CUDA_ARCH__ >= 900\n", "which compiler")
-        self.assertEqual(self.found("cuda/runtime.hpp", PRAGMA + "#if defined(__CUDACC__)\n"), [])
+        self.assertEqual(self.found("cuda/runtime/runtime.hpp", PRAGMA + "#if defined(__CUDACC__)\n"), [])
 
     def test_kernel_rules(self):
         for code, words in [('asm("bar.sync 0;");', "inline PTX"), ("add<<<1, 32>>>(y);", "launch() alone"),
@@ -124,15 +124,15 @@ class CheckTest(unittest.TestCase):
                             ("nvcuda::mma_sync(d, a, b, c);", "tensor cores"),
                             ("CUDA_CHECK(error);", "names the call"), ("CUBLAS_CHECK( status );", "names the call")]:
             self.assert_offence("cuda/softmax.cu", code + "\n", words)
-        for name, code in [("cuda/launch.hpp", PRAGMA + "kernel<<<grid, block>>>(); __shared__ T name[n];"),
-                           ("cuda/instructions.hpp", PRAGMA + '#if defined(__CUDACC__)\nasm volatile("mma.sync;");'),
+        for name, code in [("cuda/runtime/launch.hpp", PRAGMA + "kernel<<<grid, block>>>(); __shared__ T name[n];"),
+                           ("cuda/runtime/instructions.hpp", PRAGMA + '#if defined(__CUDACC__)\nasm volatile("mma.sync;");'),
                            ("cuda/b.cu", "CUDA_CHECK(cudaMallocAsync(&p, 4, stream)); cudaFreeAsync(p, stream);"),
-                           ("cuda/host/fiber.cpp", 'asm("ret");'),
+                           ("cuda/emulator/fiber.cpp", 'asm("ret");'),
                            ("cuda/a.cu", "atomicAdd(count, 1); v += __shfl_down_sync(all, v, 1);  // no <<< here")]:
             self.assertEqual(self.found(name, code + "\n"), [])
 
     def test_files_are_a_floor(self):
-        for name in ["core/tensor.cpp", "autograd/node.cpp", "nn/module.cpp", "cuda/context.cu"]:
+        for name in ["core/tensor.cpp", "autograd/node.cpp", "nn/module.cpp", "cuda/runtime/context.cu"]:
             self.assert_offence(name, '#include "core/io/json.hpp"\n', "core/io, which reads and writes files")
         for name in ["core/io/npy.cpp", "tasks/config.cpp", "tasks/runner/show.cpp", "tests/nn/a_test.cpp"]:
             self.assertEqual(self.found(name, '#include "core/io/json.hpp"\n#include "core/tensor.hpp"\n'), [])

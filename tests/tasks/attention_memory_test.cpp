@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {

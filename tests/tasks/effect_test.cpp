@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "autograd/node.hpp"
-#include "core/allocator.hpp"
-#include "core/backend.hpp"
+#include "core/device/allocator.hpp"
+#include "core/device/backend.hpp"
 #include "core/io/json.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/config.hpp"

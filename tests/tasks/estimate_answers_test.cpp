@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/train_step.hpp"

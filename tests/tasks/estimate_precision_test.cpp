@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/backend.hpp"
+#include "core/device/backend.hpp"
 #include "tasks/estimate.hpp"
 #include "tests/devices.hpp"
 #include "tests/tasks/measured_peak.hpp"

@@ -15,9 +15,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/backend.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/kernels.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 #include "tasks/bench.hpp"
 #include "tasks/train.hpp"
 #include "tests/devices.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "tasks/language/separate_texts.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"

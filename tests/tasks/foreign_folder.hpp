@@ -16,7 +16,7 @@
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/random.hpp"
+#include "core/math/random.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tasks/foreign/weights.hpp"
 #include "tests/core/io_files.hpp"

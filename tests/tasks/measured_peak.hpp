@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "core/backend.hpp"
-#include "core/kernels.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/estimate.hpp"
 #include "tasks/evaluate.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "nn/encoding.hpp"
+#include "nn/encoding/encoding.hpp"
 #include "tasks/reproduction.hpp"
 #include "tests/error_of.hpp"
 

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "nn/lstm.hpp"
+#include "nn/layers/lstm.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/evaluate.hpp"
 #include "tasks/random_permutation.hpp"

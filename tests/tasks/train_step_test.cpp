@@ -14,7 +14,7 @@
 
 #include "autograd/node.hpp"
 #include "core/cpu/floating_mode.hpp"
-#include "nn/encoding_choice.hpp"
+#include "nn/encoding/choice.hpp"
 #include "tasks/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/share.hpp"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/cpu/attention/reference_parts.hpp"
+#include "core/device/kernels.hpp"
 #include "core/error.hpp"
-#include "core/kernels.hpp"
 
 namespace tally::cpu::reference {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/attention/heads.hpp"
 #include "core/attention/policy.hpp"
 #include "core/attention/scalar_score_mod.hpp"
-#include "core/cpu/attention_pair_loops.hpp"
+#include "core/cpu/attention/score_mod_loops.hpp"
 
 namespace tally::cpu::reference {
 

@@ -1,10 +1,11 @@
-// The epilogue of a matmul (core/op_kinds.hpp), applied to each tile of sums s while it is in a core's own cache:
+// The epilogue of a matmul (core/device/op_kinds.hpp), applied to each tile of sums s while it is in a core's own
+// cache:
 //   r = alpha s + bias + residual,  c = r or op(r) or r op'(argument)
 #pragma once
 
 #include <cstdint>
 
-#include "core/op_kinds.hpp"
+#include "core/device/op_kinds.hpp"
 
 namespace tally::cpu {
 

@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "core/activations.hpp"
+#include "core/math/activations.hpp"
 
 namespace tally::functors {
 

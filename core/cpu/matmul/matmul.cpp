@@ -12,15 +12,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/backend.hpp"
 #include "core/cpu/lane_product.hpp"
 #include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/matmul/epilogue.hpp"
 #include "core/cpu/matmul/partition.hpp"
 #include "core/cpu/strided.hpp"
-#include "core/kernels.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/matrix_layout.hpp"
-#include "core/workspace.hpp"
 
 namespace tally::cpu {
 

@@ -1,10 +1,10 @@
-// matmul of core/kernels.def by a given microkernel, which the tests of each call; null: OpenBLAS.
+// matmul of core/device/kernels.def by a given microkernel, which the tests of each call; null: OpenBLAS.
 #pragma once
 
 #include <cstdint>
 
 #include "core/cpu/matmul/microkernel.hpp"
-#include "core/op_kinds.hpp"
+#include "core/device/op_kinds.hpp"
 
 namespace tally::cpu {
 

@@ -18,8 +18,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/bfloat16.hpp"
 #include "core/cpu/lane_product.hpp"
+#include "core/math/bfloat16.hpp"
 
 namespace tally {
 

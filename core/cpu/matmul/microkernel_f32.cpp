@@ -10,7 +10,7 @@
 #include "core/cpu/instruction_sets.hpp"
 #include "core/cpu/matmul/microkernel.hpp"
 #include "core/cpu/matmul/transpose.hpp"
-#include "core/vector.hpp"
+#include "core/math/vector.hpp"
 
 namespace tally::cpu {
 

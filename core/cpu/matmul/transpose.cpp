@@ -7,7 +7,7 @@
 
 #include "core/cpu/instruction_sets.hpp"
 #include "core/cpu/lane_product.hpp"
-#include "core/vector.hpp"
+#include "core/math/vector.hpp"
 
 namespace tally::cpu {
 

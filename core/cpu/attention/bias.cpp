@@ -1,0 +1,373 @@
+// Biases on one tile: l_ij += b_ij. b is stored as a few numbers per head or row, or as a whole matrix.
+#include <cmath>
+
+#include "core/cpu/attention/interfaces.hpp"
+#include "core/cpu/matmul/transpose.hpp"
+
+namespace tally::cpu {
+
+namespace {
+
+template <class T>
+TALLY_CLONES void add_shifted(T* score, const T* value, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += value[i - j];
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) sum[i - j] += d[j * tile_rows + i];
+  }
+}
+
+// b = values_h[i-j]. In a tile neighbouring rows read neighbouring distances, so each key takes one vector addition,
+// for the bias and for its gradient.
+template <class T>
+class ToeplitzTile final : public BiasTile<T> {
+ public:
+  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : values_(bias.values),
+        d_values_(gradient != nullptr ? gradient->values : View{}),
+        distances_(call.keys()),
+        bias_(arena.take<T>(distances_ + 2 * margin)),
+        largest_(arena.take<double>(blocks())),
+        d_bias_(arena.take<T>(gradient != nullptr ? distances_ + 2 * margin : 0)) {}
+
+  void open_head(std::int64_t, std::int64_t head, double* shared) override {
+    shared_ = shared;
+    std::fill_n(bias_, distances_ + 2 * margin, T{0});
+    const T* const row = values_.as<T>() + head * values_.strides[0];
+    for (std::int64_t n = 0; n < distances_; ++n) bias_[margin + n] = row[n * values_.strides[1]];
+    for (std::int64_t block = 0; block < blocks(); ++block) {
+      const T* const begin = bias_ + margin + block * tile_rows;
+      largest_[block] =
+          static_cast<double>(*std::max_element(begin, begin + std::min(tile_rows, distances_ - block * tile_rows)));
+    }
+  }
+  void open_rows(const RowTile& rows) override {
+    if (shared_ != nullptr) std::fill_n(d_bias_, rows.last_key + 2 * margin, T{0});
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    add_shifted(score, bias_ + margin + rows.last_key - keys.first, keys.keys, rows.lanes);
+  }
+  double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
+    const std::int64_t nearest = std::max<std::int64_t>(0, rows.last_key - (keys.first + keys.keys - 1));
+    const std::int64_t farthest = rows.last_key + rows.rows - 1 - keys.first;
+    return *std::max_element(largest_ + nearest / tile_rows, largest_ + farthest / tile_rows + 1);
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    add_to_shifted(d_bias_ + margin + rows.last_key - keys.first, d, keys.keys, rows.lanes);
+  }
+  void close_rows(const RowTile& rows) override {
+    // Sums within a row tile are short; long sums are formed in double.
+    const std::int64_t reached = std::min(distances_, rows.last_key + rows.rows);
+    for (std::int64_t n = 0; n < reached; ++n) shared_[n] += static_cast<double>(d_bias_[margin + n]);
+  }
+  void write_shared(const SharedSums& sums) const override {
+    if (!d_values_) return;
+    for (std::int64_t head = 0; head < sums.heads; ++head) {
+      for (std::int64_t n = 0; n < distances_; ++n) {
+        d_values_.as<T>()[head * d_values_.strides[0] + n * d_values_.strides[1]] =
+            static_cast<T>(sums.of_head(head, n));
+      }
+    }
+  }
+
+ private:
+  // Room for distances that only padding lanes or lanes above the diagonal have.
+  static constexpr std::int64_t margin = tile_keys;
+  std::int64_t blocks() const { return (distances_ + tile_rows - 1) / tile_rows; }
+
+  View values_, d_values_;
+  std::int64_t distances_;
+  T* bias_;          // distance n at margin + n
+  double* largest_;  // of every tile_rows distances
+  T* d_bias_;        // of the row tile at hand
+  double* shared_ = nullptr;
+};
+
+template <class T>
+TALLY_CLONES void add_row_column(T* score, const T* row, const T* column, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += row[i] + column[j];
+  }
+}
+
+template <class T>
+TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T lane[lane_step] = {};
+    for (std::int64_t i = 0; i < lanes; i += lane_step) {
+#pragma omp simd
+      for (std::int64_t l = 0; l < lane_step; ++l) lane[l] += d[j * tile_rows + i + l];
+    }
+    for (std::int64_t width = lane_step / 2; width > 0; width /= 2) {
+      for (std::int64_t l = 0; l < width; ++l) lane[l] += lane[l + width];
+    }
+    sum[j] = lane[0];
+  }
+}
+
+// b = row_i + column_j, in double: both may be large although their sum is small (running sums of a whole sequence).
+template <class T>
+class RowColumnTile final : public BiasTile<T> {
+ public:
+  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : bias_(bias),
+        gradient_(gradient),
+        keys_(call.keys()),
+        column_(arena.take<double>(keys_)),
+        largest_(arena.take<double>((keys_ + tile_keys - 1) / tile_keys)) {}
+
+  void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
+    d_column_ = shared;
+    const View& column = bias_.column;
+    for (std::int64_t j = 0; j < keys_; ++j) {
+      column_[j] =
+          column ? column.as<double>()[batch * column.strides[0] + head * column.strides[1] + j * column.strides[2]]
+                 : 0.0;
+    }
+    for (std::int64_t tile = 0; tile * tile_keys < keys_; ++tile) {
+      const double* const begin = column_ + tile * tile_keys;
+      largest_[tile] = *std::max_element(begin, begin + std::min(tile_keys, keys_ - tile * tile_keys));
+    }
+  }
+  void open_rows(const RowTile& rows) override {
+    const View& row = bias_.values;
+    std::fill_n(row_, tile_rows, 0.0);
+    std::fill_n(d_row_, tile_rows, T{0});
+    for (std::int64_t i = 0; i < rows.rows && row; ++i) {
+      row_[i] = row.as<double>()[rows.batch * row.strides[0] + rows.head * row.strides[1] +
+                                 (rows.first + i) * row.strides[2]];
+    }
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    // Relative to the tile's last key both parts are as small as the bias itself. On the diagonal use the last key that
+    // every row attends to, because rounding must not depend on later tokens.
+    const double base = column_[std::min(keys.first + keys.keys - 1, rows.last_key)];
+    alignas(64) T row[tile_rows], column[tile_keys];
+    for (std::int64_t i = 0; i < tile_rows; ++i) row[i] = static_cast<T>(row_[i] + base);
+    for (std::int64_t j = 0; j < keys.keys; ++j) column[j] = static_cast<T>(column_[keys.first + j] - base);
+    add_row_column(score, row, column, keys.keys, rows.lanes);
+  }
+  double upper_bound(const RowTile& rows, const KeyTile& keys) const override {
+    return *std::max_element(row_, row_ + rows.rows) + largest_[keys.first / tile_keys];
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    alignas(64) T sum[tile_keys];
+    sum_lanes(sum, d, keys.keys, rows.lanes);
+    for (std::int64_t j = 0; j < keys.keys; ++j) d_column_[keys.first + j] += static_cast<double>(sum[j]);
+    add_keys(d_row_, d, keys.keys, rows.lanes);
+  }
+  void close_rows(const RowTile& rows) override {
+    const View& d_row = gradient_->values;
+    for (std::int64_t i = 0; i < rows.rows && d_row; ++i) {
+      d_row.as<double>()[rows.batch * d_row.strides[0] + rows.head * d_row.strides[1] +
+                         (rows.first + i) * d_row.strides[2]] = static_cast<double>(d_row_[i]);
+    }
+  }
+  void write_shared(const SharedSums& sums) const override {
+    const View& d_column = gradient_->column;
+    if (!d_column) return;
+    for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
+      for (std::int64_t head = 0; head < sums.heads; ++head) {
+        double* const row = d_column.as<double>() + batch * d_column.strides[0] + head * d_column.strides[1];
+        for (std::int64_t j = 0; j < keys_; ++j) {
+          double sum = 0;
+          for (std::int64_t share = 0; share < sums.shares; ++share) sum += sums.at(batch, head, share)[j];
+          row[j * d_column.strides[2]] = sum;
+        }
+      }
+    }
+  }
+
+ private:
+  AttentionBias bias_;
+  const BiasOperands<View>* gradient_;
+  std::int64_t keys_;
+  double *column_, *largest_;
+  double* d_column_ = nullptr;
+  double row_[tile_rows];
+  alignas(64) T d_row_[tile_rows];
+};
+
+// b = z_i[i-j]: every row has its own distances, so neighbouring lanes read far from each other. The distance of a key
+// grows by one from row to row. The keys before all of a tile's rows, at distances within z, therefore form a matrix
+// that is transposed, even if a window masks some of its pairs. The others are read one by one.
+struct TurnedKeys {
+  std::int64_t begin, end;
+  TurnedKeys(const RowTile& rows, const KeyTile& keys, std::int64_t width) {
+    const std::int64_t nearest = rows.last_key - keys.first;  // distance of lane 0 to key 0
+    begin = std::clamp<std::int64_t>(nearest + rows.rows - width, 0, keys.keys);
+    end = std::clamp<std::int64_t>(nearest + 1, begin, keys.keys);
+  }
+  bool hold(std::int64_t key) const { return begin <= key && key < end; }
+};
+
+template <class T>
+TALLY_CLONES void add_backwards(T* score, const T* turned, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += turned[(keys - 1 - j) * tile_rows + i];
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::int64_t lane_step, std::int64_t width,
+                                  bool cap, const RowTile rows, const KeyTile keys, const TurnedKeys turned) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    if (turned.hold(j)) continue;
+    const Lanes seeing = keys.seeing(rows, j);
+    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
+    const std::int64_t nearest = rows.last_key - keys.first - j;  // distance of lane 0
+    for (std::int64_t i = seeing.begin; i < end; ++i) {
+      const std::int64_t distance = nearest + i;
+      const bool inside = distance < width;
+      const T value = z[i * lane_step + (inside ? distance : width - 1) * step];
+      score[j * tile_rows + i] += inside || cap ? value : T{0};
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int64_t width, bool cap, const RowTile rows,
+                                  const KeyTile keys, const TurnedKeys turned) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    if (turned.hold(j)) continue;
+    const Lanes seeing = keys.seeing(rows, j);
+    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
+    const std::int64_t nearest = rows.last_key - keys.first - j;
+    for (std::int64_t i = seeing.begin; i < end; ++i) {
+      const std::int64_t distance = nearest + i;
+      if (distance < width) {
+        d_z[i * ld + distance] += d[j * tile_rows + i];
+      } else if (cap) {
+        d_z[i * ld + width - 1] += d[j * tile_rows + i];
+      }
+    }
+  }
+}
+
+template <class T>
+class RowToeplitzTile final : public BiasTile<T> {
+ public:
+  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : bias_(bias),
+        gradient_(gradient),
+        width_(bias.values.shape[3]),
+        turned_(arena.take<T>(tile_keys * tile_rows)),
+        d_z_(arena.take<T>(gradient != nullptr && gradient->values ? tile_rows * width_ : 0)) {}
+
+  void open_head(std::int64_t, std::int64_t, double*) override {}
+  void open_rows(const RowTile& rows) override {
+    z_ = Matrix<T>(bias_.values, rows.batch, rows.head);
+    if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_, tile_rows * width_, T{0});
+  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    const T* const z = &z_.at(rows.first, 0);
+    const TurnedKeys turned = turned_keys(rows, keys, z_.column_step);
+    add_by_distance(score, z, z_.column_step, z_.row_step, width_, bias_.cap, rows, keys, turned);
+    const std::int64_t count = turned.end - turned.begin;
+    if (count == 0) return;
+    // Begins at the last key's distance to lane 0; the keys are in reverse order.
+    const T* const nearest = z + rows.last_key - (keys.first + turned.end - 1);
+    copy_transposed(turned_, tile_rows, nearest, z_.row_step + 1, rows.rows, count, T{1});
+    add_backwards(score + turned.begin * tile_rows, turned_, count, rows.rows);
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    if (!gradient_->values) return;
+    const TurnedKeys turned = turned_keys(rows, keys, 1);
+    add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys, turned);
+    const std::int64_t count = turned.end - turned.begin;
+    if (count == 0) return;
+    // Written rather than added: a row has each distance once, except those that are capped.
+    T* const nearest = d_z_ + rows.last_key - (keys.first + turned.end - 1);
+    copy_transposed(nearest, width_ + 1, d + (turned.end - 1) * tile_rows, -tile_rows, count, rows.rows, T{1});
+  }
+  void close_rows(const RowTile& rows) override {
+    if (!gradient_->values) return;
+    const Matrix<T> d_z(gradient_->values, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T* const row = d_z_ + i * width_;
+      if (d_z.column_step == 1) {
+        std::copy_n(row, width_, &d_z.at(rows.first + i, 0));
+        continue;
+      }
+      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = row[n];
+    }
+  }
+
+ private:
+  TurnedKeys turned_keys(const RowTile& rows, const KeyTile& keys, std::int64_t step) const {
+    TurnedKeys turned(rows, keys, bias_.cap ? width_ - 1 : width_);
+    if (step != 1) turned.end = turned.begin;
+    return turned;
+  }
+
+  AttentionBias bias_;
+  const BiasOperands<View>* gradient_;
+  std::int64_t width_;
+  Matrix<T> z_;
+  T* turned_;  // [tile_keys, tile_rows]
+  T* d_z_;
+};
+
+// b = values_ij
+template <class T>
+class DenseTile final : public BiasTile<T> {
+ public:
+  DenseTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : values_(bias.values), gradient_(gradient), turned_(arena.take<T>(tile_keys * tile_rows)) {}
+
+  void open_head(std::int64_t, std::int64_t, double*) override {}
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
+    const Matrix<T> bias(values_, rows.batch, rows.head);
+    if (bias.column_step == 1) {
+      copy_transposed(turned_, tile_rows, &bias.at(rows.first, keys.first), bias.row_step, rows.rows, keys.keys, T{1});
+      return add_tile(score, turned_, T{1}, keys.keys, rows.rows);
+    }
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t j = 0; j < keys.keys; ++j) score[j * tile_rows + i] += bias.at(rows.first + i, keys.first + j);
+    }
+  }
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    if (!gradient_->values) return;
+    const Matrix<T> d_bias(gradient_->values, rows.batch, rows.head);
+    if (d_bias.column_step == 1) {
+      return copy_transposed(&d_bias.at(rows.first, keys.first), d_bias.row_step, d, tile_rows, keys.keys, rows.rows,
+                             T{1});
+    }
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      for (std::int64_t j = 0; j < keys.keys; ++j) d_bias.at(rows.first + i, keys.first + j) = d[j * tile_rows + i];
+    }
+  }
+
+ private:
+  View values_;
+  const BiasOperands<View>* gradient_;
+  T* turned_;  // [tile_keys, tile_rows]
+};
+
+}  // namespace
+
+template <class T>
+BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient,
+                               Arena& arena) {
+  switch (bias.kind) {
+    case AttentionBias::Kind::toeplitz: return arena.make<ToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_column: return arena.make<RowColumnTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::row_toeplitz: return arena.make<RowToeplitzTile<T>>(call, bias, gradient);
+    case AttentionBias::Kind::dense: return arena.make<DenseTile<T>>(call, bias, gradient);
+  }
+  return nullptr;
+}
+
+template class BiasTile<float>;
+template class BiasTile<double>;
+
+}  // namespace tally::cpu

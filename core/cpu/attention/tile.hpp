@@ -1,0 +1,119 @@
+// Tiles of attention on the CPU. Everything of a tile is laid out keys by rows: element (j, i) at j * tile_rows + i, so
+// that neighbouring rows (queries) sit in the vector lanes and a sum along the keys is a plain vector addition.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "core/attention/call.hpp"
+#include "core/cpu/lane_product.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/device/workspace.hpp"
+#include "core/math/inline.hpp"
+
+namespace tally::cpu {
+
+inline constexpr std::int64_t tile_rows = 64;
+inline constexpr std::int64_t tile_keys = 128;
+
+inline constexpr std::int64_t lane_step = 16;  // lanes are processed in multiples of this number
+
+// Up to tile_rows neighbouring queries of one head.
+struct RowTile {
+  std::int64_t batch = 0, head = 0;
+  std::int64_t first = 0;     // query of lane 0
+  std::int64_t last_key = 0;  // last key that lane 0 sees: its query's index
+  std::int64_t rows = 0;      // number of valid lanes; padding lanes hold finite garbage that is never stored
+  std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
+  Visible visible;            // the attention mask
+
+  std::int64_t last_query() const { return last_key + rows - 1; }
+};
+
+// The lanes begin .. end - 1.
+struct Lanes {
+  std::int32_t begin = 0, end = 0;
+  TALLY_INLINE bool hold(std::int32_t lane) const {
+    return static_cast<std::uint32_t>(lane - begin) < static_cast<std::uint32_t>(end - begin);
+  }
+};
+
+// The keys first .. first + keys - 1 for a tile of rows.
+struct KeyTile {
+  std::int64_t first = 0, keys = 0;
+  // The lanes whose queries see key j, counted from the tile's first.
+  Lanes seeing(const RowTile& rows, std::int64_t j) const {
+    const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
+    const std::int64_t key = first + j, begin = lane(key);
+    const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
+    return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
+  }
+  // Lanes before this one see none of the keys from j on; a multiple of lane_step.
+  TALLY_INLINE std::int64_t first_lane(const RowTile& rows, std::int64_t j) const {
+    const std::int64_t after = first + j - rows.last_key, last = rows.lanes - 1;
+    return (after < 0 ? 0 : after < last ? after : last) / lane_step * lane_step;
+  }
+  bool seen_by_any(const RowTile& rows) const {
+    return rows.visible.sees_any(rows.last_key, rows.last_query(), first, first + keys - 1);
+  }
+  // Whether every row sees every key.
+  bool seen_by_all(const RowTile& rows) const {
+    return rows.visible.sees_all(rows.last_key, rows.last_query(), first, first + keys - 1);
+  }
+};
+
+// Matrix (batch, head) of a [B, H, N, width] view of any strides.
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  std::int64_t row_step = 0, column_step = 0;
+
+  Matrix() = default;
+  Matrix(const View& x, std::int64_t batch, std::int64_t head)
+      : data(x.as<T>() + batch * x.strides[0] + head * x.strides[1]),
+        row_step(x.strides[2]),
+        column_step(x.strides[3]) {}
+  T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
+};
+
+// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
+// rows from `rows` to all_rows become 0. x may be bf16.
+template <class T>
+void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
+               std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows);
+// target[c * tile_rows + i] = source[i * ld + c]
+template <class T>
+void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
+// target[i * ld + c] = source[c * tile_rows + i]
+template <class T>
+void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t width);
+// x(first + i, c) = factor source[c * tile_rows + i]
+template <class T>
+void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
+                  T factor);
+
+// The same rounded to bf16, with scratch rows [tile_rows, width]; columns of x are contiguous.
+template <class T>
+void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
+                    const T* source, T factor, T* by_row);
+// y = x, rounded to bf16; rows are step_y and step_x apart.
+template <class T>
+void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
+                        std::int64_t width);
+
+// sum[i] = sum over keys j of x[j * tile_rows + i].
+template <class T>
+void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
+
+// y = x, rounded to bf16.
+template <class T>
+void round_to_bf16(T* y, const T* x, std::int64_t count);
+// tile *= factor
+template <class T>
+void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
+// sum += factor x
+template <class T>
+void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes);
+
+}  // namespace tally::cpu

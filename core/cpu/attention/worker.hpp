@@ -1,0 +1,354 @@
+// The work of one thread in fused attention: a chunk of row tiles that share their keys, forward or backward. For the
+// formulas see core/cpu/attention/attention.cpp, the only file that includes this one.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "core/cpu/attention/distance_bias.hpp"
+#include "core/cpu/attention/interfaces.hpp"
+#include "core/cpu/attention/key_gradients.hpp"
+#include "core/cpu/attention/partition.hpp"
+#include "core/cpu/attention/products.hpp"
+#include "core/cpu/attention/running_sums.hpp"
+#include "core/cpu/attention/softmax.hpp"
+#include "core/cpu/attention/tile_counts.hpp"
+#include "core/math/math.hpp"
+
+namespace tally::cpu {
+
+template <class T>
+double largest_norm(const T* x, std::int64_t ld, std::int64_t rows, std::int64_t width) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    double square = 0;
+    for (std::int64_t c = 0; c < width; ++c)
+      square += static_cast<double>(x[i * ld + c]) * static_cast<double>(x[i * ld + c]);
+    largest = std::max(largest, square);
+  }
+  return std::sqrt(largest);
+}
+
+// The state of one thread.
+template <class T>
+class Worker {
+ public:
+  Worker(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        width_(call.q.shape[3]),
+        value_width_(call.v.shape[3]),
+        ld_(round_up(width_, vector_lanes<T>)),
+        value_ld_(round_up(value_width_, vector_lanes<T>)),
+        scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
+        distance_(call, gradients, arena),
+        normaliser_(call, gradients, arena),
+        biases_(arena.take<BiasTile<T>*>(call.bias_count)),
+        of_k_(call.k, call.keys(),
+              {.factor = call.scale,
+               .by_keys = gradients != nullptr,
+               .by_rows = gradients != nullptr,
+               .reads_x = may_skip()},
+              arena),
+        of_v_(call.v, call.keys(),
+              {.pairs = gradients != nullptr, .by_keys = gradients == nullptr, .by_rows = gradients != nullptr}, arena),
+        key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
+        rest_rows_(arena.take<T>(call.normaliser.rest ? tile_rows * value_ld_ : 0)),
+        score_(arena.take<T>(tile_keys * tile_rows)),
+        mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
+    for (int n = 0; n < call.bias_count; ++n) {
+      BiasTile<T>* const tile =
+          BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? gradients->biases + n : nullptr, arena);
+      if (tile != nullptr) biases_[n] = tile;
+    }
+    if (gradients == nullptr) {
+      output_lanes_ = arena.take<T>(tile_rows * value_width_);
+      rounded_rows_ = arena.take<T>(call.output.dtype == DType::bf16 ? tile_rows * value_width_ : 0);
+      return;
+    }
+    d_q_lanes_ = arena.take<T>(tile_rows * width_);
+    rounded_rows_ = arena.take<T>(gradients->q && gradients->q.dtype == DType::bf16 ? tile_rows * width_ : 0);
+    d_score_ = arena.take<T>(tile_keys * tile_rows);
+    kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
+  }
+
+  void forward(const Chunk& chunk) {
+    const InBf16 in_bf16(multiplies_bf16(call_));
+    open_keys(chunk);
+    for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
+      open_head(chunk.batch, head, {}, nullptr);
+      for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
+    }
+  }
+  // key_memory: key_sum_count elements.
+  void backward(const Chunk& chunk, T* key_memory, const SharedSums& shared) {
+    const InBf16 in_bf16(multiplies_bf16(call_));
+    const KeySums<T> sums = key_sums(call_, key_memory);
+    clear_key_sums(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
+    open_keys(chunk);
+    for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
+      open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
+      for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
+    }
+  }
+  // Writes the gradients of a head of keys from the sums of `count` chunks, beginning with chunk `part`.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
+                           std::int64_t count) const {
+    const std::int64_t step = key_sum_count<T>(call_);
+    const KeySums<T> first = key_sums(call_, chunks);
+    const auto write = [&](const View& d, const T* sums) {
+      const bool whole = !shares_neighbours(call_) || !belongs_to_keys(*gradients_, d, call_.keys());
+      if (!d) return;
+      if (d.dtype == DType::bf16) {
+        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, step, part, count, whole);
+      } else {
+        write_key_sums<T, T>(call_, d, batch, key_head, sums, step, part, count, whole);
+      }
+    };
+    for_each_key_operand(write, *gradients_, first);
+  }
+  void write_shared(SharedSums sums) const {
+    normaliser_.write_shared(sums);
+    sums.data += normaliser_.shared_count(call_);
+    if (scan_ != nullptr) scan_->write_shared(sums);
+    sums.data += shared_count(call_.scan);
+    for (int n = 0; n < call_.bias_count; ++n) {
+      biases_[n]->write_shared(sums);
+      sums.data += shared_count(call_.biases[n], call_.keys());
+    }
+  }
+  const TileCounts& tiles() const { return tiles_; }
+
+ private:
+  std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
+
+  template <class F>
+  void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
+    const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
+    for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+      const std::int64_t first = tile * tile_rows;
+      const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
+      f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
+                call_.visible});
+    }
+  }
+  // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
+  T* kept_sums(std::int64_t key_tile) const {
+    return call_.prefix_sums && key_tile != kept_.end ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+  }
+  // Restores them for backward.
+  void set_carry(std::int64_t key_tile) {
+    if (!call_.prefix_sums) return;
+    const T* const kept = kept_sums(key_tile);
+    for (std::int64_t row = 0; row < tile_rows; ++row) scan_->carry()[row] = kept != nullptr ? kept[row] : T{0};
+  }
+  std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
+  // Without the keys at its left edge that are masked for all rows.
+  KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
+    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
+    const std::int64_t visible = rows.visible.begin(rows.last_key);
+    const std::int64_t begin = multiplies_bf16(call_) ? visible / bf16_keys * bf16_keys : visible;
+    const bool trimmed = first >= rows.visible.first && first < begin && begin < end;
+    return {trimmed ? begin : first, end - (trimmed ? begin : first)};
+  }
+
+  void open_keys(const Chunk& chunk) {
+    const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
+    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
+    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
+    distance_.open_keys(chunk.batch, chunk.key_head);
+    if (!may_skip()) return;
+    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
+      const std::int64_t tile = first / tile_keys;
+      key_norm_[tile] =
+          largest_norm(of_k_.x() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
+    }
+  }
+
+  void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) {
+    const auto next = [&](std::int64_t count) {
+      double* const own = shared;
+      shared += shared != nullptr ? count : 0;
+      return own;
+    };
+    shared_of_normaliser_ = next(normaliser_.shared_count(call_));
+    double* const of_scan = next(shared_count(call_.scan));
+    if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
+    for (int n = 0; n < call_.bias_count; ++n) {
+      biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
+    }
+  }
+
+  void open_rows(const RowTile& rows) {
+    of_k_.open_rows(call_.q, rows);
+    if (scan_ != nullptr) scan_->open_rows(rows);
+    distance_.open_rows(rows);
+    if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
+    for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
+    if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
+    if (call_.normaliser.rest) {
+      pack_rows(rest_rows_, value_ld_, call_.normaliser.rest, rows.batch, rows.head, rows.first, rows.rows,
+                value_width_, T{1}, tile_rows);
+    }
+  }
+
+  bool may_skip() const {
+    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
+           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
+  }
+  // Whether every weight of the tile is negligible compared with the largest weight of its row.
+  bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
+    if (!may_skip() || !keys.seen_by_all(rows)) return false;
+    double bound = row_norm_ * key_norm_[tile];
+    for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
+    return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
+                       std::log(static_cast<double>(call_.keys()));
+  }
+
+  bool leaves_out(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
+    const bool leaves = (scan_ != nullptr && scan_->used_up(rows)) || negligible(rows, keys, tile);
+    ++(leaves ? tiles_.left_out : tiles_.computed);
+    return leaves;
+  }
+
+  // score_ = the logits of the tile.
+  void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
+    of_k_.pairs(rows, keys, score_);
+    const bool last = after_biases(call_.scan);
+    if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
+    for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
+    if (distance_.given()) distance_.add(rows, keys, score_);
+    if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
+    if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
+    if (scan_ != nullptr && scan_->settled()) ++tiles_.settled;
+  }
+
+  // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
+  bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
+    if (call_.dropout == 0) return false;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.dropout_columns(),
+                       row = head * call_.dropout_rows() + call_.dropout_first_row() + rows.first;
+    draw_dropout(mask_, call_.dropout_stream.now(), call_.dropout,
+                 static_cast<std::uint64_t>(row * columns + keys.first), static_cast<std::uint64_t>(columns), keys.keys,
+                 rows.lanes);
+    apply_dropout(y, weights, mask_, keys.keys, rows.lanes);
+    return true;
+  }
+
+  void forward_rows(const RowTile& rows) {
+    open_rows(rows);
+    normaliser_.open_rows(rows);
+    std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
+    for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
+      const KeyTile keys = key_tile(rows, tile);
+      if (!keys.seen_by_any(rows)) continue;
+      if (T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept);
+      if (leaves_out(rows, keys, tile)) continue;
+      compute_logits(rows, keys, false);
+      if (normaliser_.advance(rows, keys, score_)) {
+        scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
+      }
+      drop(rows, keys, score_, score_);
+      of_v_.add_keys(rows, keys, output_lanes_, score_);
+    }
+    write_rows(rows);
+  }
+
+  void write_rows(const RowTile& rows) {
+    normaliser_.close_rows(rows, spends(call_.scan) ? scan_->carry() : nullptr);
+    scale_lanes(output_lanes_, normaliser_.inverse(), value_width_, rows.lanes);
+    for (std::int64_t i = 0; i < rows.rows && call_.normaliser.rest; ++i) {
+      const T left = normaliser_.left()[i];
+      for (std::int64_t c = 0; c < value_width_; ++c) {
+        output_lanes_[c * tile_rows + i] += left * rest_rows_[i * value_ld_ + c];
+      }
+    }
+    if (call_.output.dtype == DType::bf16) {
+      return unpack_rounded(Matrix<Bfloat16>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_,
+                            output_lanes_, T{1}, rounded_rows_);
+    }
+    unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
+                 T{1});
+  }
+
+  void backward_rows(const RowTile& rows, const KeySums<T>& sums) {
+    open_rows(rows);
+    open_gradient(rows);
+    std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
+    const std::int64_t tiles = key_tiles_before(visible_keys(rows));
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      const KeyTile keys = key_tile(rows, tile);
+      if (!keys.seen_by_any(rows)) continue;
+      set_carry(tile);
+      if (leaves_out(rows, keys, tile)) continue;
+      compute_logits(rows, keys, true);
+      normaliser_.weights(rows, keys, score_);
+      const bool dropped = drop(rows, keys, kept_weight_, score_);
+      of_v_.add_rows(rows, keys, sums.v, dropped ? kept_weight_ : score_);
+      of_v_.pairs(rows, keys, d_score_);
+      if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
+      normaliser_.gradient(rows, keys, d_score_, score_);
+      const bool last = after_biases(call_.scan);
+      if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
+      for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
+      if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
+      if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
+      of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
+    }
+    QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
+    normaliser_.close_gradient(rows, shared_of_normaliser_);
+    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
+    for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
+    distance_.close_rows(rows, sums.distance.key, d_q);
+    if (gradients_->q) write_query_gradient(rows, d_q);
+  }
+
+  void write_query_gradient(const RowTile& rows, const QueryGradient<T>& d_q) {
+    if (d_q.view.dtype == DType::bf16) {
+      return unpack_rounded(Matrix<Bfloat16>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes,
+                            d_q.factor, rounded_rows_);
+    }
+    unpack_lanes(Matrix<T>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes, d_q.factor);
+  }
+
+  // Passes d_output to the matmuls and the normaliser.
+  void open_gradient(const RowTile& rows) {
+    of_v_.open_rows(gradients_->d_output, rows);
+    normaliser_.open_gradient(rows, of_v_.y_rows(), call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
+                              value_width_);
+    if (!gradients_->normaliser.rest) return;
+    const Matrix<T> d_rest(gradients_->normaliser.rest, rows.batch, rows.head);
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const T left = normaliser_.left()[i];
+      for (std::int64_t c = 0; c < value_width_; ++c)
+        d_rest.at(rows.first + i, c) = left * of_v_.y_rows()[i * value_ld_ + c];
+    }
+  }
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  std::int64_t width_, value_width_;  // d, e
+  std::int64_t ld_, value_ld_;        // rounded up to whole vectors
+  ScanTile<T>* scan_;
+  DistanceProducts<T> distance_;
+  PrefixSums::Kept kept_{};
+  NormaliserTile<T> normaliser_;
+  BiasTile<T>** biases_;
+
+  PairProducts<T> of_k_, of_v_;  // k and scale q, v and do
+  double* key_norm_;             // the largest norm of k in each tile of the head of keys
+  // For the row tile; _rows [tile_rows, ld], _lanes [width, tile_rows].
+  T* rest_rows_;
+  T* output_lanes_ = nullptr;  // forward
+  T* rounded_rows_ = nullptr;  // scratch for bf16 results
+  T* d_q_lanes_ = nullptr;     // backward
+  double row_norm_ = 0;
+  double* shared_of_normaliser_ = nullptr;
+  TileCounts tiles_;
+  // For the tile [tile_keys, tile_rows].
+  T* score_;  // first scores, then logits, then weights
+  T* mask_;   // with dropout
+  T *d_score_ = nullptr, *kept_weight_ = nullptr;
+};
+
+}  // namespace tally::cpu

@@ -1,0 +1,313 @@
+// One small struct per elementwise operation: the value and the derivative, for float and double, host and device.
+// derivative(v) takes the result of the operation if unary_needs_output(op), otherwise the argument.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "core/device/op_kinds.hpp"
+#include "core/math/activations.hpp"
+#include "core/math/math.hpp"
+
+namespace tally::functors {
+
+struct Negate {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return -x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return T{-1};
+  }
+};
+
+struct Absolute {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::abs(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return x > T{0} ? T{1} : (x < T{0} ? T{-1} : T{0});
+  }
+};
+
+struct Square {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x * x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return T{2} * x;
+  }
+};
+
+struct Sqrt {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::sqrt(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return T{0.5} / y;
+  }
+};
+
+struct Reciprocal {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return T{1} / x;
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return -y * y;
+  }
+};
+
+struct Exp {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::exp(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y;
+  }
+};
+
+struct Log {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::log(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return T{1} / x;
+  }
+};
+
+struct Sin {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::sin(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return std::cos(x);
+  }
+};
+
+struct Cos {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::cos(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return -std::sin(x);
+  }
+};
+
+struct Sigmoid {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::sigmoid(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y * (T{1} - y);
+  }
+};
+
+struct Tanh {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::tanh(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return T{1} - y * y;
+  }
+};
+
+struct Softplus {
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return math::softplus(x);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return math::sigmoid(x);
+  }
+};
+
+struct AddScalar {
+  double c;
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x + static_cast<T>(c);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return T{1};
+  }
+};
+
+struct MultiplyScalar {
+  double c;
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x * static_cast<T>(c);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T) const {
+    return static_cast<T>(c);
+  }
+};
+
+struct Power {
+  double c;
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return std::pow(x, static_cast<T>(c));
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T x) const {
+    return c == 0.0 ? T{0} : static_cast<T>(c) * std::pow(x, static_cast<T>(c - 1.0));
+  }
+};
+
+// With a slope of at least 0, the result has the sign of the argument.
+struct LeakyRelu {
+  double slope;
+  template <class T>
+  TALLY_INLINE T operator()(T x) const {
+    return x > T{0} ? x : x * static_cast<T>(slope);
+  }
+  template <class T>
+  TALLY_INLINE T derivative(T y) const {
+    return y > T{0} ? T{1} : static_cast<T>(slope);
+  }
+};
+
+struct Add {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct Subtract {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a - b;
+  }
+};
+
+struct Multiply {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return a * b;
+  }
+};
+
+// Whole numbers: rounds towards zero; a division that has no result (by 0) gives 0, and the one that overflows wraps.
+struct Divide {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      if (b == T{0}) return T{0};
+      if (b == T{-1}) return a == std::numeric_limits<T>::min() ? a : -a;
+    }
+    return a / b;
+  }
+};
+
+// NaN wins over numbers in both.
+struct Maximum {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return (a > b || a != a) ? a : b;
+  }
+};
+
+struct Minimum {
+  template <class T>
+  TALLY_INLINE T operator()(T a, T b) const {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+struct Less {
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a < b;
+  }
+};
+
+struct LessEqual {
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a <= b;
+  }
+};
+
+struct Equal {
+  template <class T>
+  TALLY_INLINE bool operator()(T a, T b) const {
+    return a == b;
+  }
+};
+
+// Calls f, on the host, with the functor of op.
+template <class F>
+[[gnu::always_inline]] inline void visit(UnaryOp op, double parameter, F&& f) {
+  switch (op) {
+    case UnaryOp::negate: return f(Negate{});
+    case UnaryOp::absolute: return f(Absolute{});
+    case UnaryOp::square: return f(Square{});
+    case UnaryOp::sqrt: return f(Sqrt{});
+    case UnaryOp::reciprocal: return f(Reciprocal{});
+    case UnaryOp::exp: return f(Exp{});
+    case UnaryOp::log: return f(Log{});
+    case UnaryOp::sin: return f(Sin{});
+    case UnaryOp::cos: return f(Cos{});
+    case UnaryOp::sigmoid: return f(Sigmoid{});
+    case UnaryOp::tanh: return f(Tanh{});
+    case UnaryOp::relu: return f(Relu{});
+    case UnaryOp::gelu: return f(Gelu{});
+    case UnaryOp::gelu_tanh: return f(GeluTanh{});
+    case UnaryOp::silu: return f(Silu{});
+    case UnaryOp::softplus: return f(Softplus{});
+    case UnaryOp::add_scalar: return f(AddScalar{parameter});
+    case UnaryOp::multiply_scalar: return f(MultiplyScalar{parameter});
+    case UnaryOp::power: return f(Power{parameter});
+    case UnaryOp::leaky_relu: return f(LeakyRelu{parameter});
+  }
+}
+
+template <class F>
+[[gnu::always_inline]] inline void visit(BinaryOp op, F&& f) {
+  switch (op) {
+    case BinaryOp::add: return f(Add{});
+    case BinaryOp::subtract: return f(Subtract{});
+    case BinaryOp::multiply: return f(Multiply{});
+    case BinaryOp::divide: return f(Divide{});
+    case BinaryOp::maximum: return f(Maximum{});
+    case BinaryOp::minimum: return f(Minimum{});
+  }
+}
+
+template <class F>
+[[gnu::always_inline]] inline void visit(CompareOp op, F&& f) {
+  switch (op) {
+    case CompareOp::less: return f(Less{});
+    case CompareOp::less_equal: return f(LessEqual{});
+    case CompareOp::equal: return f(Equal{});
+  }
+}
+
+}  // namespace tally::functors

@@ -1,0 +1,21 @@
+// Fused attention forward. The kernel is in cuda/attention/forward.hpp; a policy's kernels are compiled with the policy
+// (cuda/attention/score_mod.hpp).
+#include "core/device/kernels.hpp"
+#include "cuda/attention/forward.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE {
+
+using namespace attention_kernels;
+
+std::int64_t attention_prefix_sums(const AttentionCall& call) {
+  return call.batch() * call.heads() * call.queries() * ((call.keys() + tile - 1) / tile);
+}
+
+std::int64_t attention_workspace(const AttentionCall&) { return 0; }
+
+void attention(const AttentionCall& call, void*) {
+  if (call.output.numel() == 0) return;
+  call.scan.policy != nullptr ? kernels_of(*call.scan.policy).forward(call) : forward(call);
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -1,0 +1,354 @@
+// Fused attention on the device: a call in the form passed to kernels, and the biases of one pair of query and key.
+// Formulas: core/cpu/attention/attention.cpp and core/cpu/attention/score_mod_loops.hpp; functions of one pair:
+// core/attention/policies.hpp; tiles of pairs and their distribution to threads: cuda/attention/tile.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "core/attention/heads.hpp"
+#include "core/attention/pair.hpp"
+#include "core/attention/policies.hpp"
+#include "core/device/backend.hpp"
+#include "core/error.hpp"
+#include "cuda/runtime/context.hpp"
+#include "cuda/runtime/instructions.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+using Rule = AttentionNormaliser::Kind;
+
+// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy as a
+// template parameter; gated: with a policy and a product of separate queries and keys.
+enum class Family : std::uint8_t { plain, paired, gated, ruled };
+
+inline constexpr int tile = 32;  // number of keys of a tile
+inline constexpr int most_biases = 8;
+inline constexpr unsigned whole_warp = 0xffffffffu;
+
+// [B, H, N, width] of any strides; axes that are absent have stride 0.
+template <class T>
+struct Rows {
+  T* data = nullptr;
+  std::int64_t batch_step = 0, head_step = 0, row_step = 0, column_step = 0;
+
+  static Rows of(const View& x) {
+    Rows rows;
+    if (!x) return rows;
+    rows.data = x.as<T>();
+    rows.batch_step = x.strides[0];
+    rows.head_step = x.strides[1];
+    if (x.shape.rank > 2) rows.row_step = x.strides[2];
+    if (x.shape.rank > 3) rows.column_step = x.strides[3];
+    return rows;
+  }
+  __device__ Rows head(int batch, int head_index) const {
+    return {data + batch * batch_step + head_index * head_step, 0, 0, row_step, column_step};
+  }
+  __device__ T& at(std::int64_t row, std::int64_t column = 0) const {
+    return data[row * row_step + column * column_step];
+  }
+};
+
+template <class T>
+struct DeviceBias {
+  AttentionBias::Kind kind;
+  bool cap;
+  int width;                     // entries of a row
+  Rows<T> values;                // toeplitz [H, W]: head_step and row_step are the steps of its two axes
+  Rows<double> row, column;      // row_column
+  Rows<T> d_values;              // row_toeplitz, dense
+  Rows<double> d_row, d_column;  // row_column
+  double* partial;               // toeplitz: [B, H, row blocks, W]
+};
+
+// A call in the form passed to kernels.
+template <class T>
+struct DeviceCall {
+  int heads, heads_of_key, queries, keys;
+  int width, value_width, gate_width;
+  T scale;
+  // Dropout: a weight becomes 0 if the upper 24 bits of its random number are below drop_below, else it is multiplied
+  // by kept_scale.
+  std::int32_t drop_below;
+  T kept_scale;
+  RandomStream dropout_stream;
+  int drop_rows, drop_first_row, drop_columns;  // AttentionCall::dropout_rows and so on
+  Visible visible;
+  Rule rule;
+  T offset;
+  const T* sink;  // null: none
+  std::int64_t sink_step;
+  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
+  bool own_gates, spends;
+  int entries;  // P+1 of a table, or the number of knots
+  const T* knots;
+  const T* head_numbers;  // a policy's numbers of heads
+  std::int64_t head_step, head_number_step;
+  T *row_statistics, *prefix_sums;
+  DeviceBias<T> biases[most_biases];
+  int bias_count;
+
+  // Backward.
+  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
+  T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
+  T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
+  double* row_sums;             // [B, H, T] sums of d_logits, if a bias needs them
+  double* pair_sums;            // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention/gradient.hpp
+  double* sink_parts;           // [B, H, T] parts of the gradient of a sink; null: not needed
+  bool by_distance, by_column;  // whether a bias needs sums over diagonals, columns
+  // Whether the kernel by rows needs these tiles in shared memory: d_logits of pairs, places in tables, and gradients
+  // of table entries (if they differ from d_logits).
+  bool keeps_logits, keeps_places, keeps_entries;
+
+  __host__ __device__ int tiles() const { return (keys + tile - 1) / tile; }
+};
+
+// The value of row r of a thread's two rows, for constant or variable r. By value, as registers have no addresses.
+template <class T>
+__device__ T of_row(int r, T upper, T lower) {
+  return r == 0 ? upper : lower;
+}
+
+// The rule for turning logits into weights: a compile-time constant if it is the softmax.
+template <Family family, class T>
+__device__ Rule rule_of(const DeviceCall<T>& call) {
+  return family == Family::plain ? Rule::softmax : call.rule;
+}
+// The two rows (queries) of a thread: the rows given by tile_row among the 16 of its warp. Four threads share them.
+struct ThreadRows {
+  int batch, head, warp;
+  int first;            // row of the warp's tile
+  int before, queries;  // keys before the first query
+
+  // The rows of the block's head.
+  template <class Call>
+  __device__ ThreadRows(const Call& call, int first_of_block)
+      : ThreadRows(call, first_of_block, static_cast<int>(blockIdx.x) / call.heads,
+                   static_cast<int>(blockIdx.x) % call.heads) {}
+  template <class Call>
+  __device__ ThreadRows(const Call& call, int first_of_block, int batch_index, int head_index)
+      : batch(batch_index),
+        head(head_index),
+        warp(static_cast<int>(threadIdx.x) / 32),
+        first(first_of_block + warp * warp_rows),
+        before(call.keys - call.queries),
+        queries(call.queries) {}
+
+  __device__ int row(int r) const { return first + tile_row(r); }
+  __device__ int query(int r) const { return before + row(r); }  // its index among the keys: causal keys are 0 .. query
+  __device__ bool valid(int r) const { return row(r) < queries; }
+  __device__ bool leads() const { return lane_of_warp() % row_lanes == 0; }
+  // Whether any of the block's row_count rows sees any of a tile's `count` keys.
+  template <class Call>
+  __device__ bool block_sees(const Call& call, int row_count, int first_key, int count) const {
+    const int query = before + first - warp * warp_rows;
+    return call.visible.sees_any(query, query + row_count - 1, first_key, first_key + count - 1);
+  }
+  // Whether any row of the warp can see any key from `key` on.
+  __device__ bool warp_sees(int key) const {
+    const int end = first + warp_rows < queries ? first + warp_rows : queries;
+    return first < queries && key < before + end;
+  }
+  // Index of a row among the rows of all heads.
+  template <class Call>
+  __device__ std::int64_t index_of(const Call& call, int own_row) const {
+    return (static_cast<std::int64_t>(batch) * call.heads + head) * queries + own_row;
+  }
+  template <class Call>
+  __device__ std::int64_t index(const Call& call, int r) const {
+    return index_of(call, row(r));
+  }
+};
+
+// The sum of the biases for row r and key.
+template <class T>
+__device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int key) {
+  T sum = 0;
+  const int distance = at.query(r) - key;
+  for (int n = 0; n < call.bias_count; ++n) {
+    const DeviceBias<T>& bias = call.biases[n];
+    switch (bias.kind) {
+      case AttentionBias::Kind::toeplitz:
+        sum += bias.values.data[at.head * bias.values.head_step + distance * bias.values.row_step];
+        break;
+      case AttentionBias::Kind::row_column: {
+        double own = bias.row.data != nullptr ? bias.row.head(at.batch, at.head).at(at.row(r)) : 0.0;
+        if (bias.column.data != nullptr) own += bias.column.head(at.batch, at.head).at(key);
+        sum += static_cast<T>(own);
+        break;
+      }
+      case AttentionBias::Kind::row_toeplitz: {
+        const Rows<T> values = bias.values.head(at.batch, at.head);
+        if (distance < bias.width) {
+          sum += values.at(at.row(r), distance);
+        } else if (bias.cap) {
+          sum += values.at(at.row(r), bias.width - 1);
+        }
+        break;
+      }
+      case AttentionBias::Kind::dense: sum += bias.values.head(at.batch, at.head).at(at.row(r), key); break;
+    }
+  }
+  return sum;
+}
+
+// Converts a call, without gradients.
+template <class T>
+DeviceCall<T> device_call(const AttentionCall& call) {
+  check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
+        call.bias_count);
+  // Kernels count in int, which takes half the registers. Tensors with more rows do not fit into memory anyway.
+  const auto as_int = [](std::int64_t count) {
+    check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
+          count);
+    return static_cast<int>(count);
+  };
+  DeviceCall<T> device{};
+  device.heads = static_cast<int>(call.heads());
+  device.heads_of_key = static_cast<int>(heads_of_key(call));
+  device.queries = as_int(call.queries());
+  device.keys = as_int(call.keys());
+  device.width = as_int(call.q.shape[3]);
+  device.value_width = as_int(call.v.shape[3]);
+  device.own_gates = static_cast<bool>(call.scan.gate_key);
+  device.gate_width = device.own_gates ? as_int(call.scan.gate_key.shape[3]) : 0;
+  device.scale = static_cast<T>(call.scale);
+  device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
+  device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
+  device.dropout_stream = call.dropout_stream;
+  device.drop_rows = as_int(call.dropout_rows());
+  device.drop_first_row = as_int(call.dropout_first_row());
+  device.drop_columns = as_int(call.dropout_columns());
+  device.q = Rows<T>::of(call.q);
+  device.k = Rows<T>::of(call.k);
+  device.v = Rows<T>::of(call.v);
+  device.output = Rows<T>::of(call.output);
+  device.gate_query = Rows<T>::of(call.scan.gate_query);
+  device.gate_key = Rows<T>::of(call.scan.gate_key);
+  device.visible = call.visible;
+  device.rule = call.normaliser.kind;
+  device.offset = static_cast<T>(call.normaliser.offset);
+  device.rest = Rows<T>::of(call.normaliser.rest);
+  if (call.normaliser.sink) {
+    device.sink = call.normaliser.sink.as<T>();
+    device.sink_step = call.normaliser.sink.strides[0];
+  }
+  device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
+  if (call.scan.heads) {
+    device.head_numbers = call.scan.heads.as<T>();
+    device.head_step = call.scan.heads.strides[0];
+    device.head_number_step = call.scan.heads.strides[1];
+  }
+  device.rows = Rows<T>::of(call.scan.rows);
+  if (call.scan.table) {
+    device.table = Rows<T>::of(call.scan.table);
+    device.knots = call.scan.knots.as<T>();
+    device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
+  }
+  device.row_statistics = call.row_statistics.as<T>();
+  device.prefix_sums = call.prefix_sums.as<T>();
+  device.bias_count = call.bias_count;
+  for (int n = 0; n < call.bias_count; ++n) {
+    const AttentionBias& bias = call.biases[n];
+    DeviceBias<T>& target = device.biases[n];
+    target.kind = bias.kind;
+    target.cap = bias.cap;
+    if (bias.kind == AttentionBias::Kind::row_column) {
+      target.row = Rows<double>::of(bias.values);
+      target.column = Rows<double>::of(bias.column);
+    } else if (bias.kind == AttentionBias::Kind::toeplitz) {
+      target.values.data = bias.values.as<T>();
+      target.values.head_step = bias.values.strides[0];
+      target.values.row_step = bias.values.strides[1];
+    } else {
+      target.values = Rows<T>::of(bias.values);
+      target.width = as_int(bias.values.shape[3]);
+    }
+  }
+  return device;
+}
+
+inline const PairKernels& kernels_of(const PairPolicy& policy) {
+  const PairKernels* const kernels = policy.TALLY_CUDA_NAMESPACE;
+  check(kernels != nullptr, "attention", "the policy '", policy.name, "' was not compiled as CUDA");
+  return *kernels;
+}
+
+// A policy's name for kernels without one.
+struct NoPolicy {
+  static constexpr PairNeeds needs{};
+};
+template <class Policy>
+inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
+template <class Policy>
+inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
+
+// Whether kernels of a policy are compiled for every precision and head width. For execution on the CPU each form takes
+// the compiler seconds. There most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products are
+// exact at any precision.
+#ifdef TALLY_EVERY_FORM
+constexpr bool every_form = true;
+#else
+constexpr bool every_form = false;
+#endif
+
+// Calls f(precision, width, family, bytes). The first three are compile-time constants: the precision of f32 products,
+// the part of a head's width that a block holds in shared memory at a time, and the family. bytes(width, family) is the
+// shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
+// shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
+// narrowest fits.
+template <class Policy, class T, class Bytes, class F>
+void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
+  using Precision = ProductPrecision;
+  const int widest = std::max({call.width, call.value_width, call.gate_width});
+  const std::size_t limit = shared_memory_limit();
+  const auto with_family = [&](auto precision, auto family) {
+    const auto with_width = [&]<int D>() {
+      constexpr std::integral_constant<int, D> width{};
+      const std::size_t needed = bytes(width, family);
+      if (needed > limit || widest <= D / 2) return false;
+      f(precision, width, family, needed);
+      return true;
+    };
+    // Separate gate operands need a third product, for which no device has memory for 128 columns. For policies, 128
+    // columns would double nvcc's time.
+    constexpr bool all = sizeof(T) == sizeof(float),
+                   wide = all && decltype(family)::value != Family::gated && !has_policy<Policy>;
+    if constexpr (wide) {
+      if (with_width.template operator()<128>()) return;
+    }
+    if constexpr (all && (every_form || !has_policy<Policy>)) {
+      if (with_width.template operator()<64>()) return;
+    }
+    constexpr std::integral_constant<int, 32> narrowest{};
+    const std::size_t needed = bytes(narrowest, family);
+    check(needed <= limit, "attention", "the CUDA kernels need ", needed >> 10,
+          " KiB of shared memory for this score, and the device has ", limit >> 10);
+    f(precision, narrowest, family, needed);
+  };
+  const auto with_precision = [&](auto precision) {
+    const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
+    if constexpr (has_policy<Policy>) {  // no other family is compiled
+      if constexpr (Policy::needs.other) {
+        if (call.own_gates) return run.template operator()<Family::gated>();
+      }
+      run.template operator()<Family::paired>();
+    } else {
+      call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
+    }
+  };
+  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {
+    switch (product_precision()) {
+      case Precision::f32: break;
+      case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});
+      case Precision::bf16: return with_precision(std::integral_constant<Precision, Precision::bf16>{});
+    }
+  }
+  with_precision(std::integral_constant<Precision, Precision::f32>{});
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

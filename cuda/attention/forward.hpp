@@ -1,0 +1,197 @@
+// Fused attention forward (layout: cuda/attention/tile.hpp). A warp has 16 queries of one head and takes key tiles from
+// the diagonal to the left. For each tile it computes scores, adds the scan's running sum and the biases, takes
+// exponentials under the largest logit so far, and accumulates values.
+//
+// Traffic: each block reads the q, k and v it needs once: T/64 times k and v in all, mostly from the L2 cache. It
+// writes o, three numbers a row, and with a scan one number per row and key tile. Nothing has size T x T.
+#pragma once
+
+#include "cuda/attention/tile.hpp"
+#include "cuda/runtime/context.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+// Number of elements of shared memory, which holds pairs, v, q and k, then the gates' operands.
+template <class T, int D>
+inline constexpr int forward_key_elements = tile* ld_of<D>;
+template <class T, int D>
+inline constexpr int forward_product_elements = most_rows<T>* ld_of<D> + forward_key_elements<T, D>;
+template <class T, int D, Family family>
+inline constexpr std::size_t forward_elements = most_rows<T>* pair_ld + forward_key_elements<T, D> +
+                                                (family == Family::gated ? 2 : 1) * forward_product_elements<T, D>;
+
+// Number of blocks on a multiprocessor, which limits their registers. With three, wide heads and other rules would
+// spill registers. The largest shared memory also has room for three.
+template <class T, int D, Family family>
+[[maybe_unused]] inline constexpr int blocks_at_once = sizeof(T) > sizeof(float) ? 1
+                                                       : family == Family::paired || family == Family::gated
+                                                               || D > 64 || (D > 32 && family == Family::ruled)
+                                                           ? 2
+                                                           : 3;
+
+template <class T, ProductPrecision precision, int D, Family family, class Policy>
+__global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
+    attention_forward(const __grid_constant__ DeviceCall<T> call) {
+  const Rule rule = rule_of<family>(call);
+  const bool shifts = rule == Rule::softmax || rule == Rule::softpick;
+  constexpr int ld = ld_of<D>;
+  SHARED_DYNAMIC(T, memory);
+  const int rows = block_rows();
+  // The last rows have the most keys, so their blocks start first.
+  const int first_row = static_cast<int>(gridDim.y - 1 - blockIdx.y) * rows, slice = slice_of_block();
+  const int row_count = static_cast<int>(call.queries - first_row < rows ? call.queries - first_row : rows);
+  const ThreadRows at(call, first_row);
+  const int seen_keys = at.before + first_row + row_count;
+
+  T* const pair_tile = memory + at.warp * warp_rows * pair_ld;  // of this warp
+  T* const v_tile = memory + most_rows<T> * pair_ld;
+  T* const q_tile = v_tile + forward_key_elements<T, D>;
+  T* const gate_tile = q_tile + forward_product_elements<T, D>;
+  const int key_head = at.head / call.heads_of_key;
+  HeadProduct<T, D> score{
+      call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
+  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,
+                         at.head,         key_head,      call.gate_width,
+                         call.scale,      gate_tile,     gate_tile + most_rows<T> * ld};
+  score.set_rows(first_row, row_count);
+  if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
+
+  // Sums under the shifts m. n: the normaliser's sum; picked: the sum of weights, if it differs from n. A sink is one
+  // more logit, which precedes all others.
+  T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
+  m[0] = m[1] = rule != Rule::softmax  ? T{0}
+                : call.sink != nullptr ? call.sink[at.head * call.sink_step]
+                                       : std::numeric_limits<T>::lowest();
+  if (at.leads() && rule == Rule::softpick) n[0] = n[1] = static_cast<T>(attention::softpick_least);
+  if (at.leads() && rule == Rule::softmax && call.sink != nullptr) n[0] = n[1] = T{1};
+  RunningSum<T> sums[2];
+  for (int key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
+    const int first = key_tile * tile;
+    const int count = static_cast<int>(seen_keys - first < tile ? seen_keys - first : tile);
+    if (!at.block_sees(call, row_count, first, count)) continue;
+    __syncthreads();  // all reads of the previous tile are done
+    if (!score.whole()) score.load_rows(0);
+    score.set_keys(first, count);
+    if constexpr (family == Family::gated) {
+      if (!gate.whole()) gate.load_rows(0);
+      gate.set_keys(first, count);
+    }
+    load_tile<D>(v_tile, tile, call.v.head(at.batch, key_head), first, count, slice, call.value_width, T{1});
+    __syncthreads();
+
+    const bool takes_part = at.warp_sees(first);
+    Pairs<T, family, Policy> pairs(call, at, first);
+    T gate_scores[2][columns] = {};
+    score.template multiply<precision>(pairs.logits, at.warp, takes_part);
+    if constexpr (family == Family::gated) {
+      gate.template multiply<precision>(gate_scores, at.warp, takes_part);
+    } else {
+      copy_pairs(gate_scores, pairs.logits);
+    }
+    if (!takes_part) continue;
+    if (Policy::needs.scan) {
+      const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
+      TALLY_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const T carried = sums[r].settle();
+        if (keeps && at.valid(r)) call.prefix_sums[at.index(call, r) * call.tiles() + key_tile] = carried;
+      }
+    }
+    pairs.finish(call, at, first, gate_scores, sums, pair_tile);
+
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      T largest = m[r];
+      if (shifts) {
+        TALLY_UNROLL
+        for (int c = 0; c < columns; ++c) {
+          largest = pairs.sees(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
+        }
+        for (int bit = 1; bit < row_lanes; bit *= 2) {
+          const T other = __shfl_xor_sync(whole_warp, largest, bit);
+          largest = other > largest ? other : largest;
+        }
+        const T factor = math::exp(m[r] - largest);
+        n[r] *= factor;
+        picked[r] *= factor;
+        TALLY_UNROLL
+        for (std::size_t c = 0; c < width_columns<D>; ++c) o[r][c] *= factor;
+        m[r] = largest;
+      }
+      const T one = rule == Rule::softpick ? math::exp(-largest) : T{0};
+      TALLY_UNROLL
+      for (int c = 0; c < columns; ++c) {
+        T weight = 0;
+        if (pairs.sees(r, c)) {
+          if (rule == Rule::softpick) {
+            const auto own = attention::softpick(pairs.logits[r][c], largest, one);
+            weight = own.above;
+            n[r] += own.size;
+            picked[r] += weight;
+          } else {
+            weight = weight_of(rule, call, pairs.logits[r][c], largest);
+            n[r] += weight;
+          }
+        }
+        pairs.logits[r][c] = weight;
+      }
+    }
+    store_pairs(pair_tile, pairs.logits);
+    if (call.drop_below > 0) {
+      __syncwarp();
+      each_dropped(call, at, first, pair_tile, [](T& weight, T factor) { weight *= factor; });
+    }
+    __syncwarp();
+    multiply_tile<precision>(o, ByRow<T>{pair_tile, pair_ld}, ByColumn<T>{v_tile, ld}, tile);
+  }
+
+  T factor[2] = {1, 1};
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const T sum = sum_of_row(n[r]), of_weights = rule == Rule::softpick ? sum_of_row(picked[r]) : sum;
+    if (!at.valid(r)) continue;
+    // A row whose keys are all masked has no weights, and its output is 0.
+    const T inverse = !shifts ? T{1} : sum > T{0} ? T{1} / sum : T{0};
+    T left = rule == Rule::softmax ? T{0} : T{1} - of_weights * inverse;
+    if (rule == Rule::softmax && call.sink != nullptr) {
+      left = math::exp(call.sink[at.head * call.sink_step] - m[r]) * inverse;
+    }
+    if (has_policy<Policy> && call.spends) left = math::exp(-sums[r].settle());
+    if (at.leads() && slice == 0) {
+      T* const own = call.row_statistics + statistics_per_row * at.index(call, r);
+      own[0] = m[r];
+      own[1] = inverse;
+      own[2] = left;
+    }
+    factor[r] = inverse;
+    if (call.rest.data == nullptr) continue;
+    const Rows<T> rest = call.rest.head(at.batch, at.head);
+    factor[r] = 1;
+    TALLY_UNROLL
+    for (int c = 0; c < D / row_lanes; ++c) {
+      const int column = slice * D + tile_column(c);
+      if (column < call.value_width) o[r][c] = o[r][c] * inverse + left * rest.at(at.row(r), column);
+    }
+  }
+  store_rows<D>(call.output, at, o, slice, call.value_width, factor);
+}
+
+template <class Policy = NoPolicy>
+void forward(const AttentionCall& call) {
+  dispatch_floating(call.q.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const DeviceCall<T> device = device_call<T>(call);
+    const auto bytes = [](auto width, auto family) {
+      return sizeof(T) * forward_elements<T, decltype(width)::value, decltype(family)::value>;
+    };
+    visit_form<Policy>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+      constexpr int D = decltype(width)::value;
+      const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
+      launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value, Policy>,
+             grid_of(call.batch() * call.heads(), call.queries(), rows, parts_of<D>(device.value_width)),
+             static_cast<unsigned>(32 * warps), shared, context().stream, device);
+    });
+  });
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

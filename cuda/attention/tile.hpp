@@ -1,0 +1,337 @@
+// Fused attention on the device: a block has up to four warps with 16 queries each, and takes 32 keys at a time. A warp
+// has a tile of 16 x 32 pairs in the registers of its threads (cuda/runtime/instructions.hpp: a row belongs to four
+// lanes, and each has 8 of its columns). It computes the tile by products of tiles in shared memory, on tensor cores if
+// allowed, and sums along the rows by shuffles. Heads may have any width, because shared memory holds at most D columns
+// of a head at a time. A block owns D columns of the results, a "slice"; the grid's z counts slices.
+//
+// Every number has one owner, and there are no atomic operations. If several blocks contribute to a sum, each writes
+// its part, and the parts are added afterwards in fixed order.
+#pragma once
+
+#include "cuda/attention/product.hpp"
+#include "cuda/attention/scan.hpp"
+
+namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
+
+// Largest number of warps of a block. In double it is half, so that all tiles fit into shared memory. Tiles there are
+// always laid out for this number, so that their addresses are constants.
+template <class T>
+inline constexpr int most_warps = sizeof(T) > sizeof(float) ? 2 : 4;
+template <class T>
+inline constexpr int most_rows = most_warps<T>* warp_rows;
+
+// f(r, c) for each pair of a tile that a thread has. The compiler knows order and number, so arrays of pairs stay in
+// registers.
+template <class F>
+__device__ __forceinline__ void each_pair(F&& f) {
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = 0; c < columns; ++c) f(r, c);
+  }
+}
+
+// A thread's pair in its warp's rows of a tile in shared memory.
+template <class T>
+__device__ T& own_pair(T* target, int r, int c) {
+  return target[tile_row(r) * pair_ld + tile_column(c)];
+}
+// Sets the pairs of a thread to f(r, c) in a loop that is not unrolled. For long functions, whose code would otherwise
+// be repeated sixteen times.
+template <class T, class F>
+__device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
+  TALLY_ROLLED
+  for (int n = 0; n < 2 * columns; ++n) own_pair(target, n / columns, n % columns) = f(n / columns, n % columns);
+}
+
+// f(weight, factor) for each weight of a warp's rows of a tile in shared memory, with its dropout factor. A lane takes
+// four neighbours at a time, which share a block of random numbers but may be other threads' pairs. So __syncwarp is
+// needed before and after.
+template <class T, class F>
+__device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* weights, const F& f) {
+  constexpr int blocks = tile / 4 + 1;  // per row; the first may begin before the tile
+  const RandomStream stream = call.dropout_stream.now();
+  const std::int64_t first_row =
+      (static_cast<std::int64_t>(at.batch) * call.heads + at.head) * call.drop_rows + call.drop_first_row + at.first;
+  TALLY_ROLLED
+  for (int n = lane_of_warp(); n < warp_rows * blocks; n += 32) {
+    const int line = n / blocks;
+    const std::int64_t first = static_cast<std::int64_t>(stream.first) +  // element of the stream
+                               (first_row + line) * call.drop_columns + first_key;
+    const std::int64_t block = first / 4 + n % blocks;
+    const int begin = static_cast<int>(4 * block - first);
+    const PhiloxBlock bits = stream.block(static_cast<std::uint64_t>(block));
+    TALLY_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (begin + i < 0 || begin + i >= tile) continue;
+      const bool kept = static_cast<std::int32_t>(bits[static_cast<std::size_t>(i)] >> 8) >= call.drop_below;
+      f(weights[line * pair_ld + begin + i], kept ? call.kept_scale : T{0});
+    }
+  }
+}
+
+// Number of warps of a block for this number of rows.
+template <class T>
+int warps_for(std::int64_t rows) {
+  return static_cast<int>(std::min<std::int64_t>(most_warps<T>, (rows + warp_rows - 1) / warp_rows));
+}
+__device__ inline int slice_of_block() { return static_cast<int>(blockIdx.z); }
+
+// Number of causal keys of the tile for this query.
+__device__ inline int seen_of_tile(int query, int first_key) {
+  return static_cast<int>(query - first_key + 1 < tile ? query - first_key + 1 : tile);
+}
+
+template <class T>
+__device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
+  TALLY_UNROLL
+  for (int c = 0; c < columns; ++c) {
+    const T upper = x[0][c];
+    x[0][c] = x[1][c];
+    x[1][c] = upper;
+  }
+}
+
+// A policy's numbers for a thread's two rows and their head.
+template <class T, class Policy>
+struct RowNumbers {
+  static constexpr int rows = Policy::needs.rows, heads = Policy::needs.heads;
+  T numbers[2][static_cast<std::size_t>(rows + heads == 0 ? 1 : rows + heads)];
+
+  __device__ RowNumbers(const DeviceCall<T>& call, const ThreadRows& at) {
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (rows > 0) {
+        const Rows<T> own = call.rows.head(at.batch, at.head);
+        TALLY_UNROLL
+        for (int n = 0; n < rows; ++n) numbers[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
+      }
+      TALLY_UNROLL
+      for (int n = 0; n < heads; ++n) {
+        numbers[r][rows + n] = call.head_numbers[at.head * call.head_step + n * call.head_number_step];
+      }
+    }
+  }
+  __device__ T at(int r, int n) const { return numbers[r][n]; }
+};
+
+// Whether a policy reads its table at a place other than its sum.
+template <class Policy>
+inline constexpr bool has_place =
+    Policy::needs.table&& requires(const attention::PairIn<float, Policy, false, true>& p) {
+  Policy::place(p);
+};
+
+// The place in a row's table: the entry, and the fraction beyond it. last: the last entry.
+template <class Policy, class T>
+__device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place, int last) {
+  if constexpr (Policy::needs.knots) {
+    const std::int32_t low = attention::knot_before(call.knots, last + 1, place);
+    return {low, place - call.knots[low]};
+  } else {
+    return attention::place_in_table(place, static_cast<T>(last));
+  }
+}
+
+// A thread's pairs of one tile.
+template <class T, Family family, class Policy = NoPolicy>
+struct Pairs {
+  T logits[2][columns] = {};
+  // With a policy: p.s, p.other and p.sum.
+  T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {};
+  // With a table: the entries, their slopes, and their places unless these are the positions.
+  T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
+  bool settled = false;  // every position of the warp is beyond the table
+  // Unmasked columns of a row: up to the last (-1: none), and from the first of its window on, or below `always`.
+  int last_seen[2], first_seen[2], always;
+
+  __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key)
+      : always(static_cast<int>(call.visible.first < first_key + tile ? call.visible.first : first_key + tile) -
+               first_key) {
+    TALLY_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int last = at.query(r) - first_key;
+      last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
+      first_seen[r] = static_cast<int>(call.visible.begin(at.query(r))) - first_key;
+    }
+  }
+  __device__ bool sees(int r, int c) const {
+    const int column = tile_column(c);
+    return column <= last_seen[r] && (column >= first_seen[r] || column < always);
+  }
+  // Whether the row has an unmasked key in the tile. If not, no running sums were saved for it there.
+  __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
+
+  // Turns scores into logits. sums: the running sums along the rows, on entry at the tile's right edge, on return at
+  // its left edge. Beyond a table they stay unchanged. scratch: the warp's rows of a tile in shared memory.
+  __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                         const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
+    if constexpr (has_policy<Policy>) {
+      take_scores(call, at, first_key, gate_scores, scratch);
+      apply_policy(call, at, first_key, sums);
+      if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
+    } else {
+      add_biases(call, at, first_key, scratch);
+    }
+  }
+
+  // The policy's input for pair (r, c).
+  template <bool differentiates, bool for_logit, class Numbers>
+  __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
+    return attention::PairIn<T, Policy, differentiates, for_logit>::of(
+        scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
+        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+  }
+  // The same for `logit`.
+  template <bool differentiates, class Numbers>
+  __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
+    const auto own = pair<differentiates, true>(at, first_key, numbers, r, c);
+    if constexpr (Policy::needs.table) {
+      return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
+                                                                 attention::place_of(own));
+    } else {
+      return own;
+    }
+  }
+
+ private:
+  __device__ void add_biases(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* scratch) {
+    if (call.bias_count > 0) {
+      pairs_in_turn(scratch, [&](int r, int c) {
+        const bool seen = tile_column(c) <= of_row(r, last_seen[0], last_seen[1]);
+        return seen ? bias_of(call, at, r, first_key + tile_column(c)) : T{0};
+      });
+      each_pair([&](int r, int c) { logits[r][c] += own_pair(scratch, r, c); });
+    }
+  }
+
+  // Sets p.s and p.other.
+  __device__ void take_scores(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                              const T (&gate_scores)[2][columns], T* scratch) {
+    if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
+    each_pair([&](int r, int c) {
+      scores[r][c] = logits[r][c];
+      if (Policy::needs.other) others[r][c] = gate_scores[r][c];
+    });
+  }
+
+  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                               RunningSum<T> (&sums)[2]) {
+    const RowNumbers<T, Policy> numbers(call, at);
+    if constexpr (Policy::needs.settles) {
+      const T last = static_cast<T>(call.entries - 1);
+      bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
+      if (call.own_gates) {  // which may be NaN where the score is not
+        each_pair([&](int r, int c) { beyond = beyond && (!sees(r, c) || others[r][c] == others[r][c]); });
+      }
+      settled = __all_sync(whole_warp, beyond);
+    }
+    if constexpr (Policy::needs.scan) {
+      if (!settled) add_up_gates(at, first_key, numbers, sums);
+    }
+    if constexpr (has_place<Policy>) {
+      each_pair([&](int r, int c) {
+        places[r][c] = attention::place_of(pair<false, true>(at, first_key, numbers, r, c)).value;
+      });
+      read_tables(call, at, places);
+    } else if constexpr (Policy::needs.table) {
+      read_tables(call, at, positions);
+    }
+    each_pair([&](int r, int c) {
+      logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;
+    });
+  }
+
+  // p.sum: the running sum of gates, without the pair's own gate if needs.own is false.
+  __device__ void add_up_gates(const ThreadRows& at, int first_key, const RowNumbers<T, Policy>& numbers,
+                               RunningSum<T> (&sums)[2]) {
+    T own[2][columns] = {};
+    each_pair([&](int r, int c) {
+      const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+      positions[r][c] = sees(r, c) ? gate : T{0};
+      if constexpr (!Policy::needs.own) own[r][c] = positions[r][c];
+    });
+    sum_leftward(positions, sums);
+    if constexpr (!Policy::needs.own) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
+  }
+
+  // A thread's row of x. Beyond the last row it is the last row, whose pairs in this thread are masked.
+  __device__ static const T* row_of(const Rows<T>& x, const ThreadRows& at, int r) {
+    return &x.head(at.batch, at.head).at(at.valid(r) ? at.row(r) : at.queries - 1);
+  }
+
+  // Sets entries and rises at these places.
+  __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
+    const T *const upper = row_of(call.table, at, 0), *const lower = row_of(call.table, at, 1);
+    const std::int64_t step = call.table.column_step;
+    const int end = call.entries - 1;
+    if (settled) {
+      const T of_upper = upper[end * step], of_lower = lower[end * step];
+      each_pair([&](int r, int c) {
+        entries[r][c] = of_row(r, of_upper, of_lower);
+        rises[r][c] = 0;
+      });
+      return;
+    }
+    // One row after the other, because the addresses of both would not fit into registers.
+    TALLY_ROLLED
+    for (int r = 0; r < 2; ++r) {
+      const T* const row = of_row(r, upper, lower);
+      TALLY_UNROLL
+      for (int c = 0; c < columns; ++c) {
+        const auto place = place_in_table<Policy>(call, where[0][c], end);
+        const T* const z = row + (Policy::needs.knots ? 2 : 1) * place.low * step;
+        const T low = *z, rise = Policy::needs.knots ? z[step] : place.low < end ? z[step] - low : T{0};
+        rises[0][c] = rise;
+        entries[0][c] = attention::interpolate(low, rise, place.w);
+      }
+      exchange_rows(where);
+      exchange_rows(rises);
+      exchange_rows(entries);
+    }
+  }
+};
+
+// e^(l - shift) for a softmax, or the weight by another rule except softpick.
+template <class T>
+__device__ T weight_of(Rule rule, const DeviceCall<T>& call, T logit, T shift) {
+  return rule == Rule::sigmoid ? math::sigmoid(logit - call.offset) : math::exp(logit - shift);
+}
+
+template <class T>
+__device__ void copy_pairs(T (&to)[2][columns], const T (&from)[2][columns]) {
+  each_pair([&](int r, int c) { to[r][c] = from[r][c]; });
+}
+// Writes to a warp's rows of a tile in shared memory.
+template <class T>
+__device__ void store_pairs(T* target, const T (&from)[2][columns]) {
+  each_pair([&](int r, int c) { own_pair(target, r, c) = from[r][c]; });
+}
+
+// Writes a thread's results of one slice to x.
+template <int D, class T, std::size_t C>
+__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], int slice, int width,
+                           const T (&factor)[2]) {
+  if (x.data == nullptr) return;
+  const Rows<T> own = x.head(at.batch, at.head);
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    TALLY_UNROLL
+    for (int c = 0; c < static_cast<int>(C); ++c) {
+      const int column = slice * D + tile_column(c);
+      if (at.valid(r) && column < width) own.at(at.row(r), column) = factor[r] * values[r][c];
+    }
+  }
+}
+
+// x: heads of the whole batch; y: blocks of `each` rows or keys; z: slices. A grid's blocks start in the order of x,
+// then y, so the longest blocks of all heads start first.
+inline dim3 grid_of(std::int64_t heads, std::int64_t count, int each, std::int64_t slices) {
+  const std::int64_t blocks = (count + each - 1) / each;
+  constexpr std::int64_t most_blocks = 65535;
+  check(blocks <= most_blocks, "attention", "the CUDA kernels take texts of up to ", most_blocks * each,
+        " tokens, not ", count);
+  return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(slices)};
+}
+
+}  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -1,0 +1,167 @@
+#include "nn/attention/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention/composed.hpp"
+#include "nn/attention/kept_keys.hpp"
+#include "nn/model.hpp"
+
+namespace tally {
+
+Tensor split_heads(const Tensor& x, std::int64_t heads) {
+  return transpose(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), 1, 2);
+}
+
+Tensor merge_heads(const Tensor& x) {
+  return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
+}
+
+Tensor for_query_heads(const Tensor& x, std::int64_t heads) {
+  const std::int64_t share = heads / x.size(1);
+  if (share == 1) return x;
+  const Shape shared{x.size(0), x.size(1), share, x.size(2), x.size(3)};
+  return reshape(broadcast_to(unsqueeze(x, 2), shared), {x.size(0), heads, x.size(2), x.size(3)});
+}
+
+HeadSizes HeadSizes::of(const ModelOptions& model) {
+  return {model.width, model.heads, model.key_heads(), model.width_of_head()};
+}
+
+QkNorm QkNorm::of(const ModelOptions& model) { return {model.qk_norm, model.norm, model.norm_eps}; }
+
+Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
+                     AttentionForm form, WithBias bias, const QkNorm& norm)
+    : heads_(sizes.heads),
+      key_heads_(sizes.key_heads),
+      form_(form),
+      query_(start.at("query"), sizes.width, sizes.heads * sizes.head_width, bias),
+      key_(start.at("key"), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      value_(start.at("value"), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain),
+      norm_by_head_(norm.over == "head") {
+  add_child("query", query_);
+  add_child("key", key_);
+  add_child("value", value_);
+  add_child("output", output_);
+  if (norm.over != "none") {
+    const auto make = [&](std::string_view name, std::int64_t heads) {
+      const std::int64_t width = norm_by_head_ ? sizes.head_width : heads * sizes.head_width;
+      std::unique_ptr<Norm> made = Norm::make(norm.kind, start.at(name), width, norm.eps);
+      add_child(name, *made);
+      return made;
+    };
+    query_norm_ = make("query_norm", sizes.heads);
+    key_norm_ = make("key_norm", sizes.key_heads);
+  }
+  for (std::int64_t head = 0; head < heads_; ++head) {
+    dropout_.emplace_back(start, head == 0 ? "weights" : concat("weights.", head), dropout);
+  }
+}
+
+namespace {
+
+// o [B, H, T, d] for a group of heads. All inputs have only these heads. Fills the trace, if given.
+Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
+                    const Pass& pass, AttentionTrace* trace) {
+  if (encoding.traits.mixes) {
+    check(dropout.rate(pass) == 0, "attention", "model.dropout leaves out weights, and an encoding that computes the ",
+          "whole attention (mix) has none to be left out");
+    return encoding.finish(encoding.mix(in), in);
+  }
+  const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // per sequence
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
+  if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // then only a matmul reads the output
+  encoding.rotate(operands.q, operands.k, operands.v, in);
+  AttentionInput turned = in;
+  turned.rotated_q = operands.q;
+  turned.rotated_k = operands.k;
+  turned.rotated_v = operands.v;
+  operands.k = in.keep_keys("keys of the product", operands.k);
+  turned.kept_k = operands.k;
+  operands.v = in.keep_keys("values of the sum", operands.v);
+  turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
+  turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone;
+  Score score = score_of(encoding, turned);
+  leave_out_gone(score, in, in.keys() - operands.k.size(2));
+  const bool materialised = turned.written_out || !score.tiled_on(in.q.device());
+  const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
+                                     : tiled_attention(operands, score);
+  forget_unseen(score, in, operands.k.size(2));
+  return encoding.finish(output, in);
+}
+
+// Concatenates a trace member of all groups of heads. Heads without it get 0; undefined if no group has it.
+Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncoding& groups,
+                    Tensor AttentionTrace::*member) {
+  const auto some = std::find_if(traces.begin(), traces.end(), [&](const auto& t) { return (t.*member).defined(); });
+  if (some == traces.end()) return {};
+  std::vector<Tensor> parts;
+  for (std::size_t n = 0; n < traces.size(); ++n) {
+    Shape shape = ((*some).*member).shape();
+    shape[1] = groups[n].count;
+    const Tensor& own = traces[n].*member;
+    parts.push_back(own.defined() ? own : Tensor::zeros(shape, ((*some).*member).dtype(), ((*some).*member).device()));
+  }
+  return parts.size() == 1 ? parts.front() : concat(parts, 1);
+}
+
+}  // namespace
+
+Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier,
+                          Tensor onto) const {
+  const ReadBy of_heads = readers(encoding, pass, earlier);
+  const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
+    if (norm == nullptr) return split_heads(by.forward(x, {}, of_heads), heads);
+    const Tensor rows = by.forward(x);
+    const Shape by_head{rows.size(0), rows.size(1), heads, rows.size(2) / heads};
+    const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, of_heads);
+    return transpose(reshape(normed, by_head), 1, 2);
+  };
+  const Tensor q = project(query_, query_norm_.get(), heads_), k = project(key_, key_norm_.get(), key_heads_),
+               v = project(value_, nullptr, key_heads_);
+  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));
+}
+
+ReadBy Attention::readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
+  const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && earlier.cache == nullptr;
+  const bool reads = encoding.size() != 1 || encoding.front().encoding->traits.reads_heads;
+  return tiled && !reads ? ReadBy::products : ReadBy::anyone;
+}
+
+Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,
+                         const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  std::vector<Tensor> outputs;
+  std::vector<AttentionTrace> traces(encoding.size());
+  for (std::size_t n = 0; n < encoding.size(); ++n) {
+    const HeadGroup& group = encoding[n];
+    const auto heads_of = [](const Tensor& all, std::int64_t first, std::int64_t count) {
+      return count == all.size(1) ? all : slice(all, 1, first, first + count);
+    };
+    const Tensor own_q = heads_of(q, group.first, group.count);
+    const Tensor own_k = heads_of(k, group.first_key, group.key_count);
+    const Tensor own_v = heads_of(v, group.first_key, group.key_count);
+    AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
+    in.visible = group.visible;
+    if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
+    outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
+                                   pass.trace != nullptr ? &traces[n] : nullptr));
+  }
+  if (pass.trace != nullptr) {
+    AttentionTrace& layer = pass.trace->emplace_back();
+    for (const auto& [name, tensor] : attention_trace_parts) layer.*tensor = side_by_side(traces, encoding, tensor);
+  }
+  return outputs.size() == 1 ? outputs.front() : concat(outputs, 1);
+}
+
+bool Attention::continues(const LayerEncoding& encoding) const {
+  return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
+           return group.encoding->traits.is_composed();
+         });
+}
+
+}  // namespace tally

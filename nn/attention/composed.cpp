@@ -1,0 +1,305 @@
+#include "nn/attention/composed.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "autograd/pair_tensors.hpp"
+#include "core/attention/policies.hpp"
+#include "core/error.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/attention/seen.hpp"
+
+namespace tally {
+namespace {
+
+// Which keys each query attends to, bool [1, T, T].
+Tensor seen_pairs(const AttentionOperands& in) {
+  return tally::seen_pairs(in.visible, in.q.size(2), in.q.dtype(), in.q.device());
+}
+
+// Plain attention of q [B, H, T, d] to k and v [B, G, T, d], whose heads are shared by H / G heads of queries:
+//   s_ij = scale q_i.k_j,  a_ij = softmax of s_i over the keys j that query i attends to,  o_i = sum_j a_ij v_j
+Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+  const std::int64_t heads = in.q.size(1);
+  Tensor weights = matmul(in.q, transpose(for_query_heads(in.k, heads), -1, -2), in.scale);  // scores [B, H, T, T]
+  if (!in.visible.everything()) weights = lowered(weights, seen_pairs(in));
+  weights = causal_softmax(weights);
+  if (trace != nullptr) trace->weights = weights.detach();
+  return matmul(dropout(weights, pass), for_query_heads(in.v, heads));
+}
+
+// True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
+bool is_plain(const Score& score, const Encoding& encoding) {
+  return !score.scan && score.more_scans.empty() && !score.moved && score.biases.empty() &&
+         score.normaliser.is_softmax() && !score.normaliser.rest.defined() && score.factor == 1 &&
+         !score.row_factor.defined() && !encoding.traits.replaces_softmax;
+}
+
+// --- With score modifications and biases (autograd/score.hpp) and other rules for the weights ------------------------
+
+// scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
+Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
+  return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
+}
+
+// The products of a MovedProduct: every block of queries walks to the left.
+Tensor product_of(const MovedProduct& moved, double scale) {
+  const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
+  const auto in_block = [&](const Tensor& x, std::int64_t n) {
+    return for_query_heads(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
+  };
+  std::vector<Tensor> rows;
+  for (std::int64_t n = 0; n * block < length; ++n) {
+    const std::int64_t first = n * block, count = std::min(block, length - first);
+    std::vector<Tensor> row{slice(in_block(moved.own, n), 3, 0, count)};
+    if (first + count < length) {
+      const Shape later{moved.own.size(0), heads, count, length - first - count};
+      row.push_back(Tensor::zeros(later, moved.own.dtype(), moved.own.device()));
+    }
+    Tensor q = in_block(moved.queries, n);
+    for (std::int64_t m = n - 1; m >= 0; --m) {
+      row.insert(row.begin(), matmul(q, transpose(in_block(moved.keys, m), -1, -2)));
+      if (m == 0) break;
+      q = moved.factor.defined()
+              ? q * for_query_heads(slice(moved.factor, 2, m, m + 1), heads)
+              : q - matmul(matmul(q, transpose(in_block(moved.read, m), -1, -2)), in_block(moved.taken, m));
+    }
+    rows.push_back(concat(row, 3));
+  }
+  return concat(rows, 2) * scale;
+}
+
+// The input of gates: the score without another encoding's bias, or the product of separate operands.
+Tensor gate_score(const Gates& source, const Tensor& s, const AttentionOperands& in) {
+  return source.query.defined() ? product_of(source.query, source.key, in.scale) : s;
+}
+
+// Sums of the gates over the keys from j (own), or from j + 1, to i.
+Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& in, AttentionTrace* trace) {
+  const Tensor gates = in.visible.everything() ? all_gates : masked(all_gates, seen_pairs(in));
+  const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - masked(gates, seen_pairs(in));
+  if (trace != nullptr) {
+    trace->gates = masked(gates.detach(), seen_pairs(in));
+    trace->positions = positions.detach();
+  }
+  return positions;
+}
+
+// i - j [T, T], 0 for keys after the query
+Tensor distances(const AttentionOperands& in) {
+  const NoGrad not_recorded;
+  const Tensor index = cumsum(Tensor::full({1, in.q.size(2)}, 1.0, in.q.dtype(), in.q.device()));
+  return relu(transpose(index, 0, 1) - index);
+}
+
+// The tables' values at x [B, H, T, T], between the knots that they share.
+Tensor between_knots(const Pair& scan, const Tensor& x) {
+  Tensor entry;
+  for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
+    const Tensor knot = slice(scan.knots, 0, n, n + 1);
+    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
+    const Tensor here = value + slope * (x - knot);
+    entry = n == 0 ? here : where(less(knot, x), here, entry);
+  }
+  return entry;
+}
+
+// A policy's l from s, which is the score (scale times q.k) or the logits so far. Gates read `score`.
+Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in, double scale,
+                   AttentionTrace* trace) {
+  const PairPolicy& policy = *scan.policy;
+  PairTensors pairs{s, gate_score(scan.other, score, in), {}, {}, distances(in), scan.rows, scan.heads};
+  if (policy.needs.scan) {
+    const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
+    AttentionTrace own;
+    pairs.sum = positions_of(gates, policy.needs.own, in, trace != nullptr ? &own : nullptr);
+    if (trace != nullptr && policy.needs.spends) {
+      // A key that takes a share b of the remaining mass has the gate -log(1 - b).
+      trace->breaks = negate(exp(negate(own.gates))) + 1.0;
+    } else if (trace != nullptr) {
+      trace->gates = own.gates;
+      trace->positions = own.positions;
+    }
+  }
+  if (policy.needs.table) {
+    const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
+    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
+  }
+  if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
+  return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
+}
+// Applies the policies that come after all biases.
+Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
+  Tensor l = logits;
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) l = pair_logits(*pair, l, l, in, in.scale, trace);
+  }
+  return l;
+}
+// `seen` without the pairs that a policy masks.
+Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
+  const NoGrad not_recorded;
+  const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
+  const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
+  return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
+}
+
+Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
+  const std::int64_t length = in.q.size(2);
+  check(bias.bias.size(-1) >= length, "attention", "a toeplitz bias of ", bias.bias.size(-1),
+        " distances does not cover ", length, " tokens");
+  return read_distance(unsqueeze(bias.bias, 1), length, false);
+}
+
+Tensor bias_term(const RowColumn& bias, const AttentionOperands&) {
+  if (!bias.column.defined()) return unsqueeze(bias.row, 3);
+  if (!bias.row.defined()) return unsqueeze(bias.column, 2);
+  return unsqueeze(bias.row, 3) + unsqueeze(bias.column, 2);
+}
+
+Tensor bias_term(const RowToeplitz& bias, const AttentionOperands& in) {
+  return read_distance(bias.z, in.q.size(2), bias.cap);
+}
+
+Tensor bias_term(const ToeplitzProduct& bias, const AttentionOperands& in) {
+  return bias_term(bias.written_out(in.scale), in);
+}
+
+Tensor bias_term(const Product& bias, const AttentionOperands& in) {
+  return product_of(bias.query, bias.key, in.scale);
+}
+
+Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
+
+// The weights, and the leftover mass [B, H, T, 1] if Normaliser::rest needs it.
+struct Weights {
+  Tensor a, left;
+};
+
+Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& seen) {
+  const Shape one{logits.size(0), logits.size(1), logits.size(2), 1};
+  const Tensor column = broadcast_to(unsqueeze(unsqueeze(sink, 1), 2), one);
+  const Tensor all = softmax(concat(std::vector<Tensor>{column, lowered(logits, seen)}, 3));
+  return {slice(all, 3, 1, all.size(3)), slice(all, 3, 0, 1)};
+}
+
+// relu(e^l - 1) / (sum |e^l - 1| + 1e-8), under a shift that keeps e^l from overflowing.
+Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
+  const Tensor l = masked(logits, seen), shift = relu(max(l, 3, true)).detach();
+  const Tensor one = exp(negate(shift));
+  const Tensor t = masked(exp(l - shift) - one, seen);
+  return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
+}
+
+// The weights of these logits.
+Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+                   const Encoding& encoding) {
+  const Normaliser& rule = score.normaliser;
+  Weights weights;
+  switch (rule.kind) {
+    case Normaliser::Kind::softmax:
+      if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, seen);
+      weights.a = encoding.weights(logits, seen, in);
+      break;
+    case Normaliser::Kind::sigmoid: weights.a = masked(sigmoid(logits - rule.offset), seen); break;
+    case Normaliser::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
+    // Masked logits must not overflow before they become 0.
+    case Normaliser::Kind::exp: weights.a = masked(exp(masked(logits, seen)), seen); break;
+  }
+  if (rule.rest.defined()) weights.left = negate(sum(weights.a, {3}, true)) + 1.0;
+  return weights;
+}
+
+// The weights of final logits. A policy may have masked further pairs, even whole rows.
+Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+                      const Encoding& encoding) {
+  if (!score.scan) return weights_of(logits, seen, in, score, encoding);
+  const Tensor weighted = weighted_pairs(seen, logits.detach());
+  Weights weights = weights_of(lowered(logits, weighted), weighted, in, score, encoding);
+  weights.a = masked(weights.a, weighted);
+  return weights;
+}
+
+// Weights computed without the scores, from score modifications and biases, with the same normaliser.
+Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
+                        const Score& score, const Encoding& encoding) {
+  const Tensor logits = biased_logits(score, joined, operands, nullptr);
+  return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
+}
+
+void check_lengths(const AttentionOperands& in) {
+  check(in.k.size(2) == in.q.size(2), "attention", "the composed form takes as many queries as keys, got ",
+        in.q.shape(), " and ", in.k.shape());
+}
+
+// Each term's contribution to l is also added to `joined`, if given.
+Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
+  check_lengths(in);
+  Score score = given;
+  score.check_policy();
+  if (score.moved) score.keep_gates(in.q * score.factor, in.k);
+  const double scale = in.scale * score.factor;
+  const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
+  Tensor logits = s;
+  const auto join = [&](const Tensor& term) {
+    logits = logits + term;
+    if (joined == nullptr) return;
+    if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
+    *joined = *joined + term.detach();
+  };
+  for (const Pair* const pair : score.scans()) {
+    if (pair->policy->needs.biased) continue;
+    const Tensor l = pair_logits(*pair, s, logits, in, scale, trace);
+    join(l - logits);
+    logits = l;
+  }
+  for (const Bias& bias : score.biases) {
+    const Tensor term = std::visit([&](const auto& shape) { return bias_term(shape, in); }, bias);
+    join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
+    const auto* sums = std::get_if<RowColumn>(&bias);
+    if (trace != nullptr && sums != nullptr && sums->row.defined() && sums->column.defined()) {
+      const Tensor kept = cast(exp(masked(term.detach(), seen_pairs(in))), logits.dtype());
+      trace->decay = masked(trace->decay.defined() ? trace->decay * kept : kept, seen_pairs(in));
+    }
+  }
+  if (score.row_factor.defined()) {
+    const Tensor factor = unsqueeze(score.row_factor, 3);
+    // Pairs that a policy masks stay masked.
+    const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(seen_pairs(in), logits.detach()) : Tensor();
+    const auto times = [&](const Tensor& x, const Tensor& by) {
+      return weighted.defined() ? lowered(masked(x, weighted) * by, weighted) : x * by;
+    };
+    logits = times(logits, factor);
+    if (joined != nullptr && joined->defined()) *joined = times(*joined, factor.detach());
+  }
+  return logits;
+}
+
+}  // namespace
+
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
+  return logits_of(in, score, trace, nullptr);
+}
+
+Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
+                          const AttentionInput& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+  check_lengths(operands);
+  if (is_plain(score, encoding)) return plain_attention(operands, dropout, pass, trace);
+  Weights weights;
+  {
+    Tensor joined;
+    Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
+    if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
+    logits = biased_logits(score, logits, operands, trace);
+    weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
+  }
+  if (trace != nullptr) trace->weights = weights.a.detach();
+  const Tensor output = matmul(dropout(weights.a, pass), for_query_heads(operands.v, operands.q.size(1)));
+  const Tensor& rest = score.normaliser.rest;
+  return rest.defined() && weights.left.defined() ? output + weights.left * rest : output;
+}
+
+}  // namespace tally

@@ -1,0 +1,29 @@
+// Reference attention, which materialises every intermediate with ordinary operations. Read it first; fused attention
+// is tested against it. For one head, query i, key j <= i:
+//
+//   s_ij = scale q_i.k_j                                      the score
+//   l_ij = s_ij + score modifications and biases              the logit (autograd/score.hpp)
+//   a_ij = softmax of row i over its unmasked keys j          the weight (or another rule: Normaliser,
+//   Encoding::weights) o_i  = sum_j a_ij v_j.
+//
+// Needs memory for several [B, H, T, T] tensors. The weights, and with a scan gates and positions, are saved for
+// backward; scores and logits are freed on the way.
+#pragma once
+
+#include "autograd/score.hpp"
+#include "nn/encoding/encoding.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/pass.hpp"
+
+namespace tally {
+
+// l [B, H, T, T], with policies that act on scores but without policies that act on biased logits. Values above the
+// diagonal are meaningless. Fills gates, positions and decay of the trace, if given.
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
+
+// o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.
+Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
+                          const AttentionInput& in, const Dropout& dropout, const Pass& pass,
+                          AttentionTrace* trace = nullptr);
+
+}  // namespace tally

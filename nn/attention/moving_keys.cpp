@@ -1,0 +1,111 @@
+#include "nn/attention/moving_keys.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention/attention.hpp"
+
+namespace tally {
+
+Tensor in_blocks(const Tensor& rows, std::int64_t longest) {
+  const std::int64_t length = rows.size(2), block = std::min(length, longest), count = (length + block - 1) / block;
+  Tensor all = rows;
+  if (count * block > length) {
+    const Shape missing{rows.size(0), rows.size(1), count * block - length, rows.size(3)};
+    all = concat({rows, Tensor::zeros(missing, rows.dtype(), rows.device())}, 2);
+  }
+  return reshape(all, {rows.size(0), rows.size(1), count, block, rows.size(3)});
+}
+
+Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly) {
+  const NoGrad not_recorded;
+  const Tensor index = cumsum(Tensor::full({count}, 1.0, like.dtype(), like.device()));
+  const Tensor row = unsqueeze(index, 1), column = unsqueeze(index, 0);
+  return strictly ? less(column, row) : less_equal(column, row);
+}
+
+Tensor lower(const Tensor& x, bool strictly) {
+  return where(earlier_in_block(x.size(-1), x, strictly), x, Tensor::zeros({1}, x.dtype(), x.device()));
+}
+
+namespace {
+
+// Keys before block n, after its changes.
+Tensor moved_through(const MovedInBlocks& blocks, const Tensor& keys, std::int64_t n) {
+  if (blocks.factor.defined()) return keys * slice(blocks.factor, 2, n, n + 1);
+  return keys - matmul(matmul(keys, transpose(select(blocks.taken, 2, n), -1, -2)), select(blocks.read, 2, n));
+}
+
+// Returns [B, H, N C, keys before + N C]. On entry `keys` are the keys before the first block, in their state there.
+// With to_the_end they become all keys in their state after the last block; if not, the last block's changes are left
+// out.
+Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) {
+  const Shape& own = blocks.own.shape();
+  const std::int64_t heads = own[1], count = own[2], block = own[3];
+  std::vector<Tensor> rows;
+  for (std::int64_t n = 0; n < count; ++n) {
+    std::vector<Tensor> row;
+    if (keys.defined()) {
+      row.push_back(matmul(select(blocks.queries, 2, n), transpose(for_query_heads(keys, heads), -1, -2)));
+    }
+    row.push_back(select(blocks.own, 2, n));
+    if (n + 1 < count) {
+      const Shape later{own[0], heads, block, (count - n - 1) * block};
+      row.push_back(Tensor::zeros(later, blocks.own.dtype(), blocks.own.device()));
+    }
+    rows.push_back(row.size() == 1 ? row.front() : concat(row, 3));
+    if (n + 1 == count && !to_the_end) break;
+    const Tensor leaving = select(blocks.keys, 2, n);
+    keys = keys.defined() ? concat({moved_through(blocks, keys, n), leaving}, 2) : leaving;
+  }
+  return rows.size() == 1 ? rows.front() : concat(rows, 2);
+}
+
+Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks) {
+  const Tensor &query = in.query(true), &key = in.key();
+  Tensor* const kept = in.kept(name);
+  Tensor keys = kept != nullptr ? *kept : Tensor();
+  const Tensor all = all_products(blocks, keys, kept != nullptr);
+  // A block may be padded with zeros after the last token.
+  if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
+  const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
+  const Tensor plain = for_query_heads(in.keep(concat(name, " at first"), key, 2), query.size(1));
+  return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
+}
+
+// x [B, h, N, C, w] by tokens, without the padding after the last one.
+Tensor by_token(const Tensor& x, std::int64_t length) {
+  const Shape& s = x.shape();
+  const Tensor rows = reshape(x, {s[0], s[1], s[2] * s[3], s[4]});
+  return s[2] * s[3] == length ? rows : slice(rows, 2, 0, length);
+}
+
+}  // namespace
+
+Tensor products_of(const MovedInBlocks& blocks) {
+  Tensor keys;
+  return all_products(blocks, keys, false);
+}
+
+void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score) {
+  if (!in.replaces_product || score.moved.has_value()) {
+    score.biases.emplace_back(as_bias(in, name, blocks));
+    return;
+  }
+  const std::int64_t length = in.q.size(2);
+  MovedProduct moved;
+  moved.queries = by_token(blocks.queries, length);
+  moved.keys = by_token(blocks.keys, length);
+  moved.own = by_token(blocks.own, length);
+  moved.factor = blocks.factor;
+  if (!blocks.factor.defined()) {
+    moved.read = by_token(blocks.read, length);
+    moved.taken = by_token(blocks.taken, length);
+  }
+  score.moved = moved;
+}
+
+}  // namespace tally

@@ -1,0 +1,42 @@
+// Scores with keys that every later token changes: s_ij = q_i.k_j^(i) / sqrt(d), where k_j^(i) is key j after the
+// changes by the tokens j+1 .. i (PaTH multiplies it with their matrices, Wall lowers its channels). Tokens are
+// processed in blocks of C. A key is moved through a whole block at once and is then multiplied with the queries of the
+// next block. Outside reference attention it is the query that walks to the left, block by block (autograd/score.hpp).
+#pragma once
+
+#include <string_view>
+
+#include "nn/encoding/encoding.hpp"
+
+namespace tally {
+
+// rows [B, h, T, w] -> [B, h, N, C, w] in blocks of C = min(T, longest) tokens, padded with 0 after the last token.
+Tensor in_blocks(const Tensor& rows, std::int64_t longest);
+// Whether token j of a block is not later than token i, or strictly earlier: bool [C, C].
+Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly);
+// x [.., C, C] with 0 above the diagonal, and with `strictly` also on it.
+Tensor lower(const Tensor& x, bool strictly = false);
+
+// The products, queries and changes of N blocks of C tokens.
+struct MovedInBlocks {
+  Tensor own;      // [B, H, N, C, C]: products with the keys of their block, not scaled; not used above the diagonal
+  Tensor queries;  // [B, H, N, C, d]: for keys before the block, in the keys' state at its start
+  Tensor keys;     // [B, h, N, C, d]: in their state after their block; h: H, or the G heads of keys
+  // A block changes all keys k before it: k - (k taken^T) read, or k factor.
+  Tensor read, taken;  // [B, h, N, C, d], or
+  Tensor factor;       // [B, h, N, d]
+};
+
+// Number of tokens in a block of a MovedProduct.
+inline constexpr std::int64_t longest_in_tiles = moved_block;
+
+// All products, not scaled: [B, H, N C, N C]; not used above the diagonal.
+Tensor products_of(const MovedInBlocks& blocks);
+
+// Adds these products to the score under the unique `name`. If in.replaces_product is set, they replace q.k, with q and
+// k as rotated. Blocks must then have min(T, longest_in_tiles) tokens, and memory is linear in the length. If not, as
+// for a second such encoding, their difference from scaled q.k is added as a bias. That costs B H T² numbers, and for
+// the keys at each block B h T² d / (2 C). In generation a step costs T d, because the cache holds the moved keys.
+void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score);
+
+}  // namespace tally

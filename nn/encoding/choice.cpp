@@ -1,0 +1,346 @@
+#include "nn/encoding/choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+using Range = EncodingChoice::Range;
+using Assignment = EncodingChoice::Assignment;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> texts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    texts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return texts;
+}
+
+std::optional<std::int64_t> whole_number(std::string_view digits) {
+  std::int64_t value = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (read.ec != std::errc() || read.ptr != digits.data() + digits.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+// "2" or "1-3"; `kind` is "layers" or "heads".
+Range parse_range(std::string_view text, std::string_view kind, std::string_view whole) {
+  const auto number = [&](std::string_view digits) {
+    const std::optional<std::int64_t> value = whole_number(digits);
+    check(value.has_value() && *value < Range::end, "encoding", "'", text, "' in '", whole, "' names no ", kind,
+          "; write 2 or 1-3");
+    return *value;
+  };
+  const std::size_t dash = text.find('-');
+  const std::int64_t first = number(text.substr(0, dash));
+  const std::int64_t last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
+  check(first <= last, "encoding", "'", text, "' in '", whole, "' names no ", kind, ": it ends before it begins");
+  return {first, last};
+}
+
+// What a bracket can say, by its name there.
+struct Sight {
+  std::string_view name;
+  std::int64_t Visible::*member;
+};
+constexpr std::array<Sight, 3> sights{
+    {{"window", &Visible::window}, {"chunk", &Visible::chunk}, {"first", &Visible::first}}};
+
+// "window=256,first=4"
+Visible parse_visible(std::string_view text, std::string_view whole) {
+  Visible visible;
+  for (const std::string_view part : split(text, ',')) {
+    const std::size_t equals = std::min(part.find('='), part.size());
+    const auto* const known = std::find_if(sights.begin(), sights.end(),
+                                           [&](const Sight& sight) { return sight.name == part.substr(0, equals); });
+    const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
+    check(known != sights.end() && value.has_value() && *value > 0 && *value <= Visible::most, "encoding", "'", part,
+          "' in '", whole, "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
+    check(visible.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
+    visible.*known->member = *value;
+  }
+  check(!visible.everything(), "encoding", "first = ", visible.first,
+        " has no effect where every key before a query is seen; it is for window and chunk");
+  return visible;
+}
+
+// Assignments, between commas; those within brackets do not part.
+std::vector<std::string_view> split_assignments(std::string_view text) {
+  std::vector<std::string_view> texts;
+  std::size_t begin = 0, depth = 0;
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const char c = n < text.size() ? text[n] : ',';
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    if (n < text.size() && (c != ',' || depth > 0)) continue;
+    texts.push_back(text.substr(begin, n - begin));
+    begin = n + 1;
+  }
+  return texts;
+}
+
+bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
+
+bool contains(const std::vector<const EncodingEntry*>& sum, const EncodingEntry* entry) {
+  return std::find(sum.begin(), sum.end(), entry) != sum.end();
+}
+
+// Assignments that act on one layer, by heads.
+std::vector<Assignment> assignments_of(const std::vector<Assignment>& assignments, std::int64_t layer) {
+  std::vector<Assignment> found;
+  std::copy_if(assignments.begin(), assignments.end(), std::back_inserter(found),
+               [&](const Assignment& assignment) { return assignment.layers.holds(layer); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Assignment& a, const Assignment& b) { return a.heads.first < b.heads.first; });
+  return found;
+}
+
+std::int64_t first_layer_of(const std::vector<Assignment>& assignments, const EncodingEntry* entry) {
+  std::int64_t first = Range::end;
+  for (const Assignment& assignment : assignments) {
+    if (contains(assignment.sum, entry)) first = std::min(first, assignment.layers.first);
+  }
+  return first;
+}
+
+// Embeddings are changed once, before layer 0, and have no heads.
+void check_embeds(const EncodingEntry& entry, const Assignment& assignment, const std::vector<Assignment>& all) {
+  check(assignment.heads.all(), "encoding", entry.name,
+        " acts on the embeddings, which have no heads: name it for all heads");
+  const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Assignment& other) {
+    return other.layers.holds(0) && contains(other.sum, &entry);
+  });
+  check(from_the_start, "encoding", entry.name,
+        " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
+}
+
+}  // namespace
+
+std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
+
+std::string EncodingChoice::Assignment::sum_text() const {
+  std::string text;
+  for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
+  std::string seen;
+  for (const Sight& sight : sights) {
+    if (visible.*sight.member > 0) seen += concat(seen.empty() ? "[" : ",", sight.name, "=", visible.*sight.member);
+  }
+  return seen.empty() ? text : text + seen + "]";
+}
+
+std::string EncodingChoice::Assignment::text() const {
+  return concat(layers.all() ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
+}
+
+EncodingChoice EncodingChoice::parse(std::string_view text) {
+  EncodingChoice choice;
+  Range layers;
+  for (std::string_view rest : split_assignments(text)) {
+    Assignment assignment;
+    if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
+      layers = parse_range(rest.substr(0, colon), "layers", text);
+      rest.remove_prefix(colon + 1);
+    }
+    assignment.layers = layers;
+    if (const std::size_t at = rest.find('@'); at != std::string_view::npos) {
+      assignment.heads = parse_range(rest.substr(at + 1), "heads", text);
+      rest = rest.substr(0, at);
+    }
+    if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
+      check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
+            "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
+      assignment.visible = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
+      rest = rest.substr(0, open);
+    }
+    for (const std::string_view name : split(rest, '+')) {
+      check(!name.empty(), "encoding", "'", text,
+            "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; "
+            "cope@0-1,alibi@2-3)");
+      const EncodingEntry& entry = find_encoding(name);
+      check(!contains(assignment.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
+      assignment.sum.push_back(&entry);
+      const bool known =
+          std::any_of(choice.parts.begin(), choice.parts.end(), [&](const Part& part) { return part.entry == &entry; });
+      if (!known) choice.parts.push_back({&entry, entry.make_options()});
+    }
+    std::sort(assignment.sum.begin(), assignment.sum.end(), by_name);
+    choice.assignments.push_back(std::move(assignment));
+  }
+  std::sort(choice.parts.begin(), choice.parts.end(),
+            [](const Part& a, const Part& b) { return by_name(a.entry, b.entry); });
+  std::stable_sort(choice.assignments.begin(), choice.assignments.end(), [](const Assignment& a, const Assignment& b) {
+    return std::tie(a.layers.first, a.layers.last, a.heads.first) <
+           std::tie(b.layers.first, b.layers.last, b.heads.first);
+  });
+  const Assignment& first = choice.assignments.front();
+  const bool everywhere = first.layers.all() && first.heads.all() && first.visible == Visible{};
+  if (choice.assignments.size() == 1 && everywhere) choice.assignments.clear();
+  return choice;
+}
+
+EncodingChoice EncodingChoice::clone() const {
+  EncodingChoice copy;
+  for (const Part& part : parts) copy.parts.push_back({part.entry, part.options->clone()});
+  copy.assignments = assignments;
+  return copy;
+}
+
+std::vector<EncodingChoice::Assignment> EncodingChoice::acting() const {
+  if (!assignments.empty()) return assignments;
+  Assignment everywhere;
+  for (const Part& part : parts) everywhere.sum.push_back(part.entry);
+  return {everywhere};
+}
+
+std::string EncodingChoice::text() const {
+  std::string text;
+  Range layers;
+  for (const Assignment& assignment : acting()) {
+    text += concat(text.empty() ? "" : ",", assignment.layers == layers ? "" : assignment.layers.text() + ":",
+                   assignment.sum_text(), assignment.heads.all() ? "" : "@" + assignment.heads.text());
+    layers = assignment.layers;
+  }
+  return text;
+}
+
+void EncodingChoice::set_option(std::string_view name, std::string_view value) {
+  if (const std::size_t dot = name.find('.'); dot != std::string_view::npos) {
+    const std::string_view part_name = name.substr(0, dot);
+    for (const Part& part : parts) {
+      if (part.entry->name == part_name)
+        return tally::set_option(*part.options, part_name, name.substr(dot + 1), value);
+    }
+    fail("encoding", "option ", name, " is for '", part_name, "', which is not part of ", text());
+  }
+  // Of several encodings only what one alone has can go without its name.
+  const Part* owner = parts.size() == 1 ? &parts.front() : nullptr;
+  std::string full_names;
+  std::vector<std::string> candidates;
+  for (const Part& part : parts) {
+    for (const OptionInfo& info : list_options(*part.options)) {
+      candidates.push_back(info.name);
+      if (parts.size() == 1 || info.name != name) continue;
+      full_names += concat(owner == nullptr ? "" : " or ", part.entry->name, ".", name);
+      owner = owner == nullptr ? &part : owner;
+    }
+  }
+  check(full_names.find(' ') == std::string::npos, "encoding", "option ", name, " is ambiguous: write ", full_names);
+  if (owner != nullptr) return tally::set_option(*owner->options, owner->entry->name, name, value);
+  const std::string nearest = nearest_name(name, candidates);
+  if (!nearest.empty()) fail(text(), "unknown option '", name, "'; did you mean '", nearest, "'?");
+  fail(text(), "unknown option '", name, "'");
+}
+
+std::int64_t EncodingChoice::least_layers() const {
+  std::int64_t least = 1;
+  for (const Assignment& assignment : assignments)
+    least = std::max(least, assignment.layers.all() ? 1 : assignment.layers.last + 1);
+  return least;
+}
+
+std::int64_t EncodingChoice::least_heads() const {
+  std::int64_t least = 1;
+  for (const Assignment& assignment : assignments)
+    least = std::max(least, assignment.heads.all() ? 1 : assignment.heads.last + 1);
+  return least;
+}
+
+namespace {
+
+// The group of heads first .. end - 1, of `heads` in all that share `key_heads`, without its encoding.
+HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std::int64_t key_heads) {
+  const std::int64_t share = heads / key_heads, first_key = first / share, end_key = (end - 1) / share + 1;
+  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding", "heads ",
+        Range{first, end - 1}.text(), " share heads of keys unevenly: each is for ", share,
+        " heads, and a group has whole ones or lies within one");
+  return {first, end - first, first_key, end_key - first_key, {}};
+}
+
+}  // namespace
+
+void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::int64_t key_heads) const {
+  const auto check_there = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
+    check(last < count, "encoding", "'", text(), "' names ", kind, " ", last, ", but the model has ", count, " ", kind,
+          count == 1 ? "" : "s", " (from 0)");
+  };
+  check_there("layer", least_layers() - 1, layers);
+  check_there("head", least_heads() - 1, heads);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const std::vector<Assignment> own = assignments_of(acting(), layer);
+    check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer,
+          "; write none where there is none");
+    std::int64_t next = 0;
+    const auto check_reaches = [&](std::int64_t head) {
+      check(next >= head, "encoding", "'", text(), "' names nothing for head", next == head - 1 ? " " : "s ",
+            Range{next, head - 1}.text(), " of layer ", layer, "; write none where there is none");
+    };
+    for (const Assignment& assignment : own) {
+      check_reaches(assignment.heads.first);
+      check(next == assignment.heads.first, "encoding", "'", text(), "' names head ", assignment.heads.first,
+            " of layer ", layer, " twice");
+      next = assignment.heads.all() ? heads : assignment.heads.last + 1;
+      if (next <= heads) group_of(assignment.heads.first, next, heads, key_heads);
+    }
+    check_reaches(heads);
+  }
+}
+
+LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
+  check(!parts.empty(), "encoding", "nothing is chosen");
+  for (const Part& part : parts) {
+    check_values(*part.options, part.entry->name);
+    part.options->validate();
+  }
+  const std::vector<Assignment> own = assignments_of(acting(), setup.layer);
+  LayerEncoding layer;
+  for (const Assignment& assignment : own) {
+    const std::int64_t end = assignment.heads.all() ? setup.heads : assignment.heads.last + 1;
+    HeadGroup group = group_of(assignment.heads.first, end, setup.heads, setup.key_heads);
+    std::vector<SumPart> made;
+    for (const Part& part : parts) {
+      if (!contains(assignment.sum, part.entry)) continue;
+      const bool alone =
+          std::count_if(own.begin(), own.end(), [&](const Assignment& p) { return contains(p.sum, part.entry); }) == 1;
+      EncodingSetup of_group = setup;
+      of_group.heads = group.count;
+      of_group.key_heads = group.key_count;
+      of_group.first_layer = first_layer_of(acting(), part.entry);
+      of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
+        const std::string heads = alone || scope == Scope::model ? "" : "@" + assignment.heads.text();
+        return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
+      };
+      made.push_back({part.entry->name, part.entry->make(of_group, *part.options)});
+      made.back().encoding->traits = part.entry->traits;
+      made.back().encoding->constants = setup.constants;
+      if (!assignments.empty() && part.entry->traits.embeds) check_embeds(*part.entry, assignment, assignments);
+    }
+    if (made.size() == 1) {
+      group.encoding = std::move(made.front().encoding);
+    } else {
+      group.encoding =
+          sum_of_encodings(std::move(made), assignments.empty() ? "" : concat("in ", assignment.text(), ": "));
+    }
+    group.encoding->constants = setup.constants;
+    group.visible = assignment.visible;
+    check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
+          assignment.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
+    const Visible& sight = group.visible;
+    const bool own_key_only = sight.first == 0 && (sight.window == 1 || sight.chunk == 1);
+    check(!own_key_only || !group.encoding->excludes_own_key(), "encoding", assignment.sum_text(),
+          ": queries see the key of their own token only, to which this encoding gives no weight, so that every weight "
+          "is 0; a window or chunk must be at least 2 here, or first at least 1");
+    layer.push_back(std::move(group));
+  }
+  return layer;
+}
+
+}  // namespace tally

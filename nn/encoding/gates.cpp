@@ -1,0 +1,53 @@
+#include "nn/encoding/gates.hpp"
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/attention/attention.hpp"
+
+namespace tally {
+
+void ContextualGateOptions::visit(OptionVisitor& visitor) {
+  visitor.choice("gates", source, {"keys", "sep-keys", "values"},
+                 "from the keys of attention, from a key projection of their own, or from the values");
+  visitor.flag("rotated-query", rotated_query,
+               "in a sum with a rotation: the position term and gates with a source of their own see q as rotated");
+}
+
+void ContextualGateOptions::refuse_idle_query(std::string_view encoding) const {
+  check(source != "keys" || !rotated_query, encoding,
+        "rotated-query = true has no effect with gates = keys, which come from the score itself; it is for gates = "
+        "sep-keys or values");
+}
+
+ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)
+    : from_values_(options.source == "values"), rotated_query_(options.rotated_query), key_heads_(setup.key_heads) {
+  if (options.source == "sep-keys") {
+    const std::int64_t own_width = setup.key_heads * setup.head_width;
+    weight_ =
+        setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
+    if (setup.bias)
+      bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
+  }
+}
+
+Gates ContextualGates::operator()(const AttentionInput& in) const {
+  if (from_values_) return {query(in), in.keep_keys("values", in.v)};
+  if (!weight_.defined()) return {};
+  return {query(in), in.keep_keys("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_))};
+}
+
+ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)
+    : sign_(sign),
+      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
+      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open), Scope::layer)) {}
+
+RowColumn ForgetGates::operator()(const AttentionInput& in) const {
+  const Tensor opening = linear(in.x, weight_, bias_);
+  const Tensor log_forget = negate(softplus(sign_ > 0 ? negate(opening) : opening));  // [B, T, H]
+  // In double: L grows with the length, but only differences of neighbours matter.
+  const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
+  const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]
+  return {slice(total, 2, in.first, in.keys()), negate(total)};
+}
+
+}  // namespace tally

@@ -1,0 +1,54 @@
+// Gates that several encodings share.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "nn/encoding/encoding.hpp"
+
+namespace tally {
+
+// The gates of contextual positions (CoPE and its variants): g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d)) with
+// separate gate keys G.
+struct ContextualGateOptions {
+  static constexpr auto beside_rotations = query_beside_rotations;
+  std::string source = "keys";
+  bool rotated_query = false;
+
+  // Options "gates" and "rotated-query".
+  void visit(OptionVisitor& visitor);
+  // For the `validate` of an encoding that multiplies q only with keys, in the score and in gates.
+  void refuse_idle_query(std::string_view encoding) const;
+};
+
+// Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (if k has a bias), initialised as in k.
+class ContextualGates {
+ public:
+  ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options);
+
+  Gates operator()(const AttentionInput& in) const;
+  // q [B, H, T, d] for all matmuls except the score.
+  const Tensor& query(const AttentionInput& in) const { return in.query(rotated_query_); }
+
+ private:
+  bool from_values_ = false;
+  bool rotated_query_ = false;
+  std::int64_t key_heads_ = 0;
+  Tensor weight_, bias_;  // sep-keys
+};
+
+// The forget gates of FoX (arXiv 2503.02130, equations 4 and 6): the share of the earlier tokens that a token leaves.
+//   log f_t = log sigmoid(w_f.x_t + b_f) per head,  L_t = sum_{u<=t} log f_u,  l_ij = s_ij + (L_i - L_j)
+// Parameters: forget.weight [H, D] N(0, 0.02²), forget.bias [H], starting at `open`, 0 by default.
+class ForgetGates {
+ public:
+  // sign: of w_f.x_t + b_f, 1 or -1; open: b_f at the start
+  explicit ForgetGates(const EncodingSetup& setup, double sign = 1, double open = 0);
+  RowColumn operator()(const AttentionInput& in) const;
+
+ private:
+  double sign_;
+  Tensor weight_, bias_;
+};
+
+}  // namespace tally

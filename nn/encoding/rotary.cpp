@@ -1,0 +1,61 @@
+#include "nn/encoding/rotary.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/encoding/constants.hpp"
+
+namespace tally {
+
+Rotary::Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved, std::int64_t length, DType dtype,
+               Device device)
+    : planes_(std::move(planes)),
+      factor_(factor),
+      interleaved_(interleaved),
+      tables_(make_tables(length, dtype, device)) {}
+
+Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
+  const std::int64_t end = first + x.size(2);
+  const Tables tables = end <= tables_.cosine.size(0) ? tables_ : make_tables(end, tables_.cosine.dtype(), x.device());
+  return rotate_pairs(x, tables.cosine.slice_view(0, first, end), tables.sine.slice_view(0, first, end), interleaved_);
+}
+
+Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device device) const {
+  const auto table = [&](double (*turned)(double angle)) {
+    return table_of(length, std::ssize(planes_), dtype, device, [&](std::int64_t t, std::int64_t pair) {
+      const RotaryPlane& plane = planes_[static_cast<std::size_t>(pair)];
+      const double position = static_cast<double>(t), size = factor_ * std::exp(position * plane.growth);
+      return size * turned(position * plane.angle);
+    });
+  };
+  return {table(std::cos), table(std::sin)};
+}
+
+std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {
+  std::vector<RotaryPlane> planes;
+  for (std::int64_t i = 0; i < dims / 2; ++i) {
+    planes.push_back({.angle = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims))});
+  }
+  return planes;
+}
+
+std::vector<double> plane_factors(std::string_view encoding, std::string_view option, std::string_view text) {
+  std::vector<double> numbers;
+  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const std::string_view part = text.substr(begin, text.find('/', begin) - begin);
+    double number = 0;
+    const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
+    const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
+    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), encoding, option, " = '", text,
+          "' has '", part, "' where a number above 0 is to stand; write 1/1.5/2, one for each plane");
+    numbers.push_back(number);
+    begin += part.size() + 1;
+  }
+  return numbers;
+}
+
+}  // namespace tally

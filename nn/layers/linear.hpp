@@ -1,0 +1,28 @@
+// y = x Wᵀ + b.
+#pragma once
+
+#include "core/rounded.hpp"
+#include "nn/layers/init.hpp"
+#include "nn/module.hpp"
+
+namespace tally {
+
+enum class WithBias : bool { no, yes };
+
+// Parameters: weight [out, in], bias [out].
+class Linear final : public Module {
+ public:
+  // gain: see Initializer::linear_weight.
+  Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
+         double gain = 1);
+  // x [..., in] -> [..., out], added to `onto` if that is defined
+  Tensor forward(Tensor x, Tensor onto = {}, ReadBy readers = ReadBy::anyone) const;
+  const Tensor& weight() const { return weight_; }
+  const Tensor& bias() const { return bias_; }  // undefined without bias
+
+ private:
+  Tensor weight_;
+  Tensor bias_;  // undefined without bias
+};
+
+}  // namespace tally

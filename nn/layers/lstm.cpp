@@ -1,0 +1,112 @@
+#include "nn/layers/lstm.hpp"
+
+#include <string>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/linear.hpp"
+
+namespace tally {
+namespace {
+
+// U, the weight of the previous h.
+class Recurrent final : public Module {
+ public:
+  Recurrent(const Initializer& start, std::int64_t width)
+      : weight_(add_parameter("weight", start.make("weight", {4 * width, width}, start.linear_weight(width)))) {}
+  const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+class Layer final : public Module {
+ public:
+  Layer(const Initializer& start, const ModelOptions& options)
+      : input_(start.at("input"), options.width, 4 * options.width, options.bias ? WithBias::yes : WithBias::no),
+        recurrent_(start.at("recurrent"), options.width),
+        dropout_(start, "output", options.dropout) {
+    add_child("input", input_);
+    add_child("recurrent", recurrent_);
+  }
+
+  // x [B, T, D] -> the same shape. All inputs share one matmul; only the matmuls with h depend on each other.
+  Tensor forward(const Tensor& x, const Pass& pass, KvCache* earlier) const {
+    const bool begins = earlier == nullptr || earlier->empty();
+    const Tensor zeros = begins ? Tensor::zeros({x.size(0), x.size(2)}, x.dtype(), x.device()) : Tensor();
+    const LstmSteps steps =
+        lstm(input_.forward(x), recurrent_.weight(), begins ? zeros : earlier->at("hidden").tensor(),
+             begins ? zeros : earlier->at("cell").tensor());
+    if (earlier != nullptr && x.size(1) > 0) {
+      (*earlier)["hidden"].set(steps.hidden.select_view(1, x.size(1) - 1).clone());
+      (*earlier)["cell"].set(steps.cells.select_view(1, x.size(1) - 1).clone());
+    }
+    return dropout_(steps.hidden, pass);
+  }
+
+ private:
+  Linear input_;
+  Recurrent recurrent_;
+  Dropout dropout_;
+};
+
+}  // namespace
+
+struct Lstm::Parts {
+  Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
+      : embedding(start.at("embedding"), vocabulary, options.width, options.tied ? Tied::yes : Tied::no),
+        embedding_dropout(start, "embedding", options.dropout) {
+    for (std::int64_t n = 0; n < options.layers; ++n) {
+      layers.push_back(std::make_unique<Layer>(start.at(concat("layers.", n)), options));
+    }
+    if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
+  }
+
+  Embedding embedding;
+  Dropout embedding_dropout;
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::unique_ptr<Linear> head;  // null when tied
+};
+
+Lstm::Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start) {
+  options.validate();
+  check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
+  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
+  parts_ = std::make_unique<Parts>(options, vocabulary, start);
+  add_child("embedding", parts_->embedding);
+  for (std::size_t n = 0; n < parts_->layers.size(); ++n) add_child(concat("layers.", n), *parts_->layers[n]);
+  if (parts_->head != nullptr) add_child("head", *parts_->head);
+}
+
+Lstm::~Lstm() = default;
+
+const Tensor& Lstm::head() const {
+  return parts_->head != nullptr ? parts_->head->weight() : parts_->embedding.weight();
+}
+
+Tensor Lstm::hidden(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, nullptr); }
+
+Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
+  const NoGrad no_grad;
+  std::vector<KvCache> layers = state.layers;  // on failure the state is unchanged
+  layers.resize(parts_->layers.size());
+  const Tensor logits = linear(compute(tokens, {}, &layers), head());
+  state.layers = std::move(layers);
+  state.length += tokens.size(1);
+  return logits;
+}
+
+Tensor Lstm::compute(const Tensor& tokens, const Pass& pass, std::vector<KvCache>* layers) {
+  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
+        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+  Tensor x = parts_->embedding_dropout(parts_->embedding.forward(tokens), pass);
+  for (std::size_t n = 0; n < parts_->layers.size(); ++n) {
+    x = parts_->layers[n]->forward(x, pass, layers != nullptr ? &(*layers)[n] : nullptr);
+  }
+  return x;
+}
+
+}  // namespace tally
