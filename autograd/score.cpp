@@ -34,10 +34,10 @@ std::vector<const Pair*> Score::scans() const {
   return all;
 }
 
-void Score::set_normaliser(Normaliser value) {
-  check(normaliser.is_softmax(), "encoding",
+void Score::set_normaliser(SoftmaxRule value) {
+  check(softmax_rule.is_softmax(), "encoding",
         "two parts of the sum each take the place of the softmax: keep one of them (biases and rotations may join it)");
-  normaliser = std::move(value);
+  softmax_rule = std::move(value);
 }
 
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
@@ -56,7 +56,7 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   return matmul(wide, transpose(by_head, -1, -2), scale);
 }
 
-RowToeplitz ToeplitzProduct::written_out(double scale) const { return {products_of_rows(query, key, scale), cap}; }
+RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
   if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
@@ -87,8 +87,8 @@ bool Score::tiled_on(Device device) const {
 
 void Score::check_policy() const {
   for (const Pair* const pair : scans()) {
-    check(!pair->policy->needs.spends || normaliser.kind == Normaliser::Kind::exp, "attention",
-          "logits of a policy that spends are for the normaliser exp");
+    check(!pair->policy->needs.spends || softmax_rule.kind == SoftmaxRule::Kind::exp, "attention",
+          "logits of a policy that spends are for the softmax_rule exp");
   }
 }
 

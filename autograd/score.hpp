@@ -61,7 +61,7 @@ HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias);  // w,
 // l_ij += m_h p_ij, m [H]
 Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
 // l_ij -= sum_{k=j..i-1} softplus(l_ik), where l includes the biases, and a query's own key is masked. With
-// attend_current it is not masked, and sums end at i. The normaliser is exp:  A_ij = exp(l_ij - sum_{k=j..i-1}
+// attend_current it is not masked, and sums end at i. The softmax_rule is exp:  A_ij = exp(l_ij - sum_{k=j..i-1}
 // softplus(l_ik)),  1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
 Pair stick_breaking(bool attend_current = false);
 
@@ -87,7 +87,7 @@ struct ToeplitzProduct {
   Tensor key;        // e [1 or B, 1, G or H, W, w]
   bool cap = false;  // as above
 
-  RowToeplitz written_out(double scale) const;  // z_i[n] = scale r_i.e_n
+  RowToeplitz materialised(double scale) const;  // z_i[n] = scale r_i.e_n
 };
 // r_i.G_j / sqrt(d), with the d of q: a second product in addition to q.k, whose keys have k's heads
 struct Product {
@@ -121,7 +121,7 @@ struct MovedProduct {
 
 // Turns the logits of a row into weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the unmasked keys j. The weights
 // of a fully masked row are 0.
-struct Normaliser {
+struct SoftmaxRule {
   using Kind = AttentionNormaliser::Kind;  // n, m and z0 of each
   Kind kind = Kind::softmax;
   Tensor sink = {};   // c [H]: z0 = e^c of a softmax; undefined: 0
@@ -137,7 +137,7 @@ struct Score {
   std::optional<Pair> scan;
   std::vector<Pair> more_scans;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
-  Normaliser normaliser;
+  SoftmaxRule softmax_rule;
   double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
   // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only policies
   // it can be combined with add the entry of a table. Undefined: 1.
@@ -148,8 +148,8 @@ struct Score {
   // read the biased logits.
   void set_scan(Pair value);
   std::vector<const Pair*> scans() const;
-  // Throws Error if a normaliser other than the softmax is already set.
-  void set_normaliser(Normaliser value);
+  // Throws Error if a softmax_rule other than the softmax is already set.
+  void set_normaliser(SoftmaxRule value);
   // Gives these operands to gates that would otherwise read the score.
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether no product may be part of the scores, because the policy uses them other than by adding to them.
@@ -160,7 +160,7 @@ struct Score {
   bool changes_score() const;
   // Whether this device's fused attention supports the policy and everything it is combined with.
   bool tiled_on(Device device) const;
-  // Throw Error if a policy requires another normaliser, or if fused attention does not support the combination.
+  // Throw Error if a policy requires another softmax_rule, or if fused attention does not support the combination.
   void check_policy() const;
   void check_tiled() const;
 };
@@ -168,7 +168,7 @@ struct Score {
 struct AttentionOperands {
   Tensor q, k, v;  // [B, H, T, d], [B, G, keys, d], [B, G, keys, e] of the product, rotated where the encoding rotates
   double scale;    // 1/sqrt(d)
-  Visible visible = {};
+  AttentionMask mask = {};
   // Fused: drops weights as dropout(weights, rate, stream) would.
   double dropout = 0;
   RandomStream dropout_stream = {};

@@ -21,7 +21,7 @@ bool has_all_of_its_storage(const Tensor& x) {
 }
 
 bool is_rounded_by_products(const Tensor& x) {
-  return x.defined() && x.dtype() == DType::f32 && product_precision() == ProductPrecision::bf16;
+  return x.defined() && x.dtype() == DType::f32 && matmul_precision() == ProductPrecision::bf16;
 }
 
 Tensor rounded_to_bf16(const Tensor& x) {

@@ -1,4 +1,4 @@
-// f32 tensors rounded to bf16, if product_precision() is bf16 (core/precision.md): matmul operands and saved
+// f32 tensors rounded to bf16, if matmul_precision() is bf16 (core/precision.md): matmul operands and saved
 // activations, in half the memory.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Matmuls, also batched, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row, + addend.
+// Matmuls, also batched, by cuBLAS: c[..., M, N] = alpha a[..., M, K] b[..., K, N], + bias [N] on each row, + residual.
 //
 // cuBLAS supports only column-major matrices. A row-major matrix is the transpose of a column-major one in the same
 // memory, so c = a b is computed as c^T = b^T a^T. Batch axes are merged; the innermost remaining one is cuBLAS's
@@ -16,7 +16,7 @@ namespace {
 cublasOperation_t operation_of(const Layout& layout) { return layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 cublasComputeType_t compute_type(float) {
-  switch (product_precision()) {
+  switch (matmul_precision()) {
     case ProductPrecision::f32: break;
     case ProductPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
     case ProductPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
@@ -51,24 +51,24 @@ void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, do
   }
 }
 
-// c = bias on each row, + addend
-void start_with(const View& c, View bias, const View& addend) {
-  if (!bias) return copy(c, addend);
+// c = bias on each row, + residual
+void start_with(const View& c, View bias, const View& residual) {
+  if (!bias) return copy(c, residual);
   const std::int64_t step = bias.strides[0];
   bias.shape = c.shape;
   bias.strides = {};
   bias.strides[c.shape.rank - 1] = step;
-  addend ? binary(BinaryOp::add, c, addend, bias) : copy(c, bias);
+  residual ? binary(BinaryOp::add, c, residual, bias) : copy(c, bias);
 }
 
 }  // namespace
 
 std::int64_t matmul_workspace(View, View) { return 0; }
 
-void matmul(View c, View a, View b, const ProductEnd& end, void*) {
+void matmul(View c, View a, View b, const Epilogue& end, void*) {
   if (c.numel() == 0) return;
-  const bool is_there = end.addend && end.addend.data == c.data && !end.bias, add = end.addend || end.bias;
-  if (add && !is_there) start_with(c, end.bias, end.addend);
+  const bool is_there = end.residual && end.residual.data == c.data && !end.bias, add = end.residual || end.bias;
+  if (add && !is_there) start_with(c, end.bias, end.residual);
   if (a.shape.back() == 0) {
     if (!add) fill(c, 0);
     return;

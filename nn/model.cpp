@@ -66,10 +66,12 @@ std::vector<std::string> ModelOptions::idle() const {
           "norm-place", "residual", "activation", "final-norm", "qk-norm", "attention"};
 }
 
-Tensor SequenceModel::forward(const Tensor& tokens, const Pass& pass) { return linear(hidden(tokens, pass), head()); }
+Tensor SequenceModel::forward(const Tensor& tokens, const ForwardContext& pass) {
+  return linear(hidden(tokens, pass), head());
+}
 
 TokenLoss SequenceModel::loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
-                              const Pass& pass) {
+                              const ForwardContext& pass) {
   const Tensor x = hidden(tokens, pass);
   const auto row_bytes = vocabulary() * static_cast<std::int64_t>(size_of(x.dtype()));
   if (tokens.numel() > most_logit_bytes / row_bytes) return linear_cross_entropy(x, head(), targets, mask, weight);

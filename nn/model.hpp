@@ -9,8 +9,8 @@
 
 #include "autograd/ops.hpp"
 #include "nn/encoding/choice.hpp"
+#include "nn/forward_context.hpp"
 #include "nn/module.hpp"
-#include "nn/pass.hpp"
 
 namespace tally {
 
@@ -63,14 +63,14 @@ class SequenceModel : public Module {
   Device device() const { return head().device(); }
   std::int64_t vocabulary() const { return head().size(0); }
   // tokens i32 [B, T], on any device -> logits [B, T, V] = hidden(tokens) headᵀ
-  Tensor forward(const Tensor& tokens, const Pass& pass = {});
+  Tensor forward(const Tensor& tokens, const ForwardContext& pass = {});
   // token_cross_entropy(forward(tokens), ...): the loss of these tokens' successors. Logits of more than 64 MiB are
   // never materialised as a whole.
   TokenLoss loss(const Tensor& tokens, const Tensor& targets, const Tensor& mask, const Tensor& weight,
-                 const Pass& pass = {});
+                 const ForwardContext& pass = {});
   // The input of the output projection: tokens i32 [B, T], on any device -> [B, T, D]. Errors name the layer as they
   // propagate: "in blocks.2.attention: ...". Layers without attention leave nothing in a trace.
-  virtual Tensor hidden(const Tensor& tokens, const Pass& pass = {}) = 0;
+  virtual Tensor hidden(const Tensor& tokens, const ForwardContext& pass = {}) = 0;
   // The weight [V, D] of the output projection.
   virtual const Tensor& head() const = 0;
   // The logits [B, T, V] of new tokens [B, T] only, which follow the tokens in `state` (none at first), without

@@ -72,7 +72,7 @@ class Block final : public Module {
 
   // x [B, T, D] -> the same shape. Takes x by value so its buffer can be freed or reused in place once it is no longer
   // needed, and saved in bf16 for backward.
-  Tensor forward(Tensor x, const Pass& pass, const Earlier& earlier) const {
+  Tensor forward(Tensor x, const ForwardContext& pass, const KVContext& earlier) const {
     // Each sublayer adds its result to `onto`, after dropout if there is any.
     const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
       return with_location(location_ + "attention", [&] {
@@ -189,7 +189,9 @@ const Tensor& Transformer::head() const {
   return parts_->head != nullptr ? parts_->head->weight() : parts_->embedding.weight();
 }
 
-Tensor Transformer::hidden(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, 0, nullptr); }
+Tensor Transformer::hidden(const Tensor& tokens, const ForwardContext& pass) {
+  return compute(tokens, pass, 0, nullptr);
+}
 
 Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
@@ -214,7 +216,8 @@ Tensor Transformer::step(const Tensor& tokens, GenerationState& state) {
   return logits;
 }
 
-Tensor Transformer::compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches) {
+Tensor Transformer::compute(const Tensor& tokens, const ForwardContext& pass, std::int64_t first,
+                            std::vector<KvCache>* caches) {
   check_tokens(tokens);
   TokenPositions at = pass.positions;
   if (!at.each.defined()) at.first = first;

@@ -23,7 +23,7 @@ class Transformer final : public SequenceModel {
               std::int64_t max_length, const Initializer& start);
   ~Transformer() override;
 
-  Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
+  Tensor hidden(const Tensor& tokens, const ForwardContext& pass = {}) override;
   const Tensor& head() const override;
   // Computes only the rows of new tokens. Every step recomputes all rows if an encoding cannot do that (custom weights
   // or a custom attention), or if the model uses reference attention. A text that grows beyond an encoding's same_up_to
@@ -45,7 +45,7 @@ class Transformer final : public SequenceModel {
 
  private:
   // For tokens that begin at index `first`.
-  Tensor compute(const Tensor& tokens, const Pass& pass, std::int64_t first, std::vector<KvCache>* caches);
+  Tensor compute(const Tensor& tokens, const ForwardContext& pass, std::int64_t first, std::vector<KvCache>* caches);
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

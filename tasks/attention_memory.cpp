@@ -19,7 +19,7 @@ EncodingChoice alone(const EncodingChoice& choice, const EncodingChoice::Assignm
   for (const EncodingChoice::Part& part : choice.parts) {
     if (std::ranges::count(assignment.sum, part.entry) > 0) own.parts.push_back({part.entry, part.options->clone()});
   }
-  own.assignments.push_back({.visible = assignment.visible, .sum = assignment.sum});
+  own.assignments.push_back({.mask = assignment.mask, .sum = assignment.sum});
   return own;
 }
 

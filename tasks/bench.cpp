@@ -178,7 +178,7 @@ JsonValue bench_attention(const BenchOptions& options) {
   const auto seconds = repeat<3>(
       options,
       [&](std::int64_t n) {
-        const Pass pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
+        const ForwardContext pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
         Tensor y;
         const double forward = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
         const double back = seconds_of([&] { backward(y, d_y); });

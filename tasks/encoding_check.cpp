@@ -141,7 +141,7 @@ constexpr const char* not_kept =
 bool has_windows(const EncodingChoice& choice) {
   const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
   return std::ranges::any_of(
-      assignments, [](const EncodingChoice::Assignment& assignment) { return !assignment.visible.everything(); });
+      assignments, [](const EncodingChoice::Assignment& assignment) { return !assignment.mask.is_causal_only(); });
 }
 
 Finding look_at_generation(const EncodingVariant& variant) {

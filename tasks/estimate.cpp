@@ -10,7 +10,7 @@
 #include "core/device/allocator.hpp"
 #include "core/device/backend.hpp"
 #include "core/device/graph.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "nn/encoding/logits.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
@@ -168,7 +168,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     const NamedTensors trained = train_only(model.parameters(), config.run.train);
     estimate.gradients = bytes_of(trained);
-    const Ranks& ranks = Ranks::counted();
+    const ProcessGroup& ranks = ProcessGroup::counted();
     estimate.at_most |= !ranks.alone() && counted.stands_for_cpu();
     std::optional<ParameterShares> shares;
     if (state == OptimizerState::split && !ranks.alone()) shares.emplace(trained, ranks);
@@ -189,7 +189,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
 void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& task, const ModelSetting& setting,
                       const OnlyCounting& counted, std::int64_t all = 0) {
   std::vector<Batch> of_others;
-  for (std::int64_t r = 1; r < Ranks::counted().size() && r * form.sequences < all; ++r) {
+  for (std::int64_t r = 1; r < ProcessGroup::counted().size() && r * form.sequences < all; ++r) {
     of_others.push_back(counted.batch({std::min(form.sequences, all - r * form.sequences), form.length}));
   }
   Evaluation found;

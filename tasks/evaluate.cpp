@@ -10,7 +10,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 #include "tasks/sequence_parts.hpp"
 #include "tasks/text_counts.hpp"
@@ -135,7 +135,7 @@ Found found_of(SequenceModel& model, const Batch& batch) {
     const auto part = [&](const Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
-    Pass pass;
+    ForwardContext pass;
     if (sequences.separate()) pass.positions.end = sequences.positions_end();
     if (positions.defined()) pass.positions.each = part(positions).to(device);
     const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
@@ -164,7 +164,7 @@ void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, 
 }
 
 // What a rank has found of a batch, told to all: each has a batch of its own, those from `batches.size()` on none.
-void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vector<Found>& found) {
+void share_found(const ProcessGroup& ranks, const std::vector<Batch>& batches, std::vector<Found>& found) {
   std::vector<std::size_t> begins{0};
   for (std::int64_t r = 0; r < ranks.size(); ++r) {
     const auto i = static_cast<std::size_t>(r);
@@ -182,8 +182,8 @@ void share_found(const Ranks& ranks, const std::vector<Batch>& batches, std::vec
   std::vector<std::size_t> bytes = begins;
   for (std::size_t& begin : bytes) begin *= sizeof(double);
   static_assert(sizeof(double) == sizeof(std::int64_t));
-  ranks.share(std::as_writable_bytes(std::span(all_best)), bytes);
-  ranks.share(std::as_writable_bytes(std::span(all_nats)), bytes);
+  ranks.all_gather(std::as_writable_bytes(std::span(all_best)), bytes);
+  ranks.all_gather(std::as_writable_bytes(std::span(all_nats)), bytes);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     const std::size_t tokens = begins[i + 1] - begins[i];
     found[i].best =
@@ -201,7 +201,7 @@ void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evalua
 
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
                       LossBlockCounter* parts, const std::atomic<bool>* stop) {
-  const Ranks& ranks = Ranks::world();
+  const ProcessGroup& ranks = ProcessGroup::world();
   while (true) {
     if (ranks.any(stop != nullptr && stop->load())) return false;
     std::vector<Batch> batches;  // one for each rank

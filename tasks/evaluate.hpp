@@ -76,8 +76,9 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch);
 void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation,
                     LossBlockCounter* parts = nullptr);
 
-// The same of several batches in their order, next() for next(); nothing more at the first empty one. Ranks share them,
-// each computes its own and adds up all, in the order of the batches. False when `stop` became true in between.
+// The same of several batches in their order, next() for next(); nothing more at the first empty one. ProcessGroup
+// share them, each computes its own and adds up all, in the order of the batches. False when `stop` became true in
+// between.
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
                       LossBlockCounter* parts = nullptr, const std::atomic<bool>* stop = nullptr);
 

@@ -8,7 +8,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -36,7 +36,7 @@ void generate_answers(SequenceModel& model, Group& group) {
 }
 
 // Each rank has generated the answers of a group of its own, those from groups.size() on none; all get all.
-void share_answers(const Ranks& ranks, std::vector<Group>& groups) {
+void share_answers(const ProcessGroup& ranks, std::vector<Group>& groups) {
   std::vector<std::size_t> begins{0};
   for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {
     begins.push_back(begins.back() + (r < groups.size() ? groups[r].count() : 0));
@@ -48,7 +48,7 @@ void share_answers(const Ranks& ranks, std::vector<Group>& groups) {
   }
   std::vector<std::size_t> bytes = begins;
   for (std::size_t& begin : bytes) begin *= sizeof(std::int32_t);
-  ranks.share(std::as_writable_bytes(std::span(all)), bytes);
+  ranks.all_gather(std::as_writable_bytes(std::span(all)), bytes);
   for (std::size_t n = 0; n < groups.size(); ++n) {
     const std::span<const std::int32_t> part = std::span<const std::int32_t>(all).subspan(begins[n], groups[n].count());
     groups[n].symbols.assign(part.begin(), part.end());
@@ -122,7 +122,7 @@ Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::strin
     }
     return group;
   };
-  const Ranks& ranks = Ranks::world();
+  const ProcessGroup& ranks = ProcessGroup::world();
   while (!ranks.any(stop != nullptr && stop->load())) {
     std::vector<Group> groups;  // one for each rank
     while (static_cast<std::int64_t>(groups.size()) < ranks.size()) {

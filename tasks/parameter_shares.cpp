@@ -19,7 +19,7 @@ std::span<std::byte> bytes_of(const Tensor& on_host) {
 
 }  // namespace
 
-ParameterShares::ParameterShares(NamedTensors parameters, const Ranks& ranks)
+ParameterShares::ParameterShares(NamedTensors parameters, const ProcessGroup& ranks)
     : parameters_(std::move(parameters)), ranks_(ranks) {
   std::int64_t all = 0;
   for (const auto& [path, parameter] : parameters_) all += parameter.numel();
@@ -54,7 +54,7 @@ void ParameterShares::take_gradients() const {
   }
 }
 
-void ParameterShares::share_parameters(Exchange* exchange) const {
+void ParameterShares::share_parameters(GradientReducer* exchange) const {
   for (const auto& [path, rows] : own_) clear_gradient(rows);
   if (ranks_.alone()) return;
   std::vector<std::int64_t> begins{0};  // of each rank's rows, all parameters' one after the other
@@ -74,7 +74,7 @@ void ParameterShares::share_parameters(Exchange* exchange) const {
     }
   };
   for_rows_of(ranks_.rank(), [](const Tensor& rows, Tensor sent) { sent.copy_from(rows); });
-  exchange->share(all, begins);
+  exchange->all_gather(all, begins);
   for (std::int64_t r = 0; r < ranks_.size(); ++r) {
     if (r != ranks_.rank()) for_rows_of(r, [](Tensor rows, const Tensor& sent) { rows.copy_from(sent); });
   }

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/distributed/exchange.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/gradient_reducer.hpp"
+#include "core/distributed/process_group.hpp"
 #include "nn/module.hpp"
 
 namespace tally {
@@ -20,7 +20,7 @@ class ParameterShares {
  public:
   // Leaves that take gradients, the same on all ranks. Rows are along the first axis; those of a share are neighbours,
   // and shares differ in size by less than a row of the parameter in which one of them ends.
-  ParameterShares(NamedTensors parameters, const Ranks& ranks);
+  ParameterShares(NamedTensors parameters, const ProcessGroup& ranks);
 
   // Of each parameter the rows of this rank's share, which may be none, under its name: leaves with the parameters'
   // elements. An optimiser of these does what one of all parameters does, if it treats each number by itself
@@ -29,7 +29,7 @@ class ParameterShares {
   // Before an update: the gradients of the share are those of the parameters, which have none afterwards.
   void take_gradients() const;
   // After it: all ranks get the parameters of all. exchange: null where one process is alone.
-  void share_parameters(Exchange* exchange) const;
+  void share_parameters(GradientReducer* exchange) const;
 
   // Of what an optimiser of own() keeps, "<parameter>.<what>": whole tensors on the host for the first rank, nothing
   // for the others. All call it.
@@ -44,7 +44,7 @@ class ParameterShares {
   std::size_t index_of(std::string_view state) const;
 
   NamedTensors parameters_;
-  const Ranks& ranks_;
+  const ProcessGroup& ranks_;
   std::vector<std::vector<std::int64_t>> bounds_;  // of each parameter: the first row of each rank, and the end
   NamedTensors own_;
 };

@@ -14,8 +14,8 @@ constexpr std::int64_t alignment = 64;
 
 }  // namespace
 
-RankSum::RankSum(const Ranks& ranks, Exchange& exchange, std::vector<Shape> shapes, DType dtype, Device device,
-                 std::int64_t terms, std::int64_t bucket_elements)
+RankSum::RankSum(const ProcessGroup& ranks, GradientReducer& exchange, std::vector<Shape> shapes, DType dtype,
+                 Device device, std::int64_t terms, std::int64_t bucket_elements)
     : ranks_(ranks),
       exchange_(exchange),
       shapes_(std::move(shapes)),
@@ -66,7 +66,7 @@ std::vector<bool> RankSum::defined_anywhere() const {
   for (std::int64_t r = 0; r <= ranks_.size(); ++r) begins.push_back(count * static_cast<std::size_t>(r));
   const std::size_t own = begins[static_cast<std::size_t>(ranks_.rank())];
   for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{defined_[i]};
-  ranks_.share(flags, begins);
+  ranks_.all_gather(flags, begins);
   std::vector<bool> anywhere(count);
   for (std::size_t n = 0; n < flags.size(); ++n) {
     if (flags[n] != std::byte{0}) anywhere[n % count] = true;

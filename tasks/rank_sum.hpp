@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/distributed/exchange.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/gradient_reducer.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -18,7 +18,7 @@ class RankSum {
   // all ranks, f32 or f64. Buckets have so many elements, among which the tensors lie side by side in the order of the
   // list; 0: a sixteenth of all, from 2^16 to 2^20, so that little is left for the end and messages are not small. The
   // sums are the same bits whatever it is. Keeps references.
-  RankSum(const Ranks& ranks, Exchange& exchange, std::vector<Shape> shapes, DType dtype, Device device,
+  RankSum(const ProcessGroup& ranks, GradientReducer& exchange, std::vector<Shape> shapes, DType dtype, Device device,
           std::int64_t terms, std::int64_t bucket_elements = 0);
 
   // Tensor i of this rank, once for each, in any order; undefined: zeros. A bucket is sent once it is full and those
@@ -31,8 +31,8 @@ class RankSum {
   void begin_full_buckets();
   std::vector<bool> defined_anywhere() const;
 
-  const Ranks& ranks_;
-  Exchange& exchange_;
+  const ProcessGroup& ranks_;
+  GradientReducer& exchange_;
   std::vector<Shape> shapes_;
   std::int64_t terms_, bucket_elements_;
   std::vector<std::int64_t> begins_;  // of each tensor among the elements, and the end of the last

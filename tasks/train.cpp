@@ -10,7 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/device/backend.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/generate.hpp"
 #include "tasks/metrics.hpp"
@@ -322,11 +322,11 @@ class Run {
     results.set("seconds", seconds_);
     results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
     if (folder_.writes()) folder_.write_results(results);
-    ranks_.wait_for_all();  // the run is finished for whoever looks
+    ranks_.barrier();  // the run is finished for whoever looks
     return true;
   }
 
-  const Ranks& ranks_ = Ranks::world();
+  const ProcessGroup& ranks_ = ProcessGroup::world();
   RunFolder& folder_;
   const RunConfig& config_;
   TrainObserver& observer_;

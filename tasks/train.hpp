@@ -29,9 +29,9 @@ enum class TrainOutcome { done, interrupted };
 // Trains from the newest good checkpoint (or from the start) to the last step and writes results.json. Killed at any
 // moment and called again, it ends with the same checkpoints, byte for byte, and the same metrics but for times.
 // `stop` becoming true ends the run after the step at work, with a checkpoint. Throws Diverged.
-// Ranks (core/distributed/ranks.hpp) train it together, one of them with a folder that writes: with the same bytes as
-// one process, whatever each keeps of the optimiser's state. Throws Error where an update rule cannot split it. Where
-// the folder's configuration was changed, checkpoint and metrics are read before it is written.
+// ProcessGroup (core/distributed/process_group.hpp) train it together, one of them with a folder that writes: with the
+// same bytes as one process, whatever each keeps of the optimiser's state. Throws Error where an update rule cannot
+// split it. Where the folder's configuration was changed, checkpoint and metrics are read before it is written.
 TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop,
                    OptimizerState state = OptimizerState::whole);
 

@@ -31,8 +31,8 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
       seed_(seed),
       micro_batch_(micro_batch),
       shares_(shares),
-      ranks_(model.device().type == DeviceType::meta ? Ranks::counted() : Ranks::world()),
-      exchange_(ranks_.alone() ? nullptr : make_exchange(ranks_, model.device())),
+      ranks_(model.device().type == DeviceType::meta ? ProcessGroup::counted() : ProcessGroup::world()),
+      exchange_(ranks_.alone() ? nullptr : make_gradient_reducer(ranks_, model.device())),
       parameters_(model.parameters()),
       reads_positions_(reads_positions(model)) {
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
@@ -76,8 +76,8 @@ void TrainStep::compute_gradients() {
     const auto part = [&](Tensor& all) {
       return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
     };
-    Pass pass{.training = true,
-              .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
+    ForwardContext pass{.training = true,
+                        .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
     pass.positions.end = positions_end_;
     if (positions_end_ > 0 && reads_positions_) pass.positions.each = part(in_.on_device(positions));
     model_.clear_gradients();
@@ -180,7 +180,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
       const std::span<const SequencePart> own = parts_of(r);
       begins.push_back(own.empty() ? begins.back() : static_cast<std::size_t>(own.back().end()) * sizeof(std::int64_t));
     }
-    ranks_.share(std::as_writable_bytes(all), begins);
+    ranks_.all_gather(std::as_writable_bytes(all), begins);
   }
   report.loss = out_.on_host(loss).item();
   const std::vector<double> norms = out_.on_host(squares).to_vector<double>();

@@ -11,8 +11,8 @@
 #include "autograd/finite.hpp"
 #include "core/device/graph.hpp"
 #include "core/device/staging_buffer.hpp"
-#include "core/distributed/exchange.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/gradient_reducer.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
@@ -57,7 +57,7 @@ class TrainStep {
  public:
   // Keeps references to both; the optimiser's parameters are those of the model that take gradients. seed: of the run.
   // micro_batch: so many sequences at a time, whose gradients are added in the tree of tasks/tree_sum.hpp; 0: all of
-  // them. Ranks share the micro-batches; each ends the step with the same parameters.
+  // them. ProcessGroup share the micro-batches; each ends the step with the same parameters.
   // shares: the optimiser is one of shares->own().
   TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
             std::int64_t micro_batch = 0, const ParameterShares* shares = nullptr);
@@ -83,8 +83,8 @@ class TrainStep {
   std::uint64_t seed_;
   std::int64_t micro_batch_;
   const ParameterShares* shares_;
-  const Ranks& ranks_;
-  std::unique_ptr<Exchange> exchange_;  // null where alone
+  const ProcessGroup& ranks_;
+  std::unique_ptr<GradientReducer> exchange_;  // null where alone
   NamedTensors parameters_;
   std::vector<SequencePart> parts_;  // of the batch at work
   // What goes in: tokens, targets and loss mask of all parts, the step [1] that dropout draws for, 1 over the number of
@@ -94,7 +94,7 @@ class TrainStep {
   // What comes out: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits, i64.
   enum Out : std::size_t { loss, squares, best };
   StagingBuffer in_, out_;
-  RepeatedWork work_;
+  GraphedStep work_;
   bool reads_positions_;            // the model does
   std::int64_t positions_end_ = 0;  // of a batch whose texts are separate
   bool noted_ = false;

@@ -1,5 +1,5 @@
-// Ranks (core/distributed/ranks.hpp) that are threads of one process, so that tests of what they exchange need no MPI,
-// and sanitizers see all of it.
+// ProcessGroup (core/distributed/process_group.hpp) that are threads of one process, so that tests of what they
+// exchange need no MPI, and sanitizers see all of it.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 
 namespace tally::testing {
 
@@ -118,7 +118,7 @@ class ThreadTransport final : public Transport {
   }
   bool arrived(std::span<Request> requests) override { return mailbox_.arrived(requests); }
   void wait(std::span<Request> requests) override { mailbox_.wait(requests); }
-  [[noreturn]] void end_all(int) override { throw std::logic_error("all ranks are ended"); }
+  [[noreturn]] void abort_all(int) override { throw std::logic_error("all ranks are ended"); }
 
  private:
   Mailbox& mailbox_;
@@ -134,7 +134,7 @@ void on_ranks(std::int64_t size, F&& f) {
     threads.emplace_back([&, rank] {
       ThreadTransport transport(mailbox, rank);
       try {
-        f(Ranks(rank, size, transport));
+        f(ProcessGroup(rank, size, transport));
       } catch (...) {
         mailbox.fail(std::current_exception());
       }

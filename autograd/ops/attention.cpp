@@ -183,12 +183,12 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
     if (product == nullptr) continue;
     ToeplitzProduct in_tiles = *product;
     if (!taken && is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
-      const bool windowed = in.visible.window > 0 && in.visible.first == 0;
-      in_tiles.key = first_rows(in_tiles.key, windowed ? std::min(in.visible.window, in.k.size(2)) : in.k.size(2));
+      const bool windowed = in.mask.window > 0 && in.mask.first == 0;
+      in_tiles.key = first_rows(in_tiles.key, windowed ? std::min(in.mask.window, in.k.size(2)) : in.k.size(2));
       bias = in_tiles;
       taken = true;
     } else {
-      bias = product->written_out(in.scale);
+      bias = product->materialised(in.scale);
     }
   }
 }
@@ -255,15 +255,15 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
   const Device device = q.device();
   const std::int64_t heads = q.size(0) * q.size(1);
   const bool rounds = layout.readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
-                      product_precision() == ProductPrecision::bf16;
+                      matmul_precision() == ProductPrecision::bf16;
   Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
-  const Tensor row_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
+  const Tensor softmax_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
-  Call forward(layout, output, row_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
-  Tensor prefix_sums;
+  Call forward(layout, output, softmax_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
+  Tensor scan_checkpoints;
   if (sums_along_keys(layout) && needs_grad(inputs)) {
-    prefix_sums = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
-    forward.call.prefix_sums = prefix_sums.view();
+    scan_checkpoints = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
+    forward.call.scan_checkpoints = scan_checkpoints.view();
   }
   {
     const Workspace workspace(on.attention_workspace(forward.call), device);
@@ -275,13 +275,13 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
     kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
   }
   record(name, output, inputs,
-         [layout, forms, kept, kept_output = Saved::rounded(name, output), row_statistics, prefix_sums](
+         [layout, forms, kept, kept_output = Saved::rounded(name, output), softmax_statistics, scan_checkpoints](
              const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;
            for (const Saved& one : kept) read.push_back(as_read(one));
            const Tensor own_output = as_read(kept_output);
-           const Call call(layout, own_output, row_statistics, prefix_sums,
+           const Call call(layout, own_output, softmax_statistics, scan_checkpoints,
                            [&](std::size_t n) { return read[n].view(); });
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),

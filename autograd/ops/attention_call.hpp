@@ -79,7 +79,8 @@ struct Call {
 
   // at(n): the view of input n.
   template <class At>
-  Call(const Layout& layout, const Tensor& output, const Tensor& row_statistics, const Tensor& prefix_sums, At&& at)
+  Call(const Layout& layout, const Tensor& output, const Tensor& softmax_statistics, const Tensor& scan_checkpoints,
+       At&& at)
       : call(layout.call), biases(layout.biases) {
     for_each_slot(layout, call, biases, [&](const Slot& slot, View& view) {
       if (slot.index >= 0) view = at(static_cast<std::size_t>(slot.index));
@@ -87,8 +88,8 @@ struct Call {
     call.biases = biases.data();
     call.bias_count = static_cast<int>(biases.size());
     call.output = output.view();
-    call.row_statistics = row_statistics.view();
-    if (prefix_sums.defined()) call.prefix_sums = prefix_sums.view();
+    call.softmax_statistics = softmax_statistics.view();
+    if (scan_checkpoints.defined()) call.scan_checkpoints = scan_checkpoints.view();
   }
 };
 
@@ -117,11 +118,11 @@ class Builder {
     layout.call.scale = in.scale;
     layout.call.dropout = in.dropout;
     layout.call.dropout_stream = in.dropout_stream;
-    for (const std::int64_t number : {in.visible.window, in.visible.chunk, in.visible.first}) {
-      check(number >= 0 && number <= Visible::most, name,
+    for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
+      check(number >= 0 && number <= AttentionMask::most, name,
             "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
     }
-    layout.call.visible = in.visible;
+    layout.call.mask = in.mask;
     layout.readers = in.readers;
     layout.slots.q = add(in.q);
     layout.slots.k = add(in.k);
@@ -129,7 +130,7 @@ class Builder {
     if (score.moved) add_moved(*score.moved);
     if (score.scan) add_scan(*score.scan);
     for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(shape); }, bias);
-    add_normaliser(score.normaliser);
+    add_normaliser(score.softmax_rule);
     leave_out_unread();
   }
 
@@ -242,16 +243,17 @@ class Builder {
       unless(false, bias.column);
     }
   }
-  void add_normaliser(const Normaliser& normaliser) {
-    using Kind = Normaliser::Kind;
-    check(!normaliser.sink.defined() || normaliser.kind == Kind::softmax, name, "a sink is of a softmax alone");
-    check(normaliser.offset == 0 || normaliser.kind == Kind::sigmoid, name, "an offset is of sigmoid weights alone");
-    layout.call.normaliser.kind = normaliser.kind;
-    layout.call.normaliser.offset = normaliser.offset;
-    NormaliserOperands<Slot>& slots = layout.slots.normaliser;
-    if (normaliser.sink.defined()) slots.sink = add("the sink", normaliser.sink, {heads_});
-    if (normaliser.rest.defined()) {
-      slots.rest = add_operand("the rest", normaliser.rest, {batch_, heads_, queries_, in_.v.size(3)});
+  void add_normaliser(const SoftmaxRule& softmax_rule) {
+    using Kind = SoftmaxRule::Kind;
+    check(!softmax_rule.sink.defined() || softmax_rule.kind == Kind::softmax, name, "a sink is of a softmax alone");
+    check(softmax_rule.offset == 0 || softmax_rule.kind == Kind::sigmoid, name,
+          "an offset is of sigmoid weights alone");
+    layout.call.softmax_rule.kind = softmax_rule.kind;
+    layout.call.softmax_rule.offset = softmax_rule.offset;
+    NormaliserOperands<Slot>& slots = layout.slots.softmax_rule;
+    if (softmax_rule.sink.defined()) slots.sink = add("the sink", softmax_rule.sink, {heads_});
+    if (softmax_rule.rest.defined()) {
+      slots.rest = add_operand("the rest", softmax_rule.rest, {batch_, heads_, queries_, in_.v.size(3)});
     }
   }
 

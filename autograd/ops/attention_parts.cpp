@@ -24,9 +24,9 @@ struct Part {
 
 // The first key of a part whose first row is `row`: all keys before it are masked. With chunks it is the first key of a
 // chunk, because a part counts chunks from its first key.
-std::int64_t first_key_of(const Visible& visible, std::int64_t row) {
-  if (visible.first > 0) return 0;
-  return visible.chunk > 0 ? row / visible.chunk * visible.chunk : visible.begin(row);
+std::int64_t first_key_of(const AttentionMask& mask, std::int64_t row) {
+  if (mask.first > 0) return 0;
+  return mask.chunk > 0 ? row / mask.chunk * mask.chunk : mask.begin(row);
 }
 
 std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t block, std::int64_t at_once) {
@@ -34,7 +34,7 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
   std::vector<Part> parts;
   if (length == 0) return parts;
   for (std::int64_t begin = 0; begin < length; begin = parts.back().end) {
-    const std::int64_t first_key = first_key_of(layout.call.visible, begin);
+    const std::int64_t first_key = first_key_of(layout.call.mask, begin);
     const auto products = [&](std::int64_t end) { return heads * (end - begin) * (end - first_key); };
     const auto with_more = [&](std::int64_t end) { return std::min(length, end + block); };
     std::int64_t end = with_more(begin);

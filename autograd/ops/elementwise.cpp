@@ -110,12 +110,12 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
   const bool from_output = unary_needs_output(op);
   Saved kept;
   if (!unary_is_linear(op) && !from_output) kept = keep(x);
-  Tensor y = own_or_new(x);
+  Tensor y = reuse_or_empty(x);
   kernels(x.device()).unary(op, parameter, y.view(), x.view());
   if (!unary_is_linear(op) && from_output) kept = keep(y);
   record(name, y, {x}, [op, parameter, kept, from_output](const Tensor& d_y, Gradients& d) {
     const View value = kept.get().view();
-    const Tensor d_x = own_or_new(d_y);
+    const Tensor d_x = reuse_or_empty(d_y);
     kernels(d_y.device())
         .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
                         from_output ? value : View{});
@@ -143,7 +143,7 @@ Tensor multiply_activations(Tensor a, const Tensor& b) {
   check(a.shape() == b.shape(), name, "activations must have one shape: got ", a.shape(), " and ", b.shape());
   const Saved kept_a = Saved::rounded(name, requires_grad(b) ? a : Tensor());
   const Saved kept_b = Saved::rounded(name, requires_grad(a) ? b : Tensor());
-  Tensor y = own_or_new(a);
+  Tensor y = reuse_or_empty(a);
   kernels(y.device()).binary(BinaryOp::multiply, y.view(), a.view(), b.view());
   record(name, y, {a, b}, derivative_of_product(kept_a, kept_b));
   return y;

@@ -61,7 +61,7 @@ struct KeptRows {
 };
 
 // Whether a matmul writes bf16 itself, with an activation: on the CPU, if matmuls also read bf16.
-bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && product_precision() == ProductPrecision::bf16; }
+bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && matmul_precision() == ProductPrecision::bf16; }
 
 // a b for matrices, in f32 or f64.
 Tensor product(const Tensor& a, const Tensor& b) {
@@ -72,7 +72,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 // a b for matrices, in bf16. The device's matmul writes bf16 if the operands are bf16.
 Tensor rounded_product(const Tensor& a, const Tensor& b) {
-  if (product_precision() != ProductPrecision::bf16) return product(a, b).to(DType::bf16);
+  if (matmul_precision() != ProductPrecision::bf16) return product(a, b).to(DType::bf16);
   const Tensor c = Tensor::empty({a.size(0), b.size(1)}, DType::bf16, a.device());
   const auto kept = [](const Tensor& x) { return x.dtype() == DType::bf16 ? x : rounded_to_bf16(x); };
   multiply_into(c, kept(a), kept(b));
@@ -94,9 +94,9 @@ Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bi
       readers == ReadBy::products && !onto.defined() && is_rounded_by_products(weight) && writes_bf16(rows);
   const Tensor bias = rounds && given_bias.defined() ? given_bias.to_dense() : given_bias;
   const DType dtype = rounds ? DType::bf16 : weight.dtype();
-  const Tensor y = onto.defined() ? own_or_new(onto) : Tensor::empty(shape, dtype, rows.device());
-  const Tensor addend = onto.defined() ? onto.to_dense().reshape_view(matrix) : Tensor();
-  multiply_into(y.reshape_view(matrix), rows, transposed(weight), {.bias = bias.view(), .addend = addend.view()});
+  const Tensor y = onto.defined() ? reuse_or_empty(onto) : Tensor::empty(shape, dtype, rows.device());
+  const Tensor residual = onto.defined() ? onto.to_dense().reshape_view(matrix) : Tensor();
+  multiply_into(y.reshape_view(matrix), rows, transposed(weight), {.bias = bias.view(), .residual = residual.view()});
   return y;
 }
 
@@ -107,7 +107,7 @@ void set_gradients_of_layer(Gradients& d, std::size_t n, const Tensor& d_rows, c
                             const Tensor& d_bias = {}) {
   if (const Tensor sum = d.wants(n) ? d.so_far(n) : Tensor(); sum.defined()) {
     const Tensor sum_rows = sum.reshape_view({d_rows.size(0), sum.size(-1)});
-    multiply_into(sum_rows, d_rows, weight.get(), {.addend = sum_rows.view()});
+    multiply_into(sum_rows, d_rows, weight.get(), {.residual = sum_rows.view()});
     d.added_to_it(n);
   } else if (d.wants(n)) {
     d.set(n, product(d_rows, weight.get()).reshape_view(d.shape(n)));
@@ -151,7 +151,7 @@ Activated activated(UnaryOp op, const Tensor& rows, const Layer& up, bool keeps_
     const Tensor argument = keeps_argument ? Tensor::empty(shape, dtype, rows.device()) : Tensor();
     multiply_into(
         result, rows, transposed(up.weight),
-        {.bias = bias.view(), .activation = ProductEnd::Activation::apply, .op = op, .argument = argument.view()});
+        {.bias = bias.view(), .activation = Epilogue::Activation::apply, .op = op, .argument = argument.view()});
     return {result, argument};
   }
   const Tensor sums = Tensor::empty(shape, DType::f32, rows.device());
@@ -170,13 +170,13 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
                                         const Tensor& argument) {
   const bool is_kept = argument.dtype() == DType::bf16;
   const Tensor d_argument =
-      is_kept ? own_or_new(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
+      is_kept ? reuse_or_empty(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
   // The precision may have changed since forward saved the argument.
   const bool fits = is_kept ? writes_bf16(d_rows) : !is_rounded_by_products(weight);
   if (is_cpu(d_rows.device()) && fits) {
     const Tensor d_bias = Tensor::empty({weight.size(1)}, weight.dtype(), d_rows.device());
     multiply_into(d_argument, d_rows, weight,
-                  {.activation = ProductEnd::Activation::derivative,
+                  {.activation = Epilogue::Activation::derivative,
                    .op = op,
                    .argument = argument.view(),
                    .column_sums = d_bias.view()});

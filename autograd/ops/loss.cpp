@@ -154,7 +154,7 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
       const Tensor d_row = factor.broadcast_view(name, log_sum.shape());
       on.cross_entropy_backward(logits.view(), d_row.view(), log_sum.view(), logits.view(), target, counts);
       if (d_rows.defined()) multiply_into(part(d_rows), logits, classes);
-      if (d_head.defined()) multiply_into(d_head, transposed(logits), part(rows), {.addend = d_head.view()});
+      if (d_head.defined()) multiply_into(d_head, transposed(logits), part(rows), {.residual = d_head.view()});
     }
   }
   Tensor loss = multiply(sum(row_loss), factor);

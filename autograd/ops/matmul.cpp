@@ -34,13 +34,13 @@ Tensor as_read_beside(const Tensor& x, const Tensor& other) {
   };
   const bool kept = x.dtype() == DType::bf16, both = !is_cpu(x.device()) && is_rounded(x) && is_rounded(other);
   if (!kept && other.dtype() != DType::bf16 && !both) return x;
-  if (product_precision() != ProductPrecision::bf16) return widened(x);
+  if (matmul_precision() != ProductPrecision::bf16) return widened(x);
   return kept || is_cpu(x.device()) ? x : rounded_to_bf16(x);
 }
 
 }  // namespace
 
-void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const ProductEnd& end) {
+void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const Epilogue& end) {
   const Tensor a = readable(as_read_beside(given_a, given_b)), b = readable(as_read_beside(given_b, given_a));
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();

@@ -2,14 +2,14 @@
 // gradients. The CPU and the CUDA kernels share them. Kernels depend on these shapes, never on an encoding.
 //
 // B batch, H heads of queries, G of keys (core/attention/heads.hpp), T queries, K keys (the queries are the last T of K
-// tokens), d, e widths of k, v. Query t has index i = K - T + t and attends to keys j <= i, except those that Visible
-// masks.
+// tokens), d, e widths of k, v. Query t has index i = K - T + t and attends to keys j <= i, except those that
+// AttentionMask masks.
 #pragma once
 
 #include <cstdint>
 
+#include "core/attention/mask.hpp"
 #include "core/attention/operands.hpp"
-#include "core/attention/visible.hpp"
 #include "core/math/random.hpp"
 #include "core/view.hpp"
 
@@ -51,17 +51,17 @@ struct AttentionBias : BiasOperands<View> {
   bool cap = false;
 };
 
-// Softmax statistics that forward saves for backward: AttentionCall::row_statistics.
+// Softmax statistics that forward saves for backward: AttentionCall::softmax_statistics.
 inline constexpr std::int64_t statistics_per_row = 3;
 
 // Inputs may have any strides, 0 on broadcast axes.
 struct AttentionCall {
   View q, k, v;  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   double scale = 1;
-  Visible visible;
+  AttentionMask mask;
   AttentionScan scan;
   AttentionDistance distance;
-  AttentionNormaliser normaliser;
+  AttentionNormaliser softmax_rule;
   const AttentionBias* biases = nullptr;  // in host memory
   int bias_count = 0;
   // Weights are 0 with probability `dropout`, else a / (1 - dropout). The stream's element of a weight is its index in
@@ -73,9 +73,9 @@ struct AttentionCall {
   std::int64_t dropout_tokens = 0;  // 0: the call is the whole text
 
   // Results.
-  View output;          // [B,H,T,e], any strides; may be bf16 on the CPU
-  View row_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and the leftover mass
-  View prefix_sums;     // running sums at the tiles' edges, attention_prefix_sums elements; null without a scan
+  View output;              // [B,H,T,e], any strides; may be bf16 on the CPU
+  View softmax_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and the leftover mass
+  View scan_checkpoints;    // running sums at the tiles' edges, attention_prefix_sums elements; null without a scan
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }

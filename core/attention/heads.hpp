@@ -8,6 +8,6 @@ namespace tally {
 
 inline std::int64_t key_heads(const AttentionCall& call) { return call.k.shape[1]; }
 // Number of query heads that share a key head.
-inline std::int64_t heads_of_key(const AttentionCall& call) { return call.heads() / key_heads(call); }
+inline std::int64_t gqa_group_size(const AttentionCall& call) { return call.heads() / key_heads(call); }
 
 }  // namespace tally

@@ -25,7 +25,7 @@ struct DistanceOperands {
   X key{};    // [B,G,W,w]
 };
 
-// The operands of the normaliser, which turns logits into weights.
+// The operands of the softmax_rule, which turns logits into weights.
 template <class X>
 struct NormaliserOperands {
   X sink{};  // c [H] of softmax; null: none
@@ -43,7 +43,7 @@ struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
   PolicyOperands<X> scan;
   DistanceOperands<X> distance;
-  NormaliserOperands<X> normaliser;
+  NormaliserOperands<X> softmax_rule;
 };
 
 // f(the member of each...) for every operand except those of biases. All: AttentionOperandsOf, or a struct with the
@@ -61,8 +61,8 @@ void for_each_operand(const F& f, All&... all) {
   f(all.scan.knots...);
   f(all.distance.query...);
   f(all.distance.key...);
-  f(all.normaliser.sink...);
-  f(all.normaliser.rest...);
+  f(all.softmax_rule.sink...);
+  f(all.softmax_rule.rest...);
 }
 
 // Likewise for the operands of queries, [B,H,T,width].
@@ -73,7 +73,7 @@ void for_each_row_operand(const F& f, All&... all) {
   f(all.scan.rows...);
   f(all.scan.table...);
   f(all.distance.query...);
-  f(all.normaliser.rest...);
+  f(all.softmax_rule.rest...);
 }
 
 // Likewise for the operands of keys, [B,G,K,width], and distance.key, which has fewer rows and is summed like them.

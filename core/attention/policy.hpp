@@ -16,7 +16,7 @@ struct PairNeeds {
   bool adds = false;      // logit is p.s plus a function of other inputs; only it reads p.s, which may include a matmul
   bool biased = false;    // p.s includes the biases of other encodings in a combination; else the logit gets them
   bool other = false;     // p.other: scale r_i.G_j of separate operands; s if a call has none
-  bool spends = false;    // l = ... - sum <= 0: e^-sum is the mass left over by keys up to j; for the normaliser exp
+  bool spends = false;    // l = ... - sum <= 0: e^-sum is the mass left over by keys up to j; for the softmax_rule exp
   bool table = false;     // p.entry: of the query's table [B, H, T, P+1], any P
   bool settles = false;   // gates are >= 0, only gates read p.other, and p.sum is only the table position of p.entry:
                           // once it exceeds P, gates further left can be skipped

@@ -48,9 +48,9 @@ template <class T>
 void substitute(T* y, std::int64_t ld, const T* negated, std::int64_t rows) {
   for (std::int64_t first = 0; first < rows; first += rows_at_once) {
     const std::int64_t end = std::min(first + rows_at_once, rows);
-    lane_product(y + first * ld, ld, negated + first * rows, rows, 1, y, ld, end - first, ld, first, true);
+    gemm_microkernel(y + first * ld, ld, negated + first * rows, rows, 1, y, ld, end - first, ld, first, true);
     for (std::int64_t i = first + 1; i < end; ++i) {
-      lane_product(y + i * ld, ld, negated + i * rows + first, rows, 1, y + first * ld, ld, 1, ld, i - first, true);
+      gemm_microkernel(y + i * ld, ld, negated + i * rows + first, rows, 1, y + first * ld, ld, 1, ld, i - first, true);
     }
   }
 }
@@ -59,11 +59,11 @@ template <class T>
 void substitute_back(T* y, std::int64_t ld, const T* negated, std::int64_t rows) {
   for (std::int64_t end = rows; end > 0;) {
     const std::int64_t first = (end - 1) / rows_at_once * rows_at_once;
-    lane_product(y + first * ld, ld, negated + end * rows + first, 1, rows, y + end * ld, ld, end - first, ld,
-                 rows - end, true);
+    gemm_microkernel(y + first * ld, ld, negated + end * rows + first, 1, rows, y + end * ld, ld, end - first, ld,
+                     rows - end, true);
     for (std::int64_t i = end - 2; i >= first; --i) {
-      lane_product(y + i * ld, ld, negated + (i + 1) * rows + i, 1, rows, y + (i + 1) * ld, ld, 1, ld, end - i - 1,
-                   true);
+      gemm_microkernel(y + i * ld, ld, negated + (i + 1) * rows + i, 1, rows, y + (i + 1) * ld, ld, 1, ld, end - i - 1,
+                       true);
     }
     end = first;
   }
@@ -135,8 +135,8 @@ void solve_unit_lower_backward(View d_l, View d_given, View d_y, View l, View y,
       constexpr std::int64_t step = vector_lanes<T>;
       for (std::int64_t first = 0; first < rows; first += step) {
         const std::int64_t end = std::min(first + step, rows);
-        lane_product(on.product + first * on.columns, on.columns, on.right + first * on.ld, on.ld, 1, on.turned,
-                     on.columns, end - first, round_up(end, step), width, false);
+        gemm_microkernel(on.product + first * on.columns, on.columns, on.right + first * on.ld, on.ld, 1, on.turned,
+                         on.columns, end - first, round_up(end, step), width, false);
       }
       T* const target = d_l.as<T>() + system * rows * rows;
       for (std::int64_t i = 0; i < rows; ++i) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/cpu/floating_mode.hpp"
-#include "core/distributed/exchange.hpp"
+#include "core/distributed/gradient_reducer.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -55,7 +55,7 @@ const Backend& cpu_backend() {
                                .counters = [] { return memory_counters(); },
                                .reset_peak = [] { reset_peak_memory(); },
                                .available = [] { return available_memory(); },
-                               .exchange = make_host_exchange,
+                               .gradient_reducer = make_host_reducer,
                                .kernels = cpu_kernels};
   return backend;
 }
@@ -91,7 +91,7 @@ void reset_peak_memory(Device device) { backend(device).reset_peak(); }
 double available_memory(Device device) { return backend(device).available(); }
 void synchronize(Device device) { backend(device).synchronize(); }
 
-ProductPrecision product_precision() { return products; }
+ProductPrecision matmul_precision() { return products; }
 void set_product_precision(ProductPrecision precision) { products = precision; }
 
 }  // namespace tally

@@ -10,8 +10,8 @@
 
 namespace tally {
 
-class Exchange;
-class Ranks;
+class GradientReducer;
+class ProcessGroup;
 
 struct Backend {
   // The name of the device as its driver reports it; empty for the CPU. Lives as long as the program.
@@ -41,8 +41,8 @@ struct Backend {
   void (*reset_peak)();
   // Bytes that allocate can still give: free device memory, and released blocks that are cached.
   double (*available)();
-  // core/distributed/exchange.hpp
-  std::unique_ptr<Exchange> (*exchange)(const Ranks& ranks);
+  // core/distributed/gradient_reducer.hpp
+  std::unique_ptr<GradientReducer> (*gradient_reducer)(const ProcessGroup& ranks);
   const Kernels& kernels;
 };
 
@@ -69,7 +69,7 @@ double available_memory(Device device);
 // How f32 matmuls read their operands (core/precision.md); the default is f32. Sums are always f32. The CPU does not
 // support tf32 and computes in f32 instead.
 enum class ProductPrecision : std::uint8_t { f32, tf32, bf16 };
-ProductPrecision product_precision();
+ProductPrecision matmul_precision();
 void set_product_precision(ProductPrecision precision);
 
 // Waits until the device has finished all its work; returns at once on the CPU.

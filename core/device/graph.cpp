@@ -56,7 +56,7 @@ DeviceGraph::~DeviceGraph() {
 
 void DeviceGraph::launch() const { backend(device_).launch(graph_); }
 
-void RepeatedWork::operator()(Device device, const std::function<void()>& work) {
+void GraphedStep::operator()(Device device, const std::function<void()>& work) {
   const bool captures = called_ && refusal_.empty() && DeviceGraph::available(device);
   if (captures && !graph_.has_value()) {
     try {

@@ -53,7 +53,7 @@ class DeviceGraph {
 // Work that is repeated with other numbers in the same tensors. The first call runs it and creates everything that is
 // created once, the second call captures it, and later calls launch the graph. Without graphs, or if the work reads
 // numbers back, every call runs it.
-class RepeatedWork {
+class GraphedStep {
  public:
   void operator()(Device device, const std::function<void()>& work);
   // Why it is not captured; empty unless it reads numbers back.

@@ -12,7 +12,7 @@
 
 #include "core/device/backend.hpp"
 #include "core/device/graph.hpp"
-#include "core/distributed/exchange.hpp"
+#include "core/distributed/gradient_reducer.hpp"
 
 namespace tally::meta {
 namespace {
@@ -128,7 +128,7 @@ const Backend& backend_for() {
                                      Own::counters.peak_bytes = Own::counters.live_bytes;
                                    },
                                .available = [] { return static_cast<double>(most_bytes); },
-                               .exchange = make_counting_exchange,
+                               .gradient_reducer = make_counting_reducer,
                                .kernels = kernels};
   return backend;
 }

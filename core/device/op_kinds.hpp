@@ -50,12 +50,12 @@ enum class CompareOp : std::uint8_t { less, less_equal, equal };
 enum class ReduceOp : std::uint8_t { sum, maximum };
 
 // The epilogue of a matmul: how it writes its sums s.
-struct ProductEnd {
-  // c = r = alpha s, + bias [N] on each row, + addend, which has the layout of c, or is c.
+struct Epilogue {
+  // c = r = alpha s, + bias [N] on each row, + residual, which has the layout of c, or is c.
   double alpha = 1.0;
   View bias = {};
-  View addend = {};
-  // The activation between the two layers of an MLP. c must be one row-major matrix on the CPU, without an addend:
+  View residual = {};
+  // The activation between the two layers of an MLP. c must be one row-major matrix on the CPU, without an residual:
   //   apply       c = op(r), with r rounded to c's type; the rounded r is written to `argument`, if set
   //   derivative  c = r op'(argument); for relu the argument may be its result; in bf16 c may overwrite it
   enum class Activation : std::uint8_t { none, apply, derivative } activation = Activation::none;

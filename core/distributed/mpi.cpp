@@ -105,7 +105,7 @@ class Mpi final : public Transport {
     hide(requests);
   }
 
-  [[noreturn]] void end_all(int code) override {
+  [[noreturn]] void abort_all(int code) override {
     library.abort(library.world, code);
     std::_Exit(code);
   }

@@ -1,5 +1,5 @@
-// How ranks send bytes to each other (core/distributed/ranks.hpp): by MPI (core/distributed/mpi.cpp), in tests also
-// between threads.
+// How ranks send bytes to each other (core/distributed/process_group.hpp): by MPI (core/distributed/mpi.cpp), in tests
+// also between threads.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Transport {
   // Returns when all have.
   virtual void wait(std::span<Request> requests) = 0;
   // Ends all ranks at once with this exit code.
-  [[noreturn]] virtual void end_all(int code) = 0;
+  [[noreturn]] virtual void abort_all(int code) = 0;
 };
 
 }  // namespace tally

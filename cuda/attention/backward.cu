@@ -45,7 +45,7 @@ struct Between {
     }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
-    sink_parts = arena.take<double>(gradients.normaliser.sink ? rows : 0);
+    sink_parts = arena.take<double>(gradients.softmax_rule.sink ? rows : 0);
     const bool sums = call.scan.policy != nullptr && call.scan.policy->needs.scan;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     row_sums = arena.take<double>(row_sum_elements);
@@ -71,7 +71,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   device.d_v = Rows<T>::of(gradients.v);
   device.d_gate_query = Rows<T>::of(gradients.scan.gate_query);
   device.d_gate_key = Rows<T>::of(gradients.scan.gate_key);
-  device.d_rest = Rows<T>::of(gradients.normaliser.rest);
+  device.d_rest = Rows<T>::of(gradients.softmax_rule.rest);
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
@@ -134,8 +134,8 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     if (d) sum_doubles({d.data, d.dtype, kept, {d_steps}}, {x, DType::f64, shape, {steps}});
   };
   const std::int64_t batches = call.batch(), queries = call.queries(), per_batch = call.heads() * queries;
-  if (gradients.normaliser.sink) {
-    add(gradients.normaliser.sink, {1, call.heads(), 1}, {0, gradients.normaliser.sink.strides[0], 0},
+  if (gradients.softmax_rule.sink) {
+    add(gradients.softmax_rule.sink, {1, call.heads(), 1}, {0, gradients.softmax_rule.sink.strides[0], 0},
         between.sink_parts, {batches, call.heads(), queries}, {per_batch, queries, 1});
   }
   for (int n = 0; policy != nullptr && n < policy->needs.heads; ++n) {

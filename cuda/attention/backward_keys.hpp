@@ -23,7 +23,7 @@ inline constexpr int pair_elements = key_warps<D>* warp_rows* pair_ld;
 
 // The results of a warp: part p of its lines and columns.
 template <class T, int D>
-struct KeySums {
+struct KeyAccumulators {
   T values[key_parts<D>][2][columns] = {};
 
   __device__ static int keys_of(int warp, int part) { return (warp + key_warps<D> * part) % 2 * warp_rows; }
@@ -60,9 +60,9 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   const int before = call.keys - call.queries;  // keys before the first query
   const int first_tile = first_key > before ? (first_key - before) / rows : 0;
 
-  const int key_heads = call.heads / call.heads_of_key, warp = static_cast<int>(threadIdx.x) / 32;
+  const int key_heads = call.heads / call.gqa_group_size, warp = static_cast<int>(threadIdx.x) / 32;
   const int batch = static_cast<int>(blockIdx.x) / key_heads, key_head = static_cast<int>(blockIdx.x) % key_heads;
-  const int first_head = key_head * call.heads_of_key;
+  const int first_head = key_head * call.gqa_group_size;
   using Products = BackwardProducts<T, precision, D, rows>;
   Products products(call, batch, first_head, memory);
   T* const weights = memory + product_elements<D, rows>(family);
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   T* const d_logits = d_scores + (family == Family::gated ? 2 : 1) * pair_elements<D>;
   products.template each<family>([&](auto& product) { product.set_keys(first_key, count); });
 
-  KeySums<T, D> d_k, d_v, d_gate_k;
-  for (int head = first_head; head < first_head + call.heads_of_key; ++head) {
+  KeyAccumulators<T, D> d_k, d_v, d_gate_k;
+  for (int head = first_head; head < first_head + call.gqa_group_size; ++head) {
     products.template each<family>([&](auto& product) { product.head = head; });
     double column_sum = 0;  // for the key threadIdx.x
     for (int row_tile = first_tile; row_tile * rows < call.queries; ++row_tile) {
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
     }
   }
 
-  const auto store = [&](const Rows<T>& x, const KeySums<T, D>& sums, int width) {
+  const auto store = [&](const Rows<T>& x, const KeyAccumulators<T, D>& sums, int width) {
     if (x.data != nullptr) sums.store(x.head(batch, key_head), warp, first_key, count, slice, width);
   };
   store(call.d_k, d_k, call.width);

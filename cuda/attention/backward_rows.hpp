@@ -289,7 +289,7 @@ __global__ void attention_row_gradients(const __grid_constant__ DeviceCall<T> ca
     call.row_gradients[2 * row] = of_rest;
     call.row_gradients[2 * row + 1] = d_row;
     if (call.sink_parts == nullptr) continue;
-    const T left = call.row_statistics[statistics_per_row * row + 2];
+    const T left = call.softmax_statistics[statistics_per_row * row + 2];
     call.sink_parts[row] = -static_cast<double>(left) * static_cast<double>(d_row);
   }
 }

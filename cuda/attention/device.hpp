@@ -68,7 +68,7 @@ struct DeviceBias {
 // A call in the form passed to kernels.
 template <class T>
 struct DeviceCall {
-  int heads, heads_of_key, queries, keys;
+  int heads, gqa_group_size, queries, keys;
   int width, value_width, gate_width;
   T scale;
   // Dropout: a weight becomes 0 if the upper 24 bits of its random number are below drop_below, else it is multiplied
@@ -77,7 +77,7 @@ struct DeviceCall {
   T kept_scale;
   RandomStream dropout_stream;
   int drop_rows, drop_first_row, drop_columns;  // AttentionCall::dropout_rows and so on
-  Visible visible;
+  AttentionMask mask;
   Rule rule;
   T offset;
   const T* sink;  // null: none
@@ -88,7 +88,7 @@ struct DeviceCall {
   const T* knots;
   const T* head_numbers;  // a policy's numbers of heads
   std::int64_t head_step, head_number_step;
-  T *row_statistics, *prefix_sums;
+  T *softmax_statistics, *scan_checkpoints;
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
@@ -146,7 +146,7 @@ struct ThreadRows {
   template <class Call>
   __device__ bool block_sees(const Call& call, int row_count, int first_key, int count) const {
     const int query = before + first - warp * warp_rows;
-    return call.visible.sees_any(query, query + row_count - 1, first_key, first_key + count - 1);
+    return call.mask.attends_any(query, query + row_count - 1, first_key, first_key + count - 1);
   }
   // Whether any row of the warp can see any key from `key` on.
   __device__ bool warp_sees(int key) const {
@@ -209,7 +209,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   };
   DeviceCall<T> device{};
   device.heads = static_cast<int>(call.heads());
-  device.heads_of_key = static_cast<int>(heads_of_key(call));
+  device.gqa_group_size = static_cast<int>(gqa_group_size(call));
   device.queries = as_int(call.queries());
   device.keys = as_int(call.keys());
   device.width = as_int(call.q.shape[3]);
@@ -229,13 +229,13 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.output = Rows<T>::of(call.output);
   device.gate_query = Rows<T>::of(call.scan.gate_query);
   device.gate_key = Rows<T>::of(call.scan.gate_key);
-  device.visible = call.visible;
-  device.rule = call.normaliser.kind;
-  device.offset = static_cast<T>(call.normaliser.offset);
-  device.rest = Rows<T>::of(call.normaliser.rest);
-  if (call.normaliser.sink) {
-    device.sink = call.normaliser.sink.as<T>();
-    device.sink_step = call.normaliser.sink.strides[0];
+  device.mask = call.mask;
+  device.rule = call.softmax_rule.kind;
+  device.offset = static_cast<T>(call.softmax_rule.offset);
+  device.rest = Rows<T>::of(call.softmax_rule.rest);
+  if (call.softmax_rule.sink) {
+    device.sink = call.softmax_rule.sink.as<T>();
+    device.sink_step = call.softmax_rule.sink.strides[0];
   }
   device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
   if (call.scan.heads) {
@@ -249,8 +249,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.knots = call.scan.knots.as<T>();
     device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
   }
-  device.row_statistics = call.row_statistics.as<T>();
-  device.prefix_sums = call.prefix_sums.as<T>();
+  device.softmax_statistics = call.softmax_statistics.as<T>();
+  device.scan_checkpoints = call.scan_checkpoints.as<T>();
   device.bias_count = call.bias_count;
   for (int n = 0; n < call.bias_count; ++n) {
     const AttentionBias& bias = call.biases[n];
@@ -342,7 +342,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     }
   };
   if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {
-    switch (product_precision()) {
+    switch (matmul_precision()) {
       case Precision::f32: break;
       case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});
       case Precision::bf16: return with_precision(std::integral_constant<Precision, Precision::bf16>{});

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   T* const v_tile = memory + most_rows<T> * pair_ld;
   T* const q_tile = v_tile + forward_key_elements<T, D>;
   T* const gate_tile = q_tile + forward_product_elements<T, D>;
-  const int key_head = at.head / call.heads_of_key;
+  const int key_head = at.head / call.gqa_group_size;
   HeadProduct<T, D> score{
       call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
   HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
-  // Sums under the shifts m. n: the normaliser's sum; picked: the sum of weights, if it differs from n. A sink is one
+  // Sums under the shifts m. n: the softmax_rule's sum; picked: the sum of weights, if it differs from n. A sink is one
   // more logit, which precedes all others.
   T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
   m[0] = m[1] = rule != Rule::softmax  ? T{0}
@@ -90,11 +90,11 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     }
     if (!takes_part) continue;
     if (Policy::needs.scan) {
-      const bool keeps = call.prefix_sums != nullptr && at.leads() && slice == 0;
+      const bool keeps = call.scan_checkpoints != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
         const T carried = sums[r].settle();
-        if (keeps && at.valid(r)) call.prefix_sums[at.index(call, r) * call.tiles() + key_tile] = carried;
+        if (keeps && at.valid(r)) call.scan_checkpoints[at.index(call, r) * call.tiles() + key_tile] = carried;
       }
     }
     pairs.finish(call, at, first, gate_scores, sums, pair_tile);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       if (shifts) {
         TALLY_UNROLL
         for (int c = 0; c < columns; ++c) {
-          largest = pairs.sees(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
+          largest = pairs.attends(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
         }
         for (int bit = 1; bit < row_lanes; bit *= 2) {
           const T other = __shfl_xor_sync(whole_warp, largest, bit);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       TALLY_UNROLL
       for (int c = 0; c < columns; ++c) {
         T weight = 0;
-        if (pairs.sees(r, c)) {
+        if (pairs.attends(r, c)) {
           if (rule == Rule::softpick) {
             const auto own = attention::softpick(pairs.logits[r][c], largest, one);
             weight = own.above;
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     }
     if (has_policy<Policy> && call.spends) left = math::exp(-sums[r].settle());
     if (at.leads() && slice == 0) {
-      T* const own = call.row_statistics + statistics_per_row * at.index(call, r);
+      T* const own = call.softmax_statistics + statistics_per_row * at.index(call, r);
       own[0] = m[r];
       own[1] = inverse;
       own[2] = left;

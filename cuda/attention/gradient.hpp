@@ -18,7 +18,7 @@ struct RowState {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (!at.valid(r)) continue;
-      const T* const own = call.row_statistics + statistics_per_row * at.index(call, r);
+      const T* const own = call.softmax_statistics + statistics_per_row * at.index(call, r);
       m[r] = own[0];
       inverse[r] = own[1];
       left[r] = own[2];
@@ -65,7 +65,7 @@ struct BackwardProducts {
     T* const row_tile = memory;
     T* const key_tile = row_tile + rows * ld_of<D>;
     memory = key_tile + tile * ld_of<D>;
-    return {row, key, batch, head, head / call.heads_of_key, width, factor, row_tile, key_tile};
+    return {row, key, batch, head, head / call.gqa_group_size, width, factor, row_tile, key_tile};
   }
 };
 
@@ -99,7 +99,7 @@ struct PairGradients {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (Policy::needs.scan && pairs.takes_part(r)) {
-        sums[r].sum = call.prefix_sums[at.index(call, r) * call.tiles() + key_tile];
+        sums[r].sum = call.scan_checkpoints[at.index(call, r) * call.tiles() + key_tile];
       }
     }
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
@@ -108,7 +108,7 @@ struct PairGradients {
     if (rule == Rule::softpick) one[0] = math::exp(-state.m[0]), one[1] = math::exp(-state.m[1]);
     each_pair([&](int r, int c) {
       T weight = 0;
-      if (pairs.sees(r, c)) {
+      if (pairs.attends(r, c)) {
         weight = rule == Rule::softpick
                      ? attention::softpick(pairs.logits[r][c], state.m[r], one[r]).slope * state.inverse[r]
                      : weight_of(rule, call, pairs.logits[r][c], state.m[r]) * state.inverse[r];
@@ -179,7 +179,7 @@ struct PairGradients {
     T d_sums[2][columns] = {};
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
-      const bool seen = pairs.sees(r, c);
+      const bool seen = pairs.attends(r, c);
       const auto logit = attention::logit_of<Policy>(pairs.template pair_of_logit<true>(at, first_key, numbers, r, c));
       const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
       const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, logit) : T{0}; };
@@ -214,7 +214,7 @@ struct PairGradients {
                                 const T (&d_gates)[2][columns], RowSums (&row_sums)[2], const Gate& gate_of_pair) {
     constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
     each_pair([&](int r, int c) {
-      const bool seen = pairs.sees(r, c);
+      const bool seen = pairs.attends(r, c);
       const auto gate = gate_of_pair(pairs.template pair<true, false>(at, first_key, numbers, r, c));
       const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gates[r][c], gate) : T{0}; };
       d_scores[r][c] += take.template operator()<attention::input_s>();
@@ -249,7 +249,7 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
     const std::int64_t index = at.index(call, r);
     double* const sums = call.pair_sums + (2 + 2 * count) * index;
     const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
-                            static_cast<double>(call.row_statistics[statistics_per_row * index + 2]);
+                            static_cast<double>(call.softmax_statistics[statistics_per_row * index + 2]);
     const double excess = call.rule == Rule::softmax && sums[1] != 0 ? (sums[0] - expected) / sums[1] : 0.0;
     for (int n = 0; n < count; ++n) {
       const double sum = sums[2 + 2 * n] - excess * sums[3 + 2 * n];

@@ -146,16 +146,15 @@ struct Pairs {
   int last_seen[2], first_seen[2], always;
 
   __device__ Pairs(const DeviceCall<T>& call, const ThreadRows& at, int first_key)
-      : always(static_cast<int>(call.visible.first < first_key + tile ? call.visible.first : first_key + tile) -
-               first_key) {
+      : always(static_cast<int>(call.mask.first < first_key + tile ? call.mask.first : first_key + tile) - first_key) {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int last = at.query(r) - first_key;
       last_seen[r] = !at.valid(r) || last < 0 ? -1 : last < tile ? static_cast<int>(last) : tile - 1;
-      first_seen[r] = static_cast<int>(call.visible.begin(at.query(r))) - first_key;
+      first_seen[r] = static_cast<int>(call.mask.begin(at.query(r))) - first_key;
     }
   }
-  __device__ bool sees(int r, int c) const {
+  __device__ bool attends(int r, int c) const {
     const int column = tile_column(c);
     return column <= last_seen[r] && (column >= first_seen[r] || column < always);
   }
@@ -222,7 +221,7 @@ struct Pairs {
       const T last = static_cast<T>(call.entries - 1);
       bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
       if (call.own_gates) {  // which may be NaN where the score is not
-        each_pair([&](int r, int c) { beyond = beyond && (!sees(r, c) || others[r][c] == others[r][c]); });
+        each_pair([&](int r, int c) { beyond = beyond && (!attends(r, c) || others[r][c] == others[r][c]); });
       }
       settled = __all_sync(whole_warp, beyond);
     }
@@ -248,7 +247,7 @@ struct Pairs {
     T own[2][columns] = {};
     each_pair([&](int r, int c) {
       const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
-      positions[r][c] = sees(r, c) ? gate : T{0};
+      positions[r][c] = attends(r, c) ? gate : T{0};
       if constexpr (!Policy::needs.own) own[r][c] = positions[r][c];
     });
     sum_leftward(positions, sums);

@@ -1,5 +1,5 @@
-// NCCL for cuda/distributed/exchange.cu: its own header if nvcc compiles and the toolkit has one (TALLY_WITH_NCCL),
-// otherwise host/, which sends over MPI.
+// NCCL for cuda/distributed/gradient_reducer.cu: its own header if nvcc compiles and the toolkit has one
+// (TALLY_WITH_NCCL), otherwise host/, which sends over MPI.
 #pragma once
 
 #include "cuda/runtime/check.hpp"

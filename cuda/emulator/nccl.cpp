@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "cuda/emulator/memory.hpp"
 #include "cuda/emulator/stream.hpp"
 
@@ -53,7 +53,7 @@ bool is_stream(cudaStream_t stream) {
 void run(const std::vector<Transfer>& transfers) {
   constexpr int tag = (1 << 15) + 1;  // reserved for NCCL: messages between two ranks keep their order
   const DeviceAccess access;
-  Messages messages(Ranks::world());
+  Messages messages(ProcessGroup::world());
   for (const Transfer& transfer : transfers) {
     const std::span<std::byte> bytes(transfer.data, transfer.bytes);
     if (transfer.sends) {
@@ -67,12 +67,12 @@ void run(const std::vector<Transfer>& transfers) {
 
 ncclResult_t add(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t communicator,
                  cudaStream_t stream, bool sends) {
-  if (communicator == nullptr || bytes_of(type) == 0 || peer < 0 || peer >= Ranks::world().size()) {
+  if (communicator == nullptr || bytes_of(type) == 0 || peer < 0 || peer >= ProcessGroup::world().size()) {
     return ncclInvalidArgument;
   }
   if (!is_stream(stream) || (count > 0 && !in_device_memory(data, count * bytes_of(type)))) return ncclInvalidArgument;
   // A message to the same rank would wait for its other end, and streams of one communicator for each other.
-  if (peer == Ranks::world().rank()) return ncclInvalidUsage;
+  if (peer == ProcessGroup::world().rank()) return ncclInvalidUsage;
   if (communicator->stream != nullptr && communicator->stream != stream) return ncclInvalidUsage;
   if (group.communicator != nullptr && group.communicator != communicator) return ncclInvalidUsage;
   communicator->stream = stream;
@@ -106,14 +106,14 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank) {
   if (communicator == nullptr || ranks < 1 || rank < 0 || rank >= ranks) return ncclInvalidArgument;
-  const Ranks& world = Ranks::world();
+  const ProcessGroup& world = ProcessGroup::world();
   if (ranks != world.size() || rank != world.rank()) return ncclInvalidUsage;
   // All ranks call this, with the id from one of them.
   std::vector<ncclUniqueId> ids(static_cast<std::size_t>(ranks));
   std::vector<std::size_t> begins;
   for (int r = 0; r <= ranks; ++r) begins.push_back(static_cast<std::size_t>(r) * sizeof id);
   ids[static_cast<std::size_t>(rank)] = id;
-  world.share(std::as_writable_bytes(std::span(ids)), begins);
+  world.all_gather(std::as_writable_bytes(std::span(ids)), begins);
   for (const ncclUniqueId& other : ids) {
     if (std::memcmp(&other, &id, sizeof id) != 0) return ncclInvalidUsage;
   }

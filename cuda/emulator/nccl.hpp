@@ -1,5 +1,5 @@
-// The calls of NCCL that the backend uses, over the messages of core/distributed/ranks.hpp. They check the arguments
-// that NCCL checks, and also its unchecked requirements, such as that memory is on the device.
+// The calls of NCCL that the backend uses, over the messages of core/distributed/process_group.hpp. They check the
+// arguments that NCCL checks, and also its unchecked requirements, such as that memory is on the device.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ struct NcclCommunicator;
 using ncclComm_t = NcclCommunicator*;
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-// The ranks must equal the process group of core/distributed/ranks.hpp: ncclInvalidUsage otherwise, and for an id of
-// another communicator.
+// The ranks must equal the process group of core/distributed/process_group.hpp: ncclInvalidUsage otherwise, and for an
+// id of another communicator.
 ncclResult_t ncclCommInitRank(ncclComm_t* communicator, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommDestroy(ncclComm_t communicator);
 

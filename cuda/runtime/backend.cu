@@ -8,7 +8,7 @@
 
 #include "core/device/graph.hpp"
 #include "core/error.hpp"
-#include "cuda/distributed/exchange.hpp"
+#include "cuda/distributed/gradient_reducer.hpp"
 #include "cuda/runtime/allocator.hpp"
 #include "cuda/runtime/check.hpp"
 #include "cuda/runtime/context.hpp"
@@ -173,7 +173,7 @@ const Backend& backend(int index) {
                                .counters = counters,
                                .reset_peak = reset_peak,
                                .available = available,
-                               .exchange = make_exchange,
+                               .gradient_reducer = make_gradient_reducer,
                                .kernels = kernels};
   use_device(index);
   return backend;

@@ -7,7 +7,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
-#include "nn/attention/kept_keys.hpp"
+#include "nn/attention/kv_eviction.hpp"
 #include "nn/model.hpp"
 
 namespace tally {
@@ -20,7 +20,7 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-Tensor for_query_heads(const Tensor& x, std::int64_t heads) {
+Tensor repeat_kv(const Tensor& x, std::int64_t heads) {
   const std::int64_t share = heads / x.size(1);
   if (share == 1) return x;
   const Shape shared{x.size(0), x.size(1), share, x.size(2), x.size(3)};
@@ -66,14 +66,14 @@ namespace {
 
 // o [B, H, T, d] for a group of heads. All inputs have only these heads. Fills the trace, if given.
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
-                    const Pass& pass, AttentionTrace* trace) {
+                    const ForwardContext& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) {
     check(dropout.rate(pass) == 0, "attention", "model.dropout leaves out weights, and an encoding that computes the ",
           "whole attention (mix) has none to be left out");
     return encoding.finish(encoding.mix(in), in);
   }
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // per sequence
-  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible, dropout.rate(pass), dropout.stream(pass, weights)};
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.mask, dropout.rate(pass), dropout.stream(pass, weights)};
   if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // then only a matmul reads the output
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
@@ -83,14 +83,14 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.k = in.keep_keys("keys of the product", operands.k);
   turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
-  turned.written_out = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
-  turned.replaces_product = !turned.written_out && in.cache == nullptr && !encoding.traits.takes_score_alone;
+  turned.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
+  turned.replaces_product = !turned.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
   Score score = score_of(encoding, turned);
-  leave_out_gone(score, in, in.keys() - operands.k.size(2));
-  const bool materialised = turned.written_out || !score.tiled_on(in.q.device());
+  drop_evicted(score, in, in.keys() - operands.k.size(2));
+  const bool materialised = turned.materialised || !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
                                      : tiled_attention(operands, score);
-  forget_unseen(score, in, operands.k.size(2));
+  evict_masked(score, in, operands.k.size(2));
   return encoding.finish(output, in);
 }
 
@@ -111,8 +111,8 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 }  // namespace
 
-Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier,
-                          Tensor onto) const {
+Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
+                          const KVContext& earlier, Tensor onto) const {
   const ReadBy of_heads = readers(encoding, pass, earlier);
   const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
     if (norm == nullptr) return split_heads(by.forward(x, {}, of_heads), heads);
@@ -126,14 +126,14 @@ Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const 
   return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));
 }
 
-ReadBy Attention::readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
+ReadBy Attention::readers(const LayerEncoding& encoding, const ForwardContext& pass, const KVContext& earlier) const {
   const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && earlier.cache == nullptr;
   const bool reads = encoding.size() != 1 || encoding.front().encoding->traits.reads_heads;
   return tiled && !reads ? ReadBy::products : ReadBy::anyone;
 }
 
 Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,
-                         const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier) const {
+                         const LayerEncoding& encoding, const ForwardContext& pass, const KVContext& earlier) const {
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   std::vector<Tensor> outputs;
   std::vector<AttentionTrace> traces(encoding.size());
@@ -146,7 +146,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
     const Tensor own_k = heads_of(k, group.first_key, group.key_count);
     const Tensor own_v = heads_of(v, group.first_key, group.key_count);
     AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
-    in.visible = group.visible;
+    in.mask = group.mask;
     if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));

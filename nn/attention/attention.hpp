@@ -23,7 +23,7 @@ enum class AttentionForm { tiled, composed };
 
 // The state of generation. x, q, k and v hold only the new tokens, which begin at index `first`. The layer appends to
 // the cache.
-struct Earlier {
+struct KVContext {
   std::int64_t first = 0;
   KvCache* cache = nullptr;
 };
@@ -59,16 +59,16 @@ class Attention final : public Module {
   Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
             AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes, const QkNorm& norm = {});
   // x [B, T, D] -> the same shape, added to `onto` if defined
-  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {},
-                 Tensor onto = {}) const;
+  Tensor forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
+                 const KVContext& earlier = {}, Tensor onto = {}) const;
   // Consumers of x, q, k and v. If attention is fused and no encoding computes with them, only matmuls read them, and a
   // norm may write x in bf16.
-  ReadBy readers(const LayerEncoding& encoding, const Pass& pass, const Earlier& earlier = {}) const;
+  ReadBy readers(const LayerEncoding& encoding, const ForwardContext& pass, const KVContext& earlier = {}) const;
   // The attention itself, between the projections (or the norms of q and k) and the output projection:
   // q [B, H, T, d], k and v [B, G, T, d] -> o as q
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,
-                const Pass& pass, const Earlier& earlier = {}) const;
-  // Whether new tokens can be computed incrementally from the KV cache (Earlier). Not possible if attention is
+                const ForwardContext& pass, const KVContext& earlier = {}) const;
+  // Whether new tokens can be computed incrementally from the KV cache (KVContext). Not possible if attention is
   // materialised: in the composed form, or if an encoding has custom weights or replaces attention as a whole.
   bool continues(const LayerEncoding& encoding) const;
 
@@ -86,6 +86,6 @@ Tensor split_heads(const Tensor& x, std::int64_t heads);
 Tensor merge_heads(const Tensor& x);
 // [B, G, T, d] -> [B, H, T, d]: repeats each head of keys or values for every query head that shares it. Copies unless
 // G = H.
-Tensor for_query_heads(const Tensor& x, std::int64_t heads);
+Tensor repeat_kv(const Tensor& x, std::int64_t heads);
 
 }  // namespace tally

@@ -10,31 +10,32 @@
 #include "core/attention/policies.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 
 namespace tally {
 namespace {
 
 // Which keys each query attends to, bool [1, T, T].
-Tensor seen_pairs(const AttentionOperands& in) {
-  return tally::seen_pairs(in.visible, in.q.size(2), in.q.dtype(), in.q.device());
+Tensor mask_tensor(const AttentionOperands& in) {
+  return tally::mask_tensor(in.mask, in.q.size(2), in.q.dtype(), in.q.device());
 }
 
 // Plain attention of q [B, H, T, d] to k and v [B, G, T, d], whose heads are shared by H / G heads of queries:
 //   s_ij = scale q_i.k_j,  a_ij = softmax of s_i over the keys j that query i attends to,  o_i = sum_j a_ij v_j
-Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, const ForwardContext& pass,
+                       AttentionTrace* trace) {
   const std::int64_t heads = in.q.size(1);
-  Tensor weights = matmul(in.q, transpose(for_query_heads(in.k, heads), -1, -2), in.scale);  // scores [B, H, T, T]
-  if (!in.visible.everything()) weights = lowered(weights, seen_pairs(in));
+  Tensor weights = matmul(in.q, transpose(repeat_kv(in.k, heads), -1, -2), in.scale);  // scores [B, H, T, T]
+  if (!in.mask.is_causal_only()) weights = masked_fill_min(weights, mask_tensor(in));
   weights = causal_softmax(weights);
   if (trace != nullptr) trace->weights = weights.detach();
-  return matmul(dropout(weights, pass), for_query_heads(in.v, heads));
+  return matmul(dropout(weights, pass), repeat_kv(in.v, heads));
 }
 
 // True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
 bool is_plain(const Score& score, const Encoding& encoding) {
   return !score.scan && score.more_scans.empty() && !score.moved && score.biases.empty() &&
-         score.normaliser.is_softmax() && !score.normaliser.rest.defined() && score.factor == 1 &&
+         score.softmax_rule.is_softmax() && !score.softmax_rule.rest.defined() && score.factor == 1 &&
          !score.row_factor.defined() && !encoding.traits.replaces_softmax;
 }
 
@@ -42,14 +43,14 @@ bool is_plain(const Score& score, const Encoding& encoding) {
 
 // scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
-  return matmul(query, transpose(for_query_heads(key, query.size(1)), -1, -2), scale);
+  return matmul(query, transpose(repeat_kv(key, query.size(1)), -1, -2), scale);
 }
 
 // The products of a MovedProduct: every block of queries walks to the left.
 Tensor product_of(const MovedProduct& moved, double scale) {
   const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
   const auto in_block = [&](const Tensor& x, std::int64_t n) {
-    return for_query_heads(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
+    return repeat_kv(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
   };
   std::vector<Tensor> rows;
   for (std::int64_t n = 0; n * block < length; ++n) {
@@ -64,7 +65,7 @@ Tensor product_of(const MovedProduct& moved, double scale) {
       row.insert(row.begin(), matmul(q, transpose(in_block(moved.keys, m), -1, -2)));
       if (m == 0) break;
       q = moved.factor.defined()
-              ? q * for_query_heads(slice(moved.factor, 2, m, m + 1), heads)
+              ? q * repeat_kv(slice(moved.factor, 2, m, m + 1), heads)
               : q - matmul(matmul(q, transpose(in_block(moved.read, m), -1, -2)), in_block(moved.taken, m));
     }
     rows.push_back(concat(row, 3));
@@ -79,10 +80,11 @@ Tensor gate_score(const Gates& source, const Tensor& s, const AttentionOperands&
 
 // Sums of the gates over the keys from j (own), or from j + 1, to i.
 Tensor positions_of(const Tensor& all_gates, bool own, const AttentionOperands& in, AttentionTrace* trace) {
-  const Tensor gates = in.visible.everything() ? all_gates : masked(all_gates, seen_pairs(in));
-  const Tensor sums = causal_suffix_sum(gates), positions = own ? sums : sums - masked(gates, seen_pairs(in));
+  const Tensor gates = in.mask.is_causal_only() ? all_gates : masked_fill_zero(all_gates, mask_tensor(in));
+  const Tensor sums = causal_suffix_sum(gates),
+               positions = own ? sums : sums - masked_fill_zero(gates, mask_tensor(in));
   if (trace != nullptr) {
-    trace->gates = masked(gates.detach(), seen_pairs(in));
+    trace->gates = masked_fill_zero(gates.detach(), mask_tensor(in));
     trace->positions = positions.detach();
   }
   return positions;
@@ -165,7 +167,7 @@ Tensor bias_term(const RowToeplitz& bias, const AttentionOperands& in) {
 }
 
 Tensor bias_term(const ToeplitzProduct& bias, const AttentionOperands& in) {
-  return bias_term(bias.written_out(in.scale), in);
+  return bias_term(bias.materialised(in.scale), in);
 }
 
 Tensor bias_term(const Product& bias, const AttentionOperands& in) {
@@ -174,7 +176,7 @@ Tensor bias_term(const Product& bias, const AttentionOperands& in) {
 
 Tensor bias_term(const Dense& bias, const AttentionOperands&) { return bias.bias; }
 
-// The weights, and the leftover mass [B, H, T, 1] if Normaliser::rest needs it.
+// The weights, and the leftover mass [B, H, T, 1] if SoftmaxRule::rest needs it.
 struct Weights {
   Tensor a, left;
 };
@@ -182,32 +184,32 @@ struct Weights {
 Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& seen) {
   const Shape one{logits.size(0), logits.size(1), logits.size(2), 1};
   const Tensor column = broadcast_to(unsqueeze(unsqueeze(sink, 1), 2), one);
-  const Tensor all = softmax(concat(std::vector<Tensor>{column, lowered(logits, seen)}, 3));
+  const Tensor all = softmax(concat(std::vector<Tensor>{column, masked_fill_min(logits, seen)}, 3));
   return {slice(all, 3, 1, all.size(3)), slice(all, 3, 0, 1)};
 }
 
 // relu(e^l - 1) / (sum |e^l - 1| + 1e-8), under a shift that keeps e^l from overflowing.
 Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
-  const Tensor l = masked(logits, seen), shift = relu(max(l, 3, true)).detach();
+  const Tensor l = masked_fill_zero(logits, seen), shift = relu(max(l, 3, true)).detach();
   const Tensor one = exp(negate(shift));
-  const Tensor t = masked(exp(l - shift) - one, seen);
+  const Tensor t = masked_fill_zero(exp(l - shift) - one, seen);
   return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
 }
 
 // The weights of these logits.
 Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                    const Encoding& encoding) {
-  const Normaliser& rule = score.normaliser;
+  const SoftmaxRule& rule = score.softmax_rule;
   Weights weights;
   switch (rule.kind) {
-    case Normaliser::Kind::softmax:
+    case SoftmaxRule::Kind::softmax:
       if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, seen);
       weights.a = encoding.weights(logits, seen, in);
       break;
-    case Normaliser::Kind::sigmoid: weights.a = masked(sigmoid(logits - rule.offset), seen); break;
-    case Normaliser::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
+    case SoftmaxRule::Kind::sigmoid: weights.a = masked_fill_zero(sigmoid(logits - rule.offset), seen); break;
+    case SoftmaxRule::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
     // Masked logits must not overflow before they become 0.
-    case Normaliser::Kind::exp: weights.a = masked(exp(masked(logits, seen)), seen); break;
+    case SoftmaxRule::Kind::exp: weights.a = masked_fill_zero(exp(masked_fill_zero(logits, seen)), seen); break;
   }
   if (rule.rest.defined()) weights.left = negate(sum(weights.a, {3}, true)) + 1.0;
   return weights;
@@ -218,16 +220,16 @@ Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionI
                       const Encoding& encoding) {
   if (!score.scan) return weights_of(logits, seen, in, score, encoding);
   const Tensor weighted = weighted_pairs(seen, logits.detach());
-  Weights weights = weights_of(lowered(logits, weighted), weighted, in, score, encoding);
-  weights.a = masked(weights.a, weighted);
+  Weights weights = weights_of(masked_fill_min(logits, weighted), weighted, in, score, encoding);
+  weights.a = masked_fill_zero(weights.a, weighted);
   return weights;
 }
 
-// Weights computed without the scores, from score modifications and biases, with the same normaliser.
+// Weights computed without the scores, from score modifications and biases, with the same softmax_rule.
 Tensor position_weights(const Tensor& joined, const AttentionOperands& operands, const AttentionInput& in,
                         const Score& score, const Encoding& encoding) {
   const Tensor logits = biased_logits(score, joined, operands, nullptr);
-  return weights_after(logits, seen_pairs(operands), in, score, encoding).a.detach();
+  return weights_after(logits, mask_tensor(operands), in, score, encoding).a.detach();
 }
 
 void check_lengths(const AttentionOperands& in) {
@@ -261,16 +263,16 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     join(term.dtype() == logits.dtype() ? term : cast(term, logits.dtype()));
     const auto* sums = std::get_if<RowColumn>(&bias);
     if (trace != nullptr && sums != nullptr && sums->row.defined() && sums->column.defined()) {
-      const Tensor kept = cast(exp(masked(term.detach(), seen_pairs(in))), logits.dtype());
-      trace->decay = masked(trace->decay.defined() ? trace->decay * kept : kept, seen_pairs(in));
+      const Tensor kept = cast(exp(masked_fill_zero(term.detach(), mask_tensor(in))), logits.dtype());
+      trace->decay = masked_fill_zero(trace->decay.defined() ? trace->decay * kept : kept, mask_tensor(in));
     }
   }
   if (score.row_factor.defined()) {
     const Tensor factor = unsqueeze(score.row_factor, 3);
     // Pairs that a policy masks stay masked.
-    const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(seen_pairs(in), logits.detach()) : Tensor();
+    const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(mask_tensor(in), logits.detach()) : Tensor();
     const auto times = [&](const Tensor& x, const Tensor& by) {
-      return weighted.defined() ? lowered(masked(x, weighted) * by, weighted) : x * by;
+      return weighted.defined() ? masked_fill_min(masked_fill_zero(x, weighted) * by, weighted) : x * by;
     };
     logits = times(logits, factor);
     if (joined != nullptr && joined->defined()) *joined = times(*joined, factor.detach());
@@ -285,7 +287,8 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
 }
 
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
-                          const AttentionInput& in, const Dropout& dropout, const Pass& pass, AttentionTrace* trace) {
+                          const AttentionInput& in, const Dropout& dropout, const ForwardContext& pass,
+                          AttentionTrace* trace) {
   check_lengths(operands);
   if (is_plain(score, encoding)) return plain_attention(operands, dropout, pass, trace);
   Weights weights;
@@ -294,11 +297,11 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
     Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
     logits = biased_logits(score, logits, operands, trace);
-    weights = weights_after(logits, seen_pairs(operands), in, score, encoding);
+    weights = weights_after(logits, mask_tensor(operands), in, score, encoding);
   }
   if (trace != nullptr) trace->weights = weights.a.detach();
-  const Tensor output = matmul(dropout(weights.a, pass), for_query_heads(operands.v, operands.q.size(1)));
-  const Tensor& rest = score.normaliser.rest;
+  const Tensor output = matmul(dropout(weights.a, pass), repeat_kv(operands.v, operands.q.size(1)));
+  const Tensor& rest = score.softmax_rule.rest;
   return rest.defined() && weights.left.defined() ? output + weights.left * rest : output;
 }
 

@@ -3,7 +3,7 @@
 //
 //   s_ij = scale q_i.k_j                                      the score
 //   l_ij = s_ij + score modifications and biases              the logit (autograd/score.hpp)
-//   a_ij = softmax of row i over its unmasked keys j          the weight (or another rule: Normaliser,
+//   a_ij = softmax of row i over its unmasked keys j          the weight (or another rule: SoftmaxRule,
 //   Encoding::weights) o_i  = sum_j a_ij v_j.
 //
 // Needs memory for several [B, H, T, T] tensors. The weights, and with a scan gates and positions, are saved for
@@ -12,8 +12,8 @@
 
 #include "autograd/score.hpp"
 #include "nn/encoding/encoding.hpp"
+#include "nn/forward_context.hpp"
 #include "nn/layers/dropout.hpp"
-#include "nn/pass.hpp"
 
 namespace tally {
 
@@ -23,7 +23,7 @@ Tensor composed_logits(const AttentionOperands& in, const Score& score, Attentio
 
 // o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
-                          const AttentionInput& in, const Dropout& dropout, const Pass& pass,
+                          const AttentionInput& in, const Dropout& dropout, const ForwardContext& pass,
                           AttentionTrace* trace = nullptr);
 
 }  // namespace tally

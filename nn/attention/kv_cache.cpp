@@ -2,7 +2,7 @@
 
 namespace tally {
 
-void Kept::append(const Tensor& rows, int axis) {
+void CacheEntry::append(const Tensor& rows, int axis) {
   if (!tensor_.defined()) {
     set(rows);
     return;

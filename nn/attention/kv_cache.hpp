@@ -15,7 +15,7 @@ namespace tally {
 // One cached tensor. New rows are written after the existing ones if its memory has room, so that a token does not copy
 // all earlier rows. Copies share the memory. If several copies append to the same rows, the first appends in place, and
 // the others allocate their own memory.
-class Kept {
+class CacheEntry {
  public:
   const Tensor& tensor() const { return tensor_; }  // undefined at first
   void set(Tensor tensor) {
@@ -42,6 +42,6 @@ class Kept {
 };
 
 // By name: keys and values, and tensors of encodings.
-using KvCache = std::map<std::string, Kept, std::less<>>;
+using KvCache = std::map<std::string, CacheEntry, std::less<>>;
 
 }  // namespace tally

@@ -27,7 +27,7 @@ Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly) {
   return strictly ? less(column, row) : less_equal(column, row);
 }
 
-Tensor lower(const Tensor& x, bool strictly) {
+Tensor tril(const Tensor& x, bool strictly) {
   return where(earlier_in_block(x.size(-1), x, strictly), x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
@@ -49,7 +49,7 @@ Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) 
   for (std::int64_t n = 0; n < count; ++n) {
     std::vector<Tensor> row;
     if (keys.defined()) {
-      row.push_back(matmul(select(blocks.queries, 2, n), transpose(for_query_heads(keys, heads), -1, -2)));
+      row.push_back(matmul(select(blocks.queries, 2, n), transpose(repeat_kv(keys, heads), -1, -2)));
     }
     row.push_back(select(blocks.own, 2, n));
     if (n + 1 < count) {
@@ -72,7 +72,7 @@ Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBloc
   // A block may be padded with zeros after the last token.
   if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
   const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
-  const Tensor plain = for_query_heads(in.keep(concat(name, " at first"), key, 2), query.size(1));
+  const Tensor plain = repeat_kv(in.keep(concat(name, " at first"), key, 2), query.size(1));
   return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
 }
 

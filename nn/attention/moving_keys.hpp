@@ -15,7 +15,7 @@ Tensor in_blocks(const Tensor& rows, std::int64_t longest);
 // Whether token j of a block is not later than token i, or strictly earlier: bool [C, C].
 Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly);
 // x [.., C, C] with 0 above the diagonal, and with `strictly` also on it.
-Tensor lower(const Tensor& x, bool strictly = false);
+Tensor tril(const Tensor& x, bool strictly = false);
 
 // The products, queries and changes of N blocks of C tokens.
 struct MovedInBlocks {

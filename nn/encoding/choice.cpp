@@ -50,27 +50,28 @@ Range parse_range(std::string_view text, std::string_view kind, std::string_view
 // What a bracket can say, by its name there.
 struct Sight {
   std::string_view name;
-  std::int64_t Visible::*member;
+  std::int64_t AttentionMask::*member;
 };
 constexpr std::array<Sight, 3> sights{
-    {{"window", &Visible::window}, {"chunk", &Visible::chunk}, {"first", &Visible::first}}};
+    {{"window", &AttentionMask::window}, {"chunk", &AttentionMask::chunk}, {"first", &AttentionMask::first}}};
 
 // "window=256,first=4"
-Visible parse_visible(std::string_view text, std::string_view whole) {
-  Visible visible;
+AttentionMask parse_visible(std::string_view text, std::string_view whole) {
+  AttentionMask mask;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t equals = std::min(part.find('='), part.size());
     const auto* const known = std::find_if(sights.begin(), sights.end(),
                                            [&](const Sight& sight) { return sight.name == part.substr(0, equals); });
     const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
-    check(known != sights.end() && value.has_value() && *value > 0 && *value <= Visible::most, "encoding", "'", part,
-          "' in '", whole, "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
-    check(visible.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
-    visible.*known->member = *value;
+    check(known != sights.end() && value.has_value() && *value > 0 && *value <= AttentionMask::most, "encoding", "'",
+          part, "' in '", whole,
+          "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
+    check(mask.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
+    mask.*known->member = *value;
   }
-  check(!visible.everything(), "encoding", "first = ", visible.first,
+  check(!mask.is_causal_only(), "encoding", "first = ", mask.first,
         " has no effect where every key before a query is seen; it is for window and chunk");
-  return visible;
+  return mask;
 }
 
 // Assignments, between commas; those within brackets do not part.
@@ -132,7 +133,7 @@ std::string EncodingChoice::Assignment::sum_text() const {
   for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
   std::string seen;
   for (const Sight& sight : sights) {
-    if (visible.*sight.member > 0) seen += concat(seen.empty() ? "[" : ",", sight.name, "=", visible.*sight.member);
+    if (mask.*sight.member > 0) seen += concat(seen.empty() ? "[" : ",", sight.name, "=", mask.*sight.member);
   }
   return seen.empty() ? text : text + seen + "]";
 }
@@ -158,7 +159,7 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
     if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
       check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
             "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
-      assignment.visible = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
+      assignment.mask = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
       rest = rest.substr(0, open);
     }
     for (const std::string_view name : split(rest, '+')) {
@@ -182,7 +183,7 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
            std::tie(b.layers.first, b.layers.last, b.heads.first);
   });
   const Assignment& first = choice.assignments.front();
-  const bool everywhere = first.layers.all() && first.heads.all() && first.visible == Visible{};
+  const bool everywhere = first.layers.all() && first.heads.all() && first.mask == AttentionMask{};
   if (choice.assignments.size() == 1 && everywhere) choice.assignments.clear();
   return choice;
 }
@@ -330,10 +331,10 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
           sum_of_encodings(std::move(made), assignments.empty() ? "" : concat("in ", assignment.text(), ": "));
     }
     group.encoding->constants = setup.constants;
-    group.visible = assignment.visible;
-    check(group.visible.everything() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
+    group.mask = assignment.mask;
+    check(group.mask.is_causal_only() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
           assignment.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
-    const Visible& sight = group.visible;
+    const AttentionMask& sight = group.mask;
     const bool own_key_only = sight.first == 0 && (sight.window == 1 || sight.chunk == 1);
     check(!own_key_only || !group.encoding->excludes_own_key(), "encoding", assignment.sum_text(),
           ": queries see the key of their own token only, to which this encoding gives no weight, so that every weight "

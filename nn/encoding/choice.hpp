@@ -10,7 +10,7 @@
 //   0:none,1-3:cope                 by layer
 //   cope@0-1,alibi@2-3              by groups of heads, in every layer
 //   0:rope,1-3:cope@0-1,alibi@2-3   an assignment without layers goes on with those of the one before: alibi is in 1-3
-//   0-2:rope[window=256],3:none     what queries see of the keys before them (core/attention/visible.hpp), whatever
+//   0-2:rope[window=256],3:none     what queries see of the keys before them (core/attention/mask.hpp), whatever
 //                                   the sum is made of
 //
 // Every head of every layer is named exactly once. What acts on the embeddings (absolute) acts once, before layer 0 and
@@ -49,7 +49,7 @@ struct EncodingChoice {
   };
   struct Assignment {
     Range layers = {}, heads = {};
-    Visible visible = {};
+    AttentionMask mask = {};
     std::vector<const EncodingEntry*> sum = {};  // in order of name, however it was written
 
     std::string sum_text() const;  // "cope+rope", "rope[window=256,first=4]"

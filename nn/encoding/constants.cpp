@@ -27,10 +27,10 @@ Tensor Constants::of(NumberWith number, const std::vector<double>& values, std::
   return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
 }
 
-Tensor Constants::of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
-                               Device device) {
-  const auto value = [&](std::int64_t t, std::int64_t) { return number(visible.count(t)); };
-  const Key key{reinterpret_cast<void (*)()>(number), visible};
+Tensor Constants::of_keys_seen(Number number, const AttentionMask& mask, std::int64_t first, std::int64_t end,
+                               DType dtype, Device device) {
+  const auto value = [&](std::int64_t t, std::int64_t) { return number(mask.count(t)); };
+  const Key key{reinterpret_cast<void (*)()>(number), mask};
   return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "core/attention/visible.hpp"
+#include "core/attention/mask.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -35,7 +35,7 @@ class Constants {
   Tensor of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end, DType dtype,
             Device device);
   // number(n) for the n keys in the attention mask of each of the queries first .. end - 1: [end - first]
-  Tensor of_keys_seen(Number number, const Visible& visible, std::int64_t first, std::int64_t end, DType dtype,
+  Tensor of_keys_seen(Number number, const AttentionMask& mask, std::int64_t first, std::int64_t end, DType dtype,
                       Device device);
   // Rows first .. end - 1: [end - first, columns]
   Tensor of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype, Device device);
@@ -44,7 +44,7 @@ class Constants {
   // The table's index: positions, or numbers of unmasked keys.
   struct Key {
     void (*function)();
-    std::optional<Visible> visible = {};
+    std::optional<AttentionMask> mask = {};
     std::vector<double> values = {};
     bool operator==(const Key&) const = default;
   };

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "nn/attention/kept_keys.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/kv_eviction.hpp"
+#include "nn/attention/mask.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {
@@ -125,13 +125,13 @@ class Sum final : public Encoding {
 }  // namespace
 
 Tensor Encoding::weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
-  if (seen.rank() == 3) return causal_softmax(in.visible.everything() ? logits : lowered(logits, seen));
-  return masked(causal_softmax(lowered(logits, seen)), seen);  // a row may have no key at all
+  if (seen.rank() == 3) return causal_softmax(in.mask.is_causal_only() ? logits : masked_fill_min(logits, seen));
+  return masked_fill_zero(causal_softmax(masked_fill_min(logits, seen)), seen);  // a row may have no key at all
 }
 
 Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
   if (cache == nullptr) return rows;
-  Kept& kept = (*cache)[concat(owner, name)];
+  CacheEntry& kept = (*cache)[concat(owner, name)];
   kept.append(rows, axis);
   const std::int64_t count = kept.tensor().size(axis);
   check(count <= keys(), "encoding", "'", owner, name, "' has ", count, " rows after ", keys(),
@@ -165,7 +165,7 @@ Tensor AttentionInput::distances(Constants::Element element, std::int64_t column
 }
 
 Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> type) const {
-  return constants->of_keys_seen(number, visible, first, keys(), type.value_or(dtype()), q.device());
+  return constants->of_keys_seen(number, mask, first, keys(), type.value_or(dtype()), q.device());
 }
 
 EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_length, const Initializer& start) {
@@ -202,7 +202,8 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
   }
-  check_told(!score.normaliser.is_softmax(), encoding.traits.normalises, "another rule than the softmax", "normalises");
+  check_told(!score.softmax_rule.is_softmax(), encoding.traits.normalises, "another rule than the softmax",
+             "normalises");
   const bool product = std::any_of(score.biases.begin(), score.biases.end(),
                                    [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
   check_told(product, encoding.traits.brings_product, "a product beside that of q and k", "brings_product");

@@ -6,7 +6,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 
 namespace tally {
 namespace {
@@ -93,7 +93,7 @@ Tensor LogitNetwork::bias_of(const Tensor& seen, const AttentionInput& in) const
   Score score;
   bias_->score(in, score);
   const Tensor& by_distance = std::get<Toeplitz>(score.biases.at(0)).bias;
-  return masked(unsqueeze(read_distance(unsqueeze(by_distance, 1), in.keys(), false), 0), seen);
+  return masked_fill_zero(unsqueeze(read_distance(unsqueeze(by_distance, 1), in.keys(), false), 0), seen);
 }
 
 Tensor LogitNetwork::weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
@@ -102,7 +102,7 @@ Tensor LogitNetwork::weights(const Tensor& logits, const Tensor& seen, const Att
 
 Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
   const std::int64_t heads = logits.size(1), keys = logits.size(3), half = kernel_ / 2;
-  const Tensor s = masked(logits, seen), b = bias_of(seen, in);
+  const Tensor s = masked_fill_zero(logits, seen), b = bias_of(seen, in);
   const Tensor weight = with_taps(hidden_weight_);
   const Tensor of_heads = b.defined() ? slice(weight, 1, 0, heads) : weight;
   // The bias term is the same for all sequences. The hidden layer extends `half` keys beyond the last one.

@@ -17,7 +17,7 @@ Remainder::Remainder(const EncodingSetup& setup, const RemainderOption& option) 
 }
 
 Tensor Remainder::operator()(const AttentionInput& in) const {
-  if (to_value_) return for_query_heads(in.value(), in.q.size(1));
+  if (to_value_) return repeat_kv(in.value(), in.q.size(1));
   return bias_.defined() ? broadcast_to(unsqueeze(bias_, 1), in.q.shape()) : Tensor();
 }
 

@@ -1,5 +1,5 @@
-// The value that gets the leftover mass of a row, for encodings that replace the softmax by another normaliser
-// (Normaliser::rest).
+// The value that gets the leftover mass of a row, for encodings that replace the softmax by another softmax_rule
+// (SoftmaxRule::rest).
 #pragma once
 
 #include <string>

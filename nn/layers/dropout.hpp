@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "core/math/random.hpp"
+#include "nn/forward_context.hpp"
 #include "nn/layers/init.hpp"
-#include "nn/pass.hpp"
 
 namespace tally {
 
@@ -17,11 +17,13 @@ class Dropout {
   // The random stream is stream_of("dropout/<path>"), with the path that a parameter of this name would have.
   Dropout(const Initializer& start, std::string_view name, double rate);
   // x [B, ...]
-  Tensor operator()(const Tensor& x, const Pass& pass) const;
+  Tensor operator()(const Tensor& x, const ForwardContext& pass) const;
   // For operations with built-in dropout: the rate of this pass, 0 unless training, and the stream of the mask, which
   // has `numbers` numbers for each sequence.
-  double rate(const Pass& pass) const { return pass.training ? rate_ : 0; }
-  RandomStream stream(const Pass& pass, std::int64_t numbers) const { return pass.step.stream(stream_, numbers); }
+  double rate(const ForwardContext& pass) const { return pass.training ? rate_ : 0; }
+  RandomStream stream(const ForwardContext& pass, std::int64_t numbers) const {
+    return pass.step.stream(stream_, numbers);
+  }
 
  private:
   std::uint32_t stream_;

@@ -34,7 +34,7 @@ class Layer final : public Module {
   }
 
   // x [B, T, D] -> the same shape. All inputs share one matmul; only the matmuls with h depend on each other.
-  Tensor forward(const Tensor& x, const Pass& pass, KvCache* earlier) const {
+  Tensor forward(const Tensor& x, const ForwardContext& pass, KvCache* earlier) const {
     const bool begins = earlier == nullptr || earlier->empty();
     const Tensor zeros = begins ? Tensor::zeros({x.size(0), x.size(2)}, x.dtype(), x.device()) : Tensor();
     const LstmSteps steps =
@@ -87,7 +87,7 @@ const Tensor& Lstm::head() const {
   return parts_->head != nullptr ? parts_->head->weight() : parts_->embedding.weight();
 }
 
-Tensor Lstm::hidden(const Tensor& tokens, const Pass& pass) { return compute(tokens, pass, nullptr); }
+Tensor Lstm::hidden(const Tensor& tokens, const ForwardContext& pass) { return compute(tokens, pass, nullptr); }
 
 Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
@@ -99,7 +99,7 @@ Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
   return logits;
 }
 
-Tensor Lstm::compute(const Tensor& tokens, const Pass& pass, std::vector<KvCache>* layers) {
+Tensor Lstm::compute(const Tensor& tokens, const ForwardContext& pass, std::vector<KvCache>* layers) {
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
         tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
   Tensor x = parts_->embedding_dropout(parts_->embedding.forward(tokens), pass);

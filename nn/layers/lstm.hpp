@@ -20,14 +20,14 @@ class Lstm final : public SequenceModel {
   Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start);
   ~Lstm() override;
 
-  Tensor hidden(const Tensor& tokens, const Pass& pass = {}) override;
+  Tensor hidden(const Tensor& tokens, const ForwardContext& pass = {}) override;
   const Tensor& head() const override;
   // Continues from h and c of the last token: a step costs the same at any length.
   Tensor step(const Tensor& tokens, GenerationState& state) override;
 
  private:
   // layers: the state before and after each layer; null at the beginning of a text.
-  Tensor compute(const Tensor& tokens, const Pass& pass, std::vector<KvCache>* layers);
+  Tensor compute(const Tensor& tokens, const ForwardContext& pass, std::vector<KvCache>* layers);
 
   struct Parts;
   std::unique_ptr<Parts> parts_;

@@ -34,7 +34,7 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
   add_child("down", down_);
 }
 
-Tensor Mlp::forward(Tensor x, const Pass& pass, Tensor onto) const {
+Tensor Mlp::forward(Tensor x, const ForwardContext& pass, Tensor onto) const {
   if (gate_ == nullptr && dropout_.rate(pass) == 0) {
     return mlp(activation_, std::move(x), {up_.weight(), up_.bias()}, {down_.weight(), down_.bias()}, std::move(onto));
   }

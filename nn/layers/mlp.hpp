@@ -21,7 +21,7 @@ class Mlp final : public Module {
   Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std::string_view activation, double dropout,
       double output_gain, WithBias bias = WithBias::yes);
   // x [..., D] -> the same shape, added to `onto` if that is defined. x may be bf16 that a norm wrote for matmuls.
-  Tensor forward(Tensor x, const Pass& pass, Tensor onto = {}) const;
+  Tensor forward(Tensor x, const ForwardContext& pass, Tensor onto = {}) const;
 
  private:
   UnaryOp activation_;

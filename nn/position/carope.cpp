@@ -48,7 +48,7 @@ class Carope final : public Encoding {
     const Tensor power = unsqueeze(in.constants->of(number, 0, pairs_, DType::f64, q.device()), 1);  // [d/2, 1]
     const Tensor angles = cumsum(exp(unsqueeze(all, 2) * power));  // [B, G, d/2, keys]
     const Tensor own = transpose(slice(angles, 3, in.first, in.keys()), 2, 3);
-    q = turn_pairs(q, for_query_heads(own, q.size(1)), interleaved_);
+    q = turn_pairs(q, repeat_kv(own, q.size(1)), interleaved_);
     k = turn_pairs(k, own, interleaved_);
   }
 

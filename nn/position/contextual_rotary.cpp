@@ -83,7 +83,7 @@ class ContextualRotary final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     Pair pair{.policy = policy_, .other = gates_(in)};
     const Tensor& q = in.query(true);
-    const Tensor k = for_query_heads(in.key(), q.size(1));
+    const Tensor k = repeat_kv(in.key(), q.size(1));
     pair.materialised_logit = [this, q, k](const Tensor& s, const Tensor& sum, double scale) {
       Tensor logit = s;
       for (std::size_t n = 0; n < angles_.size(); ++n) {

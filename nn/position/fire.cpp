@@ -59,7 +59,7 @@ class Fire final : public Encoding {
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
       return;
     }
-    if (in.written_out || in.cache != nullptr || !is_compiled(pair_fire, in.q.device()) || score.scan) {
+    if (in.materialised || in.cache != nullptr || !is_compiled(pair_fire, in.q.device()) || score.scan) {
       score.biases.push_back(dense(in));
     } else {
       score.set_scan(interpolated(in, length));

@@ -4,7 +4,7 @@
 //   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "nn/encoding/encoding.hpp"
 
 namespace tally {
@@ -16,7 +16,7 @@ Tensor one_hot(const Tensor& logits, const Tensor& seen) {
   const DType dtype = logits.dtype();
   const Tensor one = Tensor::full({1}, 1.0, dtype, logits.device());
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
-  const Tensor l = lowered(logits, seen);
+  const Tensor l = masked_fill_min(logits, seen);
   const Tensor largest = where(equal(l, max(l, -1, true)), one, zero);
   // The nearest of equal keys has none of them to its right.
   return largest * where(equal(cumsum(largest, true), one), one, zero);

@@ -20,7 +20,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/layers/layer_parts.hpp"
 
@@ -133,10 +133,10 @@ class Mta final : public Encoding {
   }
 
   Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
-    Tensor l = correlated(masked(logits, seen), kernel_);
+    Tensor l = correlated(masked_fill_zero(logits, seen), kernel_);
     if (mix_.defined()) l = mixed(l, unsqueeze(mix_, 0));
     Tensor a = Encoding::weights(l, seen, in);
-    if (kernel_after_.defined()) a = masked(correlated(a, kernel_after_), seen);
+    if (kernel_after_.defined()) a = masked_fill_zero(correlated(a, kernel_after_), seen);
     return mix_after_.defined() ? mixed(a, transpose(mix_after_, 1, 2)) : a;
   }
 

@@ -8,9 +8,9 @@
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length. In
 // reference attention, or with a policy that reads only the score, the change of the scores is computed for all pairs.
-// Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly lower(W' Wᵀ):
-//   (I + L) Y = W',  (I + L) X = strictly lower(W' kᵀ)
-//   own block     lower(q kᵀ) - lower(q Wᵀ) X         queries as earlier keys meet them   q - lower(q Wᵀ) Y
+// Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly tril(W' Wᵀ):
+//   (I + L) Y = W',  (I + L) X = strictly tril(W' kᵀ)
+//   own block     tril(q kᵀ) - tril(q Wᵀ) X         queries as earlier keys meet them   q - tril(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
 //                                                     queries, moved on to the left       q - (q Wᵀ) Y
 // (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
@@ -125,7 +125,7 @@ class Path final : public Encoding {
   // own, queries, keys and taken of the blocks; w and beta w.
   static std::vector<Tensor> moved(const Tensor& q, const Tensor& k, const Tensor& direction, const Tensor& scaled) {
     const Tensor l = matmul(scaled, transpose(direction, -1, -2));
-    const Tensor from_keys = lower(matmul(scaled, transpose(k, -1, -2)), true);
+    const Tensor from_keys = tril(matmul(scaled, transpose(k, -1, -2)), true);
     const std::int64_t d = q.size(4), all = d + from_keys.size(4);
     const Tensor both = solve_unit_lower(l, concat({scaled, from_keys}, 4));
     const Tensor y = slice(both, 4, 0, d), x = slice(both, 4, d, all);
@@ -134,10 +134,10 @@ class Path final : public Encoding {
     const auto shared = [&](const Tensor& of_keys) {
       const Shape& s = of_keys.shape();
       if (s[1] == q.size(1)) return of_keys;
-      const Tensor rows = for_query_heads(reshape(of_keys, {s[0], s[1], s[2] * s[3], s[4]}), q.size(1));
+      const Tensor rows = repeat_kv(reshape(of_keys, {s[0], s[1], s[2] * s[3], s[4]}), q.size(1));
       return reshape(rows, {s[0], q.size(1), s[2], s[3], s[4]});
     };
-    const Tensor a = lower(matmul(q, transpose(shared(direction), -1, -2)));
+    const Tensor a = tril(matmul(q, transpose(shared(direction), -1, -2)));
     return {matmul(q, transpose(shared(k), -1, -2)) - matmul(a, shared(x)), q - matmul(a, shared(y)),
             k - matmul(transpose(x, -1, -2), direction), contiguous(y)};
   }

@@ -13,7 +13,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/attention/attention.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "nn/encoding/encoding.hpp"
 
 namespace tally {
@@ -43,7 +43,7 @@ class Selective final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     const auto [queries, keys] = selector(in);
-    const Masks masks{in.scale, in.visible, in.first, bos_ ? in.distances() : Tensor()};
+    const Masks masks{in.scale, in.mask, in.first, bos_ ? in.distances() : Tensor()};
     if (in.cache != nullptr) {
       score.biases.push_back(Dense{negate(sums_with_earlier(in, masks.of(queries, keys)))});
       return;
@@ -59,15 +59,16 @@ class Selective final : public Encoding {
   // S [B, 1 or H, T, keys]
   struct Masks {
     double scale;
-    Visible visible;
+    AttentionMask mask;
     std::int64_t first;
     Tensor distances;  // of a key from token 0; undefined: it may be masked, too
 
     Tensor of(const Tensor& queries, const Tensor& keys) const {
       const Tensor scores = relu(matmul(queries, transpose(keys, -1, -2), scale));
-      const Tensor s = masked(scores, seen_pairs(visible, keys.size(2), scores.dtype(), scores.device(), first, true));
+      const Tensor s =
+          masked_fill_zero(scores, mask_tensor(mask, keys.size(2), scores.dtype(), scores.device(), first, true));
       if (!distances.defined()) return s;
-      return masked(s, less(Tensor::zeros({1}, s.dtype(), s.device()), distances));
+      return masked_fill_zero(s, less(Tensor::zeros({1}, s.dtype(), s.device()), distances));
     }
   };
   static Tensor sums_down(const Tensor& masks) { return transpose(cumsum(transpose(masks, 2, 3)), 2, 3); }
@@ -82,7 +83,7 @@ class Selective final : public Encoding {
       return {unsqueeze(linear(in.x, query_), 1), unsqueeze(in.keep("selector keys", linear(in.x, key_), 1), 1)};
     }
     const Tensor keys = in.keep("keys of scores", in.key(), 2);
-    if (own_) return {q, for_query_heads(keys, q.size(1))};
+    if (own_) return {q, repeat_kv(keys, q.size(1))};
     return {slice(q, 1, 0, 1), slice(keys, 1, 0, 1)};
   }
 

@@ -78,7 +78,7 @@ class SelectiveRope final : public Encoding {
     const Tensor kept = in.keep("turns", cast(phase, DType::f64), 2);
     const Tensor turned = transpose(cumsum(transpose(kept, 2, 3)), 2, 3);  // [B, G, keys, d/2]
     const Tensor own = slice(turned, 2, in.first, in.keys()) * cast(temperature_, DType::f64);
-    q = turn_pairs(q, for_query_heads(own, q.size(1)), true);
+    q = turn_pairs(q, repeat_kv(own, q.size(1)), true);
     k = turn_pairs(k, own, true);
   }
 

@@ -36,7 +36,7 @@ class SigmoidEncoding final : public Encoding {
 
   static bool joins_score(const SigmoidOptions& options) { return options.visible; }
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_normaliser({.kind = Normaliser::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
+    score.set_normaliser({.kind = SoftmaxRule::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
     if (!visible_) return;
     const auto offset = [](std::int64_t n) { return -std::log(static_cast<double>(n)); };
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2)};

@@ -18,7 +18,7 @@ class SoftpickEncoding final : public Encoding {
   SoftpickEncoding(const EncodingSetup& setup, const SoftpickOptions& options) : remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_normaliser({.kind = Normaliser::Kind::softpick, .rest = remainder_(in)});
+    score.set_normaliser({.kind = SoftmaxRule::Kind::softpick, .rest = remainder_(in)});
   }
 
  private:

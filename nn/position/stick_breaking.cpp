@@ -29,7 +29,7 @@ class StickBreakingEncoding final : public Encoding {
   bool excludes_own_key() const override { return !attend_current_; }
   void score(const AttentionInput& in, Score& score) const override {
     score.set_scan(stick_breaking(attend_current_));
-    score.set_normaliser({.kind = Normaliser::Kind::exp, .rest = remainder_(in)});
+    score.set_normaliser({.kind = SoftmaxRule::Kind::exp, .rest = remainder_(in)});
   }
 
  private:

@@ -59,7 +59,7 @@ class Wall final : public Encoding {
   MovedInBlocks blocks_of(const AttentionInput& in) const {
     const Tensor openings = split_heads(linear(in.x, weight_, bias_), heads_);
     const std::vector<Tensor> made =
-        recomputed("wall", {in.query(true), for_query_heads(in.key(), heads_), openings},
+        recomputed("wall", {in.query(true), repeat_kv(in.key(), heads_), openings},
                    {.axis = 2, .step = longest_in_tiles}, [](const std::vector<Tensor>& x) {
                      const Tensor decay = negate(softplus(negate(x[2])));  // log sigmoid
                      return moved(in_blocks(x[0], longest_in_tiles), in_blocks(x[1], longest_in_tiles),

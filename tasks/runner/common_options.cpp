@@ -7,7 +7,7 @@
 #include "core/device/device.hpp"
 #include "core/device/kernels.hpp"
 #include "core/distributed/mpi.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/precision.hpp"
 #include "nn/options.hpp"
 #include "tasks/runner/command.hpp"
@@ -50,7 +50,7 @@ std::vector<std::string> CommonOptions::words() {
 
 void CommonOptions::apply() const {
   Device wanted = as_usage([&] { return device_from_text(device); });
-  if (wanted.type == DeviceType::cuda && !Ranks::world().alone()) {
+  if (wanted.type == DeviceType::cuda && !ProcessGroup::world().alone()) {
     if (wanted.index != 0) {
       throw UsageError(concat("[mpi] --device ", device,
                               " is one GPU; of several processes each takes the one of its number on its machine: "

@@ -2,7 +2,7 @@
 // (tests/outside). N sequences of T tokens, H heads, V symbols:
 //   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where
 //   loss_mask is set    blocks.N.weights [N, H, T, T]    gradients.model.<parameter>, those of the loss
-// and of the same shape as the weights, where the encoding has them (nn/pass.hpp):
+// and of the same shape as the weights, where the encoding has them (nn/forward_context.hpp):
 //   blocks.N.gates, blocks.N.positions    where positions are contextual
 //   blocks.N.position_weights    what position alone would attend to, from all that joins the scores: none where
 //   nothing does (rotations, what is added to the embeddings, stick-breaking by itself). A key bias of transformer-xl

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/distributed/mpi.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/printable.hpp"
@@ -33,12 +33,12 @@ int run_command(const Command& command, std::vector<std::string> words) {
   CommandLine line(std::move(words));
   const std::function<Result()> run = command.declare(line);
   if (const std::string help = line.parse(command.name, command.summary); !help.empty()) {
-    if (Ranks::world().first()) std::cout << help;
+    if (ProcessGroup::world().first()) std::cout << help;
     return exit_code::done;
   }
   line.common.apply();
   // One of several that train together speaks for all.
-  if (!Ranks::world().first()) {
+  if (!ProcessGroup::world().first()) {
     line.common.quiet = true;
     line.common.json = false;
     check(std::freopen("/dev/null", "w", stdout) != nullptr, "mpi", "cannot open /dev/null");
@@ -99,7 +99,7 @@ namespace {
 // Ends the program; where several train together, all of them. What goes wrong for all of them alike, the first one
 // says.
 int failed(int code, std::string_view why) {
-  const Ranks& ranks = Ranks::world();
+  const ProcessGroup& ranks = ProcessGroup::world();
   if (ranks.alone()) {
     complain(why);
     return code;
@@ -108,7 +108,7 @@ int failed(int code, std::string_view why) {
   if (!ranks.first()) std::this_thread::sleep_for(std::chrono::milliseconds(patience_ms + turn_ms * ranks.rank()));
   complain(concat("rank ", ranks.rank(), " of ", ranks.size(), ": ", why));
   std::cout.flush();
-  ranks.end_all(code);
+  ranks.abort_all(code);
 }
 
 // Processes of srun, each of which would train the run: one of them says so. A worker's, which has a claim, is alone.
@@ -166,7 +166,7 @@ int run_words(const std::vector<std::string>& words) {
     try {
       if (!asks_for_help(words)) {
         if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
-        Ranks::join();
+        ProcessGroup::join();
       } else if (!speaks || (mpi::started_by_srun() > 1 && mpi::own_number_of_srun() > 0)) {
         return exit_code::done;
       }
@@ -193,7 +193,7 @@ int run_program(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   std::cout.flush();
-  Ranks::leave();
+  ProcessGroup::leave();
   // Also what failed on the way, as when a training's reader has left.
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   complain("cannot write to the standard output");

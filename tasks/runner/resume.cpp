@@ -96,7 +96,7 @@ void restart(const RunFolder& folder, const CommonOptions& common) {
     const std::string aside = folder.restart();
     if (!aside.empty()) say(common, concat("what was trained is now in ", printable(aside)));
   }
-  Ranks::world().wait_for_all();
+  ProcessGroup::world().barrier();
 }
 
 Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, const CommonOptions& common) {

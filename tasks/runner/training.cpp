@@ -55,7 +55,7 @@ MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
 }
 
 void check_ranks(const RunConfig& config) {
-  const Ranks& ranks = Ranks::world();
+  const ProcessGroup& ranks = ProcessGroup::world();
   if (ranks.alone()) return;
   const std::int64_t height = config.run.at_once() > 0 ? config.run.at_once() : config.run.batch;
   const std::int64_t parts = (config.run.batch + height - 1) / height;

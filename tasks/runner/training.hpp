@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "tasks/memory.hpp"
 #include "tasks/run_folder.hpp"
 #include "tasks/runner/command.hpp"
@@ -23,11 +23,11 @@ MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state = O
 // The folder of a run that ranks train together: the first one opens it by open(), the others beside it.
 template <class F>
 RunFolder open_together(const std::string& path, F&& open) {
-  const Ranks& ranks = Ranks::world();
+  const ProcessGroup& ranks = ProcessGroup::world();
   if (ranks.alone()) return open();
   std::optional<RunFolder> folder;
   if (ranks.first()) folder.emplace(open());
-  ranks.wait_for_all();
+  ranks.barrier();
   if (!folder) folder.emplace(RunFolder::open_beside(path));
   return std::move(*folder);
 }

@@ -23,10 +23,10 @@ struct Rule {
   Term term = [](const auto&, auto, auto, auto, auto, double) { return 0.0; };
   int gate_query = 0, gate_key = 1;  // operands that gates come from
   bool sticks = false;               // logits have the stick taken from them
-  Normaliser::Kind kind = Normaliser::Kind::softmax;
+  SoftmaxRule::Kind kind = SoftmaxRule::Kind::softmax;
   double offset = 0;
   int sink = -1, rest = -1;
-  Visible visible = {};
+  AttentionMask mask = {};
 };
 
 struct Terms {
@@ -34,9 +34,9 @@ struct Terms {
 };
 Terms terms_of(const Rule& rule, double logit) {
   switch (rule.kind) {
-    case Normaliser::Kind::sigmoid: return {sigmoid_of(logit - rule.offset), 0};
-    case Normaliser::Kind::softpick: return {std::max(std::expm1(logit), 0.0), std::abs(std::expm1(logit))};
-    case Normaliser::Kind::exp: return {std::exp(logit), 0};
+    case SoftmaxRule::Kind::sigmoid: return {sigmoid_of(logit - rule.offset), 0};
+    case SoftmaxRule::Kind::softpick: return {std::max(std::expm1(logit), 0.0), std::abs(std::expm1(logit))};
+    case SoftmaxRule::Kind::exp: return {std::exp(logit), 0};
     default: return {std::exp(logit), std::exp(logit)};
   }
 }
@@ -54,14 +54,14 @@ std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, st
   const std::int64_t query = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   std::vector<double> weight(at(query + 1)), output(at(width));
-  const bool divides = rule.kind == Normaliser::Kind::softmax || rule.kind == Normaliser::Kind::softpick;
+  const bool divides = rule.kind == SoftmaxRule::Kind::softmax || rule.kind == SoftmaxRule::Kind::softpick;
   double position = 0, taken = 0, left = 1;
-  double sum = !divides ? 1 : rule.kind == Normaliser::Kind::softpick ? 1e-8 : 0;
+  double sum = !divides ? 1 : rule.kind == SoftmaxRule::Kind::softpick ? 1e-8 : 0;
   if (rule.sink >= 0) sum = std::exp(x[at(rule.sink)][{h}]);
   for (std::int64_t j = query; j >= 0; --j) {
-    const bool near = (rule.visible.window == 0 || query - j < rule.visible.window) &&
-                      (rule.visible.chunk == 0 || query / rule.visible.chunk == j / rule.visible.chunk);
-    if (!near && j >= rule.visible.first) continue;
+    const bool near = (rule.mask.window == 0 || query - j < rule.mask.window) &&
+                      (rule.mask.chunk == 0 || query / rule.mask.chunk == j / rule.mask.chunk);
+    if (!near && j >= rule.mask.first) continue;
     position += sigmoid_of(product_of(x[at(rule.gate_query)], x[at(rule.gate_key)], b, h, t, j));
     const double logit = product_of(x[0], x[1], b, h, t, j) + rule.term(x, b, h, t, j, position);
     if (rule.sticks && j == query) continue;
@@ -115,10 +115,10 @@ OpCase attention_case(const std::string& name, const Rule& rule,
           .shapes = std::move(small),
           .large = shapes(1, 2, 330, 330),
           .run =
-              [make, visible = rule.visible](const Tensors& x) {
+              [make, mask = rule.mask](const Tensors& x) {
                 Score score;
                 make(x, score);
-                return tiled_attention({x[0], x[1], x[2], scale, visible}, score);
+                return tiled_attention({x[0], x[1], x[2], scale, mask}, score);
               },
           .reference = reference_of(rule),
           .tolerance = 64};
@@ -175,7 +175,7 @@ std::vector<OpCase> attention_cases() {
         score.set_scan(contextual_segments(matmul(x[3], segments.units), segments.knots));
       },
       0.2));
-  using By = Normaliser::Kind;
+  using By = SoftmaxRule::Kind;
   cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .kind = By::exp, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
                                    score.set_scan(stick_breaking());
@@ -196,9 +196,9 @@ std::vector<OpCase> attention_cases() {
                                  [](const Tensors& x, Score& score) {
                                    score.set_normaliser({By::softpick, {}, 0, x[3]});
                                  }));
-  const Visible visible{.window = 3, .first = 1};
-  cases.push_back(attention_case("attention_window", {.visible = visible}, nothing, [](const Tensors&, Score&) {}));
-  cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .visible = {.chunk = 3}}, rows_of(3),
+  const AttentionMask mask{.window = 3, .first = 1};
+  cases.push_back(attention_case("attention_window", {.mask = mask}, nothing, [](const Tensors&, Score&) {}));
+  cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .mask = {.chunk = 3}}, rows_of(3),
                                  [](const Tensors& x, Score& score) { score.set_scan(contextual_table(x[3])); }));
   cases.push_back(attention_case(
       "attention_toeplitz",

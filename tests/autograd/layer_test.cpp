@@ -80,7 +80,7 @@ TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
         for (const bool onto : {true, false}) {
           const Outcome one = compute(op, true, dtype, with_bias, onto);
           const Outcome several = compute(op, false, dtype, with_bias, onto);
-          // The addend is what a sum begins with.
+          // The residual is what a sum begins with.
           const double rounding = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
           EXPECT_LE(distance(one.numbers[0], several.numbers[0]), rounding * 40 * std::sqrt(792.0));
           for (std::size_t n = 1; n < one.numbers.size(); ++n) {

@@ -242,11 +242,11 @@ TEST_P(Operation, AcceptsAnyStrides) {
     const auto first = [](const Tensor& x) {
       return x.rank() == 0 || x.size(0) == 0 ? x.clone() : x.slice_view(0, 0, 1).clone();
     };
-    const auto repeated_operands = [&](bool written_out) {
+    const auto repeated_operands = [&](bool materialised) {
       std::vector<Tensor> repeated;
       for (const Tensor& operand : operands) {
         const Tensor view = first(operand).broadcast_view("test", operand.shape());
-        repeated.push_back(written_out ? view.clone() : view);
+        repeated.push_back(materialised ? view.clone() : view);
       }
       return repeated;
     };

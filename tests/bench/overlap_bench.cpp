@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/completion.hpp"
-#include "core/distributed/exchange.hpp"
+#include "core/distributed/gradient_reducer.hpp"
 #include "core/error.hpp"
 #include "tasks/batch.hpp"
 #include "tasks/config.hpp"
@@ -23,7 +23,7 @@ double processor_seconds() {
 }
 
 // Sends nothing, and writes down when it would have.
-class Recorder final : public tally::Exchange {
+class Recorder final : public tally::GradientReducer {
  public:
   void begin(const tally::Tensor& bucket, std::int64_t) override {
     sent.emplace_back(processor_seconds(), bucket.numel());
@@ -45,7 +45,7 @@ void measure(tally::RunConfig& config) {
   for (const char* turn : {"first", "second"}) {
     model->clear_gradients();
     Recorder exchange;
-    tally::RankSum sum(tally::Ranks::one(), exchange, shapes, config.dtype(), model->device(), 1);
+    tally::RankSum sum(tally::ProcessGroup::one(), exchange, shapes, config.dtype(), model->device(), 1);
     const double start = processor_seconds();
     const tally::Tensor weight = tally::Tensor::full({1}, 1e-3, config.dtype());
     const tally::TokenLoss found =

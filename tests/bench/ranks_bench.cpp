@@ -6,17 +6,17 @@
 #include <cstdio>
 #include <memory>
 
-#include "core/distributed/exchange.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/gradient_reducer.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 
 namespace {
 
 template <class F>
-double best_seconds(const tally::Ranks& ranks, int tries, F&& f) {
+double best_seconds(const tally::ProcessGroup& ranks, int tries, F&& f) {
   double best = 1e9;
   for (int i = 0; i < tries; ++i) {
-    ranks.wait_for_all();
+    ranks.barrier();
     const auto begin = std::chrono::steady_clock::now();
     f();
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -28,8 +28,8 @@ double best_seconds(const tally::Ranks& ranks, int tries, F&& f) {
 
 int main() {
   try {
-    tally::Ranks::join();
-    const tally::Ranks& ranks = tally::Ranks::world();
+    tally::ProcessGroup::join();
+    const tally::ProcessGroup& ranks = tally::ProcessGroup::world();
     tally::check(!ranks.alone(), "bench", "to be started by mpirun -np 2");
     constexpr int words = 100;  // one after the other: an answer alone may have come before it is asked for
     const double asked = best_seconds(ranks, 20,
@@ -43,7 +43,7 @@ int main() {
       const std::int64_t elements = (mib << 20) / std::int64_t{sizeof(float)};
       constexpr std::int64_t bucket = std::int64_t{1} << 20;  // elements, as a training step sends them
       const tally::Tensor values = tally::Tensor::full({elements}, 1);
-      const std::unique_ptr<tally::Exchange> exchange = tally::make_exchange(ranks, tally::Device{});
+      const std::unique_ptr<tally::GradientReducer> exchange = tally::make_gradient_reducer(ranks, tally::Device{});
       const double seconds = best_seconds(ranks, 10, [&] {
         for (std::int64_t at = 0; at < elements; at += bucket) {
           exchange->begin(values.slice_view(0, at, std::min(at + bucket, elements)), ranks.size());
@@ -56,7 +56,7 @@ int main() {
                     sent * static_cast<double>(mib << 20) * 1e-9 / seconds);
       }
     }
-    tally::Ranks::leave();
+    tally::ProcessGroup::leave();
     return 0;
   } catch (const tally::Error& error) {
     std::fprintf(stderr, "ranks_bench: %s\n", error.what());

@@ -96,7 +96,7 @@ float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std
 void multiply(const Case& one, const Matrices& a, const Matrices& b, const View& bias, Matrices& c,
               const cpu::Microkernel& kernel) {
   const Workspace workspace(cpu::matmul_workspace_by(&kernel, c.view, a.view), {});
-  const ProductEnd epilogue{.alpha = one.alpha, .bias = bias, .addend = one.add ? c.view : View{}};
+  const Epilogue epilogue{.alpha = one.alpha, .bias = bias, .residual = one.add ? c.view : View{}};
   cpu::matmul_by(&kernel, c.view, a.view, b.view, epilogue, workspace.data());
 }
 
@@ -163,10 +163,10 @@ TEST(MatmulBf16, ReadsOperandsInEitherOrder) {
 }
 
 // A copy of the same layout whose numbers are bf16.
-struct InBf16 {
+struct Bf16Scope {
   std::vector<Bfloat16> data;
   View view;
-  explicit InBf16(const Matrices& x) : view(x.view) {
+  explicit Bf16Scope(const Matrices& x) : view(x.view) {
     for (const float number : x.data) data.emplace_back(number);
     view.data = data.data();
     view.dtype = DType::bf16;
@@ -187,7 +187,7 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
               b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
           Matrices expected(3, one.batch, one.m, one.n, false, 0);
           multiply(one, a, b, {}, expected, *kind.kernel);
-          InBf16 kept_a(a), kept_b(b);
+          Bf16Scope kept_a(a), kept_b(b);
           for (const auto& [of_a, of_b] :
                {std::pair{kept_a.view, b.view}, std::pair{a.view, kept_b.view}, std::pair{kept_a.view, kept_b.view}}) {
             Matrices c(3, one.batch, one.m, one.n, false, 0);
@@ -210,7 +210,7 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
         const double alpha = with_bias ? 1.0 : 0.3;
         Matrices a(1, 1, one.m, one.k, one.transpose_a, one.pad), b(2, 1, one.k, one.n, one.transpose_b, one.pad);
         Matrices bias(3, 1, 1, one.n, false, 0), c(4, 1, one.m, one.n, false, one.pad);
-        InBf16 found(c);
+        Bf16Scope found(c);
         View bias_view;
         if (with_bias) {
           bias_view = {bias.data.data(), DType::f32, {one.n}, {}};
@@ -230,7 +230,7 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
 }
 
 // What an activation is taken of and its result; its derivative times the sums, and the sums of their columns; an
-// addend. Each by the same operations after the product.
+// residual. Each by the same operations after the product.
 TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
   const Kernels& on = kernels(Device{});
   for (const Kind& kind : bf16_kinds()) {
@@ -241,27 +241,27 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
       Matrices bias(3, 1, 1, one.n, false, 0), before(4, 1, one.m, one.n, false, 0), c(5, 1, one.m, one.n, false, 0);
       View bias_view{bias.data.data(), DType::f32, {one.n}, {}};
       bias_view.strides[0] = 1;
-      const auto product = [&](const View& result, const ProductEnd& epilogue) {
+      const auto product = [&](const View& result, const Epilogue& epilogue) {
         const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, result, a.view), {});
         cpu::matmul_by(kind.kernel, result, a.view, b.view, epilogue, workspace.data());
       };
       product(c.view, {.alpha = 0.5, .bias = bias_view});
       const std::vector<float> sums = c.data;
-      product(c.view, {.alpha = 0.5, .bias = bias_view, .addend = before.view});
+      product(c.view, {.alpha = 0.5, .bias = bias_view, .residual = before.view});
       for (std::size_t n = 0; n < sums.size(); ++n) {
         EXPECT_NEAR(c.data[n], sums[n] + before.data[n], 0x1p-22 * (std::abs(sums[n]) + std::abs(before.data[n]) + 4));
       }
       c.data = sums;
-      const auto bits = [](const InBf16& x) {
+      const auto bits = [](const Bf16Scope& x) {
         std::vector<std::uint16_t> all;
         for (const Bfloat16 number : x.data) all.push_back(number.bits);
         return all;
       };
       for (const UnaryOp op : {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
-        const InBf16 argument(c), empty(before);
-        InBf16 expected(before), result(before), kept(before);
+        const Bf16Scope argument(c), empty(before);
+        Bf16Scope expected(before), result(before), kept(before);
         on.unary(op, 0, expected.view, argument.view);
-        ProductEnd end{.alpha = 0.5, .bias = bias_view, .activation = ProductEnd::Activation::apply, .op = op};
+        Epilogue end{.alpha = 0.5, .bias = bias_view, .activation = Epilogue::Activation::apply, .op = op};
         product(result.view, end);
         EXPECT_EQ(bits(result), bits(expected));
         end.argument = kept.view;
@@ -271,7 +271,7 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
 
         // The derivative at other numbers, also in their place.
         const bool from_output = unary_needs_output(op);
-        InBf16 at(before);
+        Bf16Scope at(before);
         Matrices wide_at(4, 1, one.m, one.n, false, 0), d(5, 1, one.m, one.n, false, 0);
         for (float& x : wide_at.data) x = rounded(x);
         product(d.view, {.alpha = 0.5});
@@ -281,13 +281,13 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
         std::vector<float> column_sums(static_cast<std::size_t>(one.n), NAN);
         const View sums_view{column_sums.data(), DType::f32, {one.n}, {{1}}};
         for (const bool in_place : {false, true}) {
-          InBf16 found(before);
+          Bf16Scope found(before);
           product(in_place ? at.view : found.view, {.alpha = 0.5,
-                                                    .activation = ProductEnd::Activation::derivative,
+                                                    .activation = Epilogue::Activation::derivative,
                                                     .op = op,
                                                     .argument = at.view,
                                                     .column_sums = sums_view});
-          const InBf16& of = in_place ? at : found;
+          const Bf16Scope& of = in_place ? at : found;
           for (std::size_t n = 0; n < d.data.size(); ++n) {
             // Another order of two factors, half of the last place of each of f32, may round to the next of bf16; so
             // may what the derivative of GELU is short of (core/cpu/matmul/gelu_piecewise.hpp).

@@ -35,7 +35,7 @@ void multiply(View c, View a, View b, View bias, double alpha, bool add = false,
     cpu::copy(dense, *x);
     *x = dense;
   }
-  const ProductEnd epilogue{.alpha = alpha, .bias = bias, .addend = add ? c : onto};
+  const Epilogue epilogue{.alpha = alpha, .bias = bias, .residual = add ? c : onto};
   if (by == By::choice) return cpu::matmul(c, a, b, epilogue, Workspace(cpu::matmul_workspace(c, a), {}).data());
   const cpu::Microkernel* const kernel = by == By::microkernel ? &cpu::f32_microkernel() : nullptr;
   cpu::matmul_by(kernel, c, a, b, epilogue, Workspace(cpu::matmul_workspace_by(kernel, c, a), {}).data());
@@ -270,7 +270,7 @@ void expect_activations(const Product& p) {
   const auto bias = matrices<T>(3, 1, 1, p.n);
   View bias_view{bias.view.data, dtype_of<T>, {p.n}, {}};
   bias_view.strides[0] = 1;
-  const auto compute = [&](const View& c, const ProductEnd& epilogue) {
+  const auto compute = [&](const View& c, const Epilogue& epilogue) {
     cpu::matmul(c, a.view, b.view, epilogue, Workspace(cpu::matmul_workspace(c, a.view), {}).data());
   };
   const auto near = [](const std::vector<T>& x, const std::vector<T>& y, double size) {
@@ -285,14 +285,14 @@ void expect_activations(const Product& p) {
     compute(sums.view, {.bias = bias_view});
     cpu::unary(op, 0, expected.view, sums.view);
     compute(c.view,
-            {.bias = bias_view, .activation = ProductEnd::Activation::apply, .op = op, .argument = argument.view});
+            {.bias = bias_view, .activation = Epilogue::Activation::apply, .op = op, .argument = argument.view});
     near(c.data, expected.data, 4);
     EXPECT_EQ(argument.data, sums.data);
 
     std::vector<T> column_sums(static_cast<std::size_t>(p.n), T{untouched}), expected_sums(column_sums.size());
     View sums_view = bias_view;
     sums_view.data = column_sums.data();
-    compute(c.view, {.activation = ProductEnd::Activation::derivative,
+    compute(c.view, {.activation = Epilogue::Activation::derivative,
                      .op = op,
                      .argument = argument.view,
                      .column_sums = sums_view});

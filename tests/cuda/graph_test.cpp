@@ -82,7 +82,7 @@ TEST_P(Graph, IsRefusedWhereItCannotBe) {
 TEST_P(Graph, OfWorkThatReadsBackIsNotMade) {
   const Tensor x = Tensor::full({1}, 3, DType::f32, device());
   EXPECT_THROW(DeviceGraph::capture(device(), [&] { refusal_of([&] { x.item(); }); }), ReadsBack);
-  RepeatedWork work;
+  GraphedStep work;
   double sum = 0;
   for (int n = 0; n < 3; ++n) work(device(), [&] { sum += x.item(); });
   EXPECT_EQ(sum, 9);

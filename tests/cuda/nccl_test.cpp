@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/distributed/exchange.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/gradient_reducer.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 #include "cuda/distributed/nccl.hpp"
 #include "cuda/runtime/context.hpp"
@@ -74,7 +74,7 @@ TEST_F(Nccl, FailuresNameTheCall) {
 // Of one rank nothing is sent: its sum is what it has, with the kernel that adds.
 TEST_F(Nccl, OfOneRankChangesNothing) {
   const Device device{DeviceType::cuda_host, 0};
-  const std::unique_ptr<Exchange> exchange = tally::make_exchange(Ranks::one(), device);
+  const std::unique_ptr<GradientReducer> exchange = tally::make_gradient_reducer(ProcessGroup::one(), device);
   const std::vector<float> values{1, -2, 3.5F};
   const Tensor bucket = Tensor::from(values, {3}, device);
   exchange->begin(bucket, 1);

@@ -132,7 +132,7 @@ const std::vector<Choice> biases{
        score.biases.push_back(RowColumn{{}, x.leaf("column", {x.batch, x.heads, x.keys})});
      }}};
 
-using Kind = Normaliser::Kind;
+using Kind = SoftmaxRule::Kind;
 const std::vector<Choice> rules{
     {"softmax", [](Operands&, Score&) {}},
     {"sink",
@@ -152,7 +152,7 @@ const std::vector<Choice> rules{
        score.set_normaliser({Kind::exp, {}, 0, x.by_query("rest", 5)});
      }}};
 
-const std::vector<Visible> masks{
+const std::vector<AttentionMask> masks{
     {}, {.window = 30}, {.chunk = 33}, {.window = 25, .first = 3}, {.chunk = 20, .first = 2}};
 // Sequences, heads of queries, heads of keys; keys for each query.
 const std::vector<std::array<std::int64_t, 3>> head_counts{{2, 1, 1}, {1, 2, 1}, {1, 4, 2}};

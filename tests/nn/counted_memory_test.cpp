@@ -26,7 +26,7 @@ void attend(bool tiled, const std::function<void()>& kept) {
   testing::Inputs inputs = testing::make_inputs(table, sizes, DType::f32, testing::drawn(0));
   AttentionOperands& in = inputs.operands;
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", 0.25);
-  const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};
+  const ForwardContext pass{.training = true, .step = {.seed = 3, .number = 5}};
   in.dropout = drop.rate(pass);
   in.dropout_stream = drop.stream(pass, 1);
   struct Plain final : Encoding {};

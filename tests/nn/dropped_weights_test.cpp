@@ -13,7 +13,7 @@ TALLY_ON_EVERY_DEVICE(DroppedWeights);
 TEST_P(DroppedWeights, AreThoseBelowTheRate) {
   const testing::Sizes sizes{1, 1, 20, 4, 4};
   const testing::ShapeCase plain = testing::shape_cases().front();
-  const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};  // as compute() has it
+  const ForwardContext pass{.training = true, .step = {.seed = 3, .number = 5}};  // as compute() has it
   const RandomStream stream = Dropout(Initializer(0, StartValues::gpt2), "weights", 0.5).stream(pass, 1);
   int tried = 0;
   for (std::uint64_t weight = 19 * 20; weight < 20 * 20; ++weight) {  // those of the last row, which sees all keys

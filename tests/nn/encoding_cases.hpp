@@ -329,7 +329,7 @@ struct EncodedAttention {
 };
 
 inline EncodedAttention encoded_attention(const Encoding& encoding, AttentionInput in) {
-  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.visible};
+  AttentionOperands operands{in.q, in.k, in.v, in.scale, in.mask};
   encoding.rotate(operands.q, operands.k, operands.v, in);
   in.rotated_q = operands.q;
   in.rotated_k = operands.k;
@@ -350,7 +350,7 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
 
 // Where a policy without a sum reads its table.
 inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
-  const Tensor keys = for_query_heads(operands.k, operands.q.size(1));
+  const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
   PairTensors pairs;
   pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
   const Tensor index = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
@@ -388,14 +388,14 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
 
 // Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
 inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
-                               const Tensor& v, AttentionTrace* trace = nullptr, const Visible& visible = {}) {
+                               const Tensor& v, AttentionTrace* trace = nullptr, const AttentionMask& mask = {}) {
   AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};
-  in.visible = visible;
+  in.mask = mask;
   Tensor output = encoding.mix(in);
   if (!output.defined()) {
     const auto [operands, score] = encoded_attention(encoding, in);
     const Dropout none(Initializer(0, StartValues::gpt2), "weights", 0);
-    output = composed_attention(operands, score, encoding, in, none, Pass{}, trace);
+    output = composed_attention(operands, score, encoding, in, none, ForwardContext{}, trace);
   }
   return encoding.finish(output, in);
 }

@@ -86,8 +86,8 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
   const EncodingChoice one = EncodingChoice::parse("rope+cope[first=4,window=256]");
   EXPECT_EQ(one.text(), "cope+rope[window=256,first=4]");
   EXPECT_EQ(EncodingChoice::parse(one.text()).text(), one.text());
-  EXPECT_TRUE(one.acting().front().visible == (Visible{.window = 256, .first = 4}));
-  EXPECT_TRUE(piece_of("none").visible == Visible{});
+  EXPECT_TRUE(one.acting().front().mask == (AttentionMask{.window = 256, .first = 4}));
+  EXPECT_TRUE(piece_of("none").mask == AttentionMask{});
   EXPECT_EQ(EncodingChoice::parse("3:none,0-2:rope[window=4096,chunk=8192]").text(),
             "0-2:rope[window=4096,chunk=8192],3:none");
   EXPECT_EQ(EncodingChoice::parse("cope[chunk=5]@0-1,alibi@2-3").text(), "cope[chunk=5]@0-1,alibi@2-3");
@@ -121,7 +121,7 @@ struct Even final : Encoding {  // every key counts the same
 struct Sticks final : Encoding {
   void score(const AttentionInput&, Score& score) const override {
     score.set_scan(stick_breaking());
-    score.set_normaliser({Normaliser::Kind::exp});
+    score.set_normaliser({SoftmaxRule::Kind::exp});
   }
 };
 struct Turning final : Encoding {
@@ -205,7 +205,7 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
   const EncodingEntry whole = entry_of<Whole>("whole");
   EncodingChoice choice;
   choice.parts.push_back({&whole, whole.make_options()});
-  choice.assignments.push_back({.visible = {.window = 3}, .sum = {&whole}});
+  choice.assignments.push_back({.mask = {.window = 3}, .sum = {&whole}});
   EXPECT_EQ(error_of([&] { make_encoding(choice, AttentionSizes{}, nullptr); }),
             "[encoding] whole[window=3]: whole computes the whole attention and does not know what its queries are to "
             "see");

@@ -11,7 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"
 #include "core/error.hpp"
-#include "nn/attention/kept_keys.hpp"
+#include "nn/attention/kv_eviction.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -260,8 +260,8 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
     // A policy that reads distances lets nothing go beside first keys.
     const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
-      return assignment.visible.everything() ||
-             (assignment.visible.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {
+      return assignment.mask.is_causal_only() ||
+             (assignment.mask.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {
                 return reads_distances(one.choice, entry);
               }));
     });

@@ -70,7 +70,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
   };
   const Tensor q = heads("q", last, of.heads);
   AttentionOperands operands{q, heads("k", all, of.key_heads), heads("v", all, of.key_heads), scale};
-  operands.visible.window = of.window;
+  operands.mask.window = of.window;
   const Tensor read = query == Query::q ? q : add(q, Tensor::zeros({1}, dtype, q.device()));
   Score score;
   if (reads == Reads::distances)

@@ -11,7 +11,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
@@ -40,11 +40,11 @@ std::unique_ptr<Encoding> make(const std::string& name, const std::vector<std::p
   });
 }
 
-Tensor weights_of(const Encoding& encoding, const Tensor& logits, const Visible& visible = {}) {
+Tensor weights_of(const Encoding& encoding, const Tensor& logits, const AttentionMask& mask = {}) {
   const NoGrad only_values;
-  const Tensor seen = seen_pairs(visible, logits.size(2), logits.dtype(), logits.device());
+  const Tensor seen = mask_tensor(mask, logits.size(2), logits.dtype(), logits.device());
   AttentionInput in{logits, logits, logits, logits, 1.0};
-  in.visible = visible;
+  in.mask = mask;
   return encoding.weights(logits, seen, in);
 }
 
@@ -73,7 +73,7 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
   const bool fast = default_device() == Device{};
   struct Size {
     std::int64_t length, queries, keys;
-    Visible visible;
+    AttentionMask mask;
   };
   for (const Size& size : std::vector<Size>{{130, 6, 11, {}},
                                             {fast ? 200 : 70, 3, 69, {}},
@@ -99,15 +99,15 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
           const std::int64_t query = i - size.queries + 1 + a;
           for (std::int64_t b = 0; query >= 0 && b < size.keys; ++b) {
             const std::int64_t key = j - size.keys / 2 + b;
-            if (key < 0 || !size.visible.sees(query, key)) continue;
+            if (key < 0 || !size.mask.attends(query, key)) continue;
             sum += kernel[at(head * size.queries + a, size.keys, b)] * s[at(row - i + query, size.length, key)];
           }
         }
       }
     }
-    const Tensor seen = seen_pairs(size.visible, size.length, DType::f64, default_device());
-    expect_near(weights_of(*mta, logits, size.visible),
-                softmax(lowered(Tensor::from(sums, logits.shape(), default_device()), seen)), 1e-13);
+    const Tensor seen = mask_tensor(size.mask, size.length, DType::f64, default_device());
+    expect_near(weights_of(*mta, logits, size.mask),
+                softmax(masked_fill_min(Tensor::from(sums, logits.shape(), default_device()), seen)), 1e-13);
   }
 }
 
@@ -148,17 +148,17 @@ TEST_P(LogitRules, NoRowDependsOnTheLength) {
 
 // What a rule is given for pairs that are not seen may be anything.
 TEST_P(LogitRules, LogitsOfUnseenPairsDoNotCount) {
-  const Visible visible{.window = 4, .chunk = 0, .first = 1};
-  const Tensor logits = logits_of(12), seen = seen_pairs(visible, 12, DType::f64, default_device());
+  const AttentionMask mask{.window = 4, .chunk = 0, .first = 1};
+  const Tensor logits = logits_of(12), seen = mask_tensor(mask, 12, DType::f64, default_device());
   const Tensor huge = Tensor::full({1}, std::numeric_limits<float>::lowest(), DType::f64, default_device());
   for (const EncodingEntry* entry : encoding_registry()) {
     if (!entry->traits.replaces_softmax) continue;
     SCOPED_TRACE(entry->name);
     const auto encoding = make(entry->name, {}, true);
     encoding->project();
-    const Tensor weights = weights_of(*encoding, logits, visible);
-    expect_near(weights_of(*encoding, where(seen, logits, huge), visible), weights, 0);
-    expect_near(masked(weights, seen), weights, 0);
+    const Tensor weights = weights_of(*encoding, logits, mask);
+    expect_near(weights_of(*encoding, where(seen, logits, huge), mask), weights, 0);
+    expect_near(masked_fill_zero(weights, seen), weights, 0);
   }
 }
 

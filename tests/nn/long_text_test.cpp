@@ -54,7 +54,7 @@ Tensor pairs_of_blocks(const Tensor& x) {
 // A window of a block reaches into the block before and no further: its rows are those of many short texts. They come
 // in 16 shares, each with the rows of one part of the text, whose sums by key take 12 MiB: of ten at once.
 TEST(LongText, InAWindowIsAsManyShortTexts) {
-  const Visible window{.window = block};
+  const AttentionMask window{.window = block};
   const std::vector<Tensor> whole = leaves_of(64, 128), parts = leaves_of(64, 128);
   const Tensor together = tiled_attention({whole[0], whole[1], whole[2], 0.125, window}, Score());
   const Tensor apart = tiled_attention(

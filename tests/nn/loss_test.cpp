@@ -181,7 +181,7 @@ TEST_P(RepeatedLoss, IsTheSameToTheBit) {
     for (const Tensor& y : {loss, d_x, d_head}) all.push_back(y.to(Device{}).to_vector<float>());
     return all;
   };
-  RepeatedWork repeated;
+  GraphedStep repeated;
   for (int n = 0; n < 4; ++n) {
     x.detach().copy_from(normal({7, 5}, n % 2 == 0 ? "one" : "other", DType::f32));
     repeated(device, work);

@@ -68,7 +68,7 @@ std::vector<ShapeCase> moved_cases() {
   const auto sums = [](const Sizes& s, const Leaf& leaf, Score& score) {
     const Tensor falling = cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))) * -0.2;
     score.biases.push_back(RowColumn{falling, negate(falling)});
-    score.set_normaliser({Normaliser::Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)});
+    score.set_normaliser({SoftmaxRule::Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)});
   };
   const auto factor = [](const Sizes&, const Leaf&, Score& score) { score.factor = 0.7; };
   const auto every_bias = [](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -79,7 +79,7 @@ std::vector<ShapeCase> moved_cases() {
     score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
     score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
     score.set_normaliser(
-        {Normaliser::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
+        {SoftmaxRule::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
   };
   const auto binned = [](const Sizes& s, const Leaf& leaf, Score& score) {
     Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};

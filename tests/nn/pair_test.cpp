@@ -202,7 +202,7 @@ TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
               score.biases.push_back(Product{normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})});
             }).find("the policy 'threshold' reads the score of q and k alone"),
             std::string::npos);
-  EXPECT_NE(error([](Score& score) { score.scan = stick_breaking(); }).find("are for the normaliser exp"),
+  EXPECT_NE(error([](Score& score) { score.scan = stick_breaking(); }).find("are for the softmax_rule exp"),
             std::string::npos);
 }
 

@@ -10,7 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
@@ -44,7 +44,7 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
 
 // Where every key up to itself is seen.
 Tensor weights_of(const Encoding& encoding, const Tensor& logits) {
-  const Tensor seen = seen_pairs({}, logits.size(2), logits.dtype(), logits.device());
+  const Tensor seen = mask_tensor({}, logits.size(2), logits.dtype(), logits.device());
   return encoding.weights(logits, seen, {logits, logits, logits, logits, 1.0});
 }
 

@@ -31,7 +31,7 @@ void check_file(const SafetensorsFile& file) {
   const std::string& written = metadata.at("tolerance");
   const double tolerance = written == "f64" ? of_doubles : std::stod(written);
   const OfFile own(file);
-  Tensor output = testing::attention_output(*own.encoding, own.x, own.q, own.k, own.v, nullptr, own.visible());
+  Tensor output = testing::attention_output(*own.encoding, own.x, own.q, own.k, own.v, nullptr, own.mask());
   backward(output, file.read("d_output").to(default_device()));
   // Rows behind these are not the same; no gradient comes from them.
   if (const auto rows = metadata.find("rows"); rows != metadata.end()) {

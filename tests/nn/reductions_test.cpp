@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "nn/attention/seen.hpp"
+#include "nn/attention/mask.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/given_parameters.hpp"
 
@@ -44,9 +44,9 @@ struct Operands {
          k = normal_tensor("k", q.shape()), v = normal_tensor("v", q.shape());
 };
 
-Tensor in_tiles(const Encoding& encoding, const Operands& in, const Visible& visible = {}) {
+Tensor in_tiles(const Encoding& encoding, const Operands& in, const AttentionMask& mask = {}) {
   AttentionInput input{in.x, in.q, in.k, in.v, scale};
-  input.visible = visible;
+  input.mask = mask;
   input.replaces_product = !encoding.traits.takes_score_alone;
   const auto [operands, score] = testing::encoded_attention(encoding, input);
   return encoding.finish(tiled_attention(operands, score), input);
@@ -75,7 +75,7 @@ Tensor list(const std::vector<double>& values) {
 }
 Tensor full(const Shape& shape, double value) { return Tensor::full(shape, value, DType::f64, default_device()); }
 Tensor scores_of(const Operands& in) { return matmul(in.q, transpose(in.k, -1, -2), scale); }
-Tensor seen() { return seen_pairs({}, tokens, DType::f64, default_device()); }
+Tensor seen() { return mask_tensor({}, tokens, DType::f64, default_device()); }
 
 // delta = log sigmoid(b) then, one number a head: a count is larger than the distance by the key itself, which cancels.
 TEST_P(Reductions, ThresholdRelativeAttentionThatNoKeyFailsIsAlibi) {
@@ -155,14 +155,14 @@ TEST_P(Reductions, WallOfEqualChannelsIsAFactorOfTheScore) {
        {"wall.decay.bias", reshape(contiguous(broadcast_to(bias, {heads, head_width})), {width})}});
   const Tensor opening = linear(in.x, reshape(weight, {heads, width}), reshape(bias, {heads}));
   const Tensor sums = cumsum(negate(softplus(negate(transpose(opening, 1, 2)))));  // L [B, H, T]
-  const Tensor decay = masked(unsqueeze(sums, 3) - unsqueeze(sums, 2), seen());
+  const Tensor decay = masked_fill_zero(unsqueeze(sums, 3) - unsqueeze(sums, 2), seen());
   expect_output(*wall, in, matmul(causal_softmax(scores_of(in) * exp(decay)), in.v));
 }
 
 // a of one more key with the logit c, the last one, and what it leads to.
 Tensor with_one_more_key(const Operands& in, const std::vector<double>& logits, const Tensor& value) {
   const Tensor column = broadcast_to(reshape(list(logits), {1, heads, 1, 1}), {1, heads, tokens, 1});
-  const Tensor a = softmax(concat({lowered(scores_of(in), seen()), contiguous(column)}, 3));
+  const Tensor a = softmax(concat({masked_fill_min(scores_of(in), seen()), contiguous(column)}, 3));
   return matmul(
       a, concat({in.v, contiguous(broadcast_to(reshape(value, {1, heads, 1, head_width}), {1, heads, 1, head_width}))},
                 2));
@@ -178,7 +178,7 @@ TEST_P(Reductions, ASinkIsOneMoreKeyOrNone) {
                 in, with_one_more_key(in, {0.7, -1.5}, value));
 
   // Softmax off by one: e^l / (1 + sum of e^l).
-  const Tensor e = masked(exp(scores_of(in)), seen());
+  const Tensor e = masked_fill_zero(exp(scores_of(in)), seen());
   expect_output(*sink({0, 0}), in, matmul(e / (sum(e, {3}, true) + 1.0), in.v));
 }
 
@@ -232,10 +232,10 @@ TEST_P(Reductions, WindowsOfTheWholeTextHideNothing) {
     SCOPED_TRACE(entry->name);
     const auto encoding = make(entry->name);
     const Tensor plain = output_of(*encoding, in);
-    for (const Visible& visible :
-         {Visible{.window = tokens}, Visible{.chunk = tokens}, Visible{.window = 1, .chunk = 1, .first = tokens}}) {
-      expect_near(attention_output(*encoding, in.x, in.q, in.k, in.v, nullptr, visible), plain);
-      if (!entry->traits.is_composed()) expect_near(in_tiles(*encoding, in, visible), plain);
+    for (const AttentionMask& mask : {AttentionMask{.window = tokens}, AttentionMask{.chunk = tokens},
+                                      AttentionMask{.window = 1, .chunk = 1, .first = tokens}}) {
+      expect_near(attention_output(*encoding, in.x, in.q, in.k, in.v, nullptr, mask), plain);
+      if (!entry->traits.is_composed()) expect_near(in_tiles(*encoding, in, mask), plain);
     }
   }
 }

@@ -90,7 +90,7 @@ struct OfFile {
     v = leaf("v");
   }
 
-  Visible visible() const { return choice.acting().front().visible; }
+  AttentionMask mask() const { return choice.acting().front().mask; }
 
   // Those of the file against those of the leaves, after `backward`. Returns how many there are.
   int expect_gradients(const SafetensorsFile& file, double tolerance = 1e-10) const {

@@ -33,10 +33,10 @@ using testing::OfFile;
 constexpr const char* folder = TALLY_SOURCE_DIR "/tests/reference";
 
 // What is of pairs that are not seen means nothing: 0 there, as in the files.
-Tensor of_seen(const Tensor& x, const Visible& visible = {}) {
+Tensor of_seen(const Tensor& x, const AttentionMask& mask = {}) {
   std::vector<double> seen;
   for (std::int64_t i = 0; i < x.size(2); ++i) {
-    for (std::int64_t j = 0; j < x.size(3); ++j) seen.push_back(visible.sees(i, j) ? 1 : 0);
+    for (std::int64_t j = 0; j < x.size(3); ++j) seen.push_back(mask.attends(i, j) ? 1 : 0);
   }
   return x * Tensor::from(seen, {x.size(2), x.size(3)}, x.device());
 }
@@ -51,7 +51,7 @@ void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, con
   }
   const double scale = operands.scale * score.factor;
   expect_equal(of_seen(matmul(operands.q, transpose(operands.k, -1, -2), scale)), file, "s");
-  const Tensor logits = of_seen(composed_logits(operands, score), in.visible);
+  const Tensor logits = of_seen(composed_logits(operands, score), in.mask);
   const Tensor none = Tensor::zeros({1}, logits.dtype(), logits.device());
   const Tensor lowest = none + std::numeric_limits<float>::lowest();  // where a policy gives a pair no weight
   expect_equal(where(less_equal(logits, lowest), none, logits), file, "logits");
@@ -63,9 +63,9 @@ void check_file(const SafetensorsFile& file) {
   Tensor output;
   if (own.q.defined()) {
     AttentionInput in{own.x, own.q, own.k, own.v, 1.0 / std::sqrt(static_cast<double>(own.q.size(3)))};
-    in.visible = own.visible();
+    in.mask = own.mask();
     expect_equal_logits(*own.encoding, in, file);
-    output = attention_output(*own.encoding, own.x, own.q, own.k, own.v, &trace, in.visible);
+    output = attention_output(*own.encoding, own.x, own.q, own.k, own.v, &trace, in.mask);
     expect_equal(trace.weights, file, "weights");
   } else {
     output = own.encoding->embed(own.x, {});

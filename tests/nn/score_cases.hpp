@@ -45,7 +45,7 @@ inline Inputs make_inputs(const ShapeCase& one, const Sizes& sizes, DType dtype,
   made.operands = {leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
                    leaf("k", {sizes.batch, sizes.key_heads(), sizes.length, sizes.width}, 1.5, dtype),
                    leaf("v", {sizes.batch, sizes.key_heads(), sizes.length, sizes.value_width}, 1, dtype),
-                   1.0 / std::sqrt(static_cast<double>(sizes.width)), one.visible};
+                   1.0 / std::sqrt(static_cast<double>(sizes.width)), one.mask};
   one.make(sizes, leaf, made.score);
   for (Bias& bias : made.score.biases) {
     if (auto* row_column = std::get_if<RowColumn>(&bias)) {
@@ -68,12 +68,12 @@ inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bo
   if (products_at_once > 0) in.products_at_once = products_at_once;
   Outcome outcome;
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", dropout);
-  const Pass pass{.training = true, .step = {.seed = 3, .number = 5}};
+  const ForwardContext pass{.training = true, .step = {.seed = 3, .number = 5}};
   in.dropout = drop.rate(pass);
   in.dropout_stream = drop.stream(pass, 1);
   struct Plain final : Encoding {};
   AttentionInput plain{in.q, in.q, in.k, in.v, in.scale};
-  plain.visible = in.visible;
+  plain.mask = in.mask;
   outcome.output =
       tiled ? tiled_attention(in, inputs.score) : composed_attention(in, inputs.score, Plain{}, plain, drop, pass);
   backward(outcome.output, normal_tensor("d_output", outcome.output.shape()).to(dtype));

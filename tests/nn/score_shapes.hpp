@@ -22,7 +22,7 @@ inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor)
 
 inline void break_stick(Score& score, bool attend_current = false) {
   score.set_scan(stick_breaking(attend_current));
-  score.set_normaliser({Normaliser::Kind::exp});
+  score.set_normaliser({SoftmaxRule::Kind::exp});
 }
 
 std::vector<ShapeCase> moved_cases();
@@ -39,12 +39,12 @@ inline std::vector<ShapeCase> shape_cases() {
     const Tensor u = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
     return contextual_segments(matmul(u, hidden.units), hidden.knots, own);
   };
-  using Kind = Normaliser::Kind;
+  using Kind = SoftmaxRule::Kind;
   const auto rest = [](const Sizes& s, const Leaf& leaf) {
     return leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64);
   };
   const auto sink = [](const Sizes& s, const Leaf& leaf) {
-    return Normaliser{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
+    return SoftmaxRule{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
   };
   std::vector<ShapeCase> cases{
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
@@ -156,14 +156,14 @@ inline std::vector<ShapeCase> shape_cases() {
       {"stick_remainder",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          break_stick(score, false);
-         score.normaliser.rest = rest(s, leaf);
+         score.softmax_rule.rest = rest(s, leaf);
        }},
       {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_normaliser(sink(s, leaf)); }},
       {"sink_with_rest_and_slope",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
          score.set_normaliser(sink(s, leaf));
-         score.normaliser.rest = rest(s, leaf);
+         score.softmax_rule.rest = rest(s, leaf);
        }},
       {"sigmoid",
        [](const Sizes&, const Leaf&, Score& score) {
@@ -213,7 +213,7 @@ inline std::vector<ShapeCase> shape_cases() {
       {"stick_in_chunks",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          break_stick(score, false);
-         score.normaliser.rest = rest(s, leaf);
+         score.softmax_rule.rest = rest(s, leaf);
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        },
        false,

@@ -24,7 +24,7 @@ struct ShapeCase {
   // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
   // or where a hidden unit does.
   bool kinks = false;
-  Visible visible = {};
+  AttentionMask mask = {};
   bool all_tokens = false;  // as many queries as keys
 };
 

@@ -221,7 +221,7 @@ TEST(SkippedTilesOnCpu, AreThoseThatDoNotMatter) {
   expect_counts(toeplitz, {.computed = 7, .left_out = 2}, steep);
   expect_counts(row_column, {.computed = 7, .left_out = 2}, steep);
   ShapeCase window{"window", [](const Sizes&, const Leaf&, Score&) {}};
-  window.visible.window = 20;
+  window.mask.window = 20;
   expect_counts(window, {.computed = 7});
 }
 

@@ -56,7 +56,7 @@ double largest_logit(const ShapeCase& one, const Sizes& sizes, const Values& val
   double found = 0;
   for (std::size_t n = 0; n < logits.size(); ++n) {
     const auto pair = static_cast<std::int64_t>(n) % (sizes.length * sizes.length);
-    if (one.visible.sees(pair / sizes.length, pair % sizes.length)) found = std::max(found, std::abs(logits[n]));
+    if (one.mask.attends(pair / sizes.length, pair % sizes.length)) found = std::max(found, std::abs(logits[n]));
   }
   return found;
 }

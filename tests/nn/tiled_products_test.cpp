@@ -68,7 +68,7 @@ void expect_rounded(ProductPrecision precision, double rounding) {
     ++rounded;
     std::vector<Sizes> own_sizes{all_sizes.front(), all_sizes[++turn % all_sizes.size()]};
     // Rows whose windows see few of the keys.
-    if (is_cpu(default_device()) && one.visible.window > 0) own_sizes.push_back({1, 1, 600, 16, 16});
+    if (is_cpu(default_device()) && one.mask.window > 0) own_sizes.push_back({1, 1, 600, 16, 16});
     for (const Sizes& sizes : own_sizes) {
       SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
       const Outcome exact = compute(one, sizes, DType::f64, false);

@@ -104,9 +104,9 @@ TEST_P(Tiled, AddsUpOverSharesWhatBelongsToNoKey) {
   if (GetParam() != Device{} || testing::only_small_kernels(GetParam())) GTEST_SKIP() << "the CPU's shares";
   constexpr Sizes sizes{1, 1, 1100, 4, 4};
   for (ShapeCase one : testing::product_cases()) {
-    for (const Visible visible : {Visible{.window = 40}, Visible{.chunk = 40}}) {
-      SCOPED_TRACE(concat(one.name, " window ", visible.window));
-      one.visible = visible;
+    for (const AttentionMask mask : {AttentionMask{.window = 40}, AttentionMask{.chunk = 40}}) {
+      SCOPED_TRACE(concat(one.name, " window ", mask.window));
+      one.mask = mask;
       expect_equal(compute(one, sizes, DType::f64, true, 0), compute(one, sizes, DType::f64, false, 0));
     }
   }
@@ -205,7 +205,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
       const AttentionOperands in{leaf("q", shape, 1.5, DType::f64), leaf("k", shape, 1.5, DType::f64),
-                                 leaf("v", shape, 1, DType::f64), 0.35, one.visible};
+                                 leaf("v", shape, 1, DType::f64), 0.35, one.mask};
       Score score;
       one.make(all, leaf, score);
       for (Bias& bias : score.biases) {
@@ -296,13 +296,13 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.v = normal_tensor("v", {1, 1, 4, 8}); }), "[1, 1, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {1, 2, 5, 8}); }), "5 of them for 4 keys"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {2, 4, 8}); }), "q must be [B, H, tokens"));
-  EXPECT_TRUE(holds(error([](auto& in, auto&) { in.visible.window = -1; }), "from 0 to 2^31 - 1, got -1"));
+  EXPECT_TRUE(holds(error([](auto& in, auto&) { in.mask.window = -1; }), "from 0 to 2^31 - 1, got -1"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
-                      score.set_normaliser({Normaliser::Kind::softmax, normal_tensor("c", {3})});
+                      score.set_normaliser({SoftmaxRule::Kind::softmax, normal_tensor("c", {3})});
                     }),
                     "the sink must be f64 [2], got f64 [3]"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) { score.set_scan(stick_breaking()); }),
-                    "logits of a policy that spends are for the normaliser exp"));
+                    "logits of a policy that spends are for the softmax_rule exp"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.set_scan(contextual_table(normal_tensor("z", {1, 2, 3, 5})));
                     }),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import tape
-from position_encodings import SAME_POSITION, distances, encoding, for_query_heads, interpolate, split_heads
+from position_encodings import SAME_POSITION, distances, encoding, repeat_kv, interpolate, split_heads
 
 
 def no_later(layer):
@@ -107,7 +107,7 @@ def nexus(layer):
     b, h, t = positions.shape
     columns = positions.reshape(1, b * h * t) + np.zeros((table.shape[1], 1), table.value.dtype)  # the same for all
     entries = interpolate(table.swap_last(), columns).swap_last().reshape(b, h, t, table.shape[1])
-    entries = for_query_heads(entries, layer.q.shape[1], 1)
+    entries = repeat_kv(entries, layer.q.shape[1], 1)
     return (layer.q @ layer.parameter("query.weight").swap_last()) @ entries.swap_last() * layer.scale
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 import tape
 from normaliser_encodings import remainder_shapes, rest_rows
-from position_encodings import (SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, for_query_heads,
+from position_encodings import (SAME_POSITION, alibi_slopes, contextual_positions, distances, encoding, repeat_kv,
                                 gate_shapes, split_heads)
 
 
@@ -107,7 +107,7 @@ def fox_pro_shapes(sizes, options):
 def shift(layer, rows, part):
     """a_t y_{t-1} + (1-a_t) y_t, a_t = sigmoid(w_h . x_t)"""
     b, h, t, d = rows.shape
-    weight = for_query_heads(layer.parameter(f"{part}-shift.weight"), h, 0)
+    weight = repeat_kv(layer.parameter(f"{part}-shift.weight"), h, 0)
     a = tape.sigmoid(layer.x @ weight.swap_last()).transpose(0, 2, 1).reshape(b, h, t, 1)
     one_back = np.eye(t, k=-1, dtype=rows.value.dtype)
     return a * (tape.Node(one_back) @ rows) + (1.0 - a) * rows
@@ -115,7 +115,7 @@ def shift(layer, rows, part):
 
 def norm(layer, rows, part):
     """y / sqrt(mean(y²) + 1e-6) w_h"""
-    weight = for_query_heads(layer.parameter(f"{part}-norm.weight"), rows.shape[1], 0)
+    weight = repeat_kv(layer.parameter(f"{part}-norm.weight"), rows.shape[1], 0)
     return rows / tape.sqrt((rows * rows).mean(-1) + 1e-6) * weight.reshape(weight.shape[0], 1, weight.shape[1])
 
 

@@ -52,7 +52,7 @@ def acting(layers, hook):
 
 def attend(layers, q, k, v, x, record, sight=position.Sight()):
     """Attention output [B,H,T,d] before the output projection; `layers` are the parts of the encoding."""
-    seen, scale = position.seen_pairs(x.shape[1], sight), 1 / math.sqrt(q.shape[-1])
+    seen, scale = position.mask_tensor(x.shape[1], sight), 1 / math.sqrt(q.shape[-1])
     decay = []
 
     def record_decay(key, node):  # of all forget gates together
@@ -120,7 +120,7 @@ def attention(config, parameters, index, x, dumped, record):
         return normalise(config, parameters, norm, y) if config.qk_norm == "head" and part != "value" else y
 
     q, k, v = projected("query", config.heads), projected("key", key_heads), projected("value", key_heads)
-    k, v = (position.for_query_heads(y, config.heads, 1) for y in (k, v))
+    k, v = (position.repeat_kv(y, config.heads, 1) for y in (k, v))
     groups, outputs, recorded = config.groups[index], [], {}
     for group in groups:
         heads = slice(group.first, group.end)

@@ -5,7 +5,7 @@ import numpy as np
 
 import tape
 from contextual_encodings import forget_bias, forget_shapes, norm
-from position_encodings import distances, encoding, for_query_heads, split_heads
+from position_encodings import distances, encoding, repeat_kv, split_heads
 from rotation_encodings import convolved, unit
 
 
@@ -69,8 +69,8 @@ def path(layer):
     with forget the sum of log forget gates joins it"""
     weight, heads = layer.parameter("strength.weight"), layer.q.shape[1]
     strength = layer.x @ weight.swap_last() + layer.parameter("strength.bias")
-    beta = for_query_heads((tape.sigmoid(strength) * 2.0).transpose(0, 2, 1), heads, 1)  # [B,H,T]
-    w = for_query_heads(directions(layer, weight.shape[0]), heads, 1)
+    beta = repeat_kv((tape.sigmoid(strength) * 2.0).transpose(0, 2, 1), heads, 1)  # [B,H,T]
+    w = repeat_kv(directions(layer, weight.shape[0]), heads, 1)
 
     def change(keys, i):
         now = w[:, :, i:i + 1]

@@ -92,7 +92,7 @@ def split_heads(x, heads):
     return x.reshape(b, t, heads, width // heads).transpose(0, 2, 1, 3)
 
 
-def for_query_heads(x, heads, axis):
+def repeat_kv(x, heads, axis):
     """What belongs to a head of keys, along this axis, for each of the heads that share it."""
     times, before, after = heads // x.shape[axis], x.shape[:axis], x.shape[axis + 1:]
     if times == 1:
@@ -109,7 +109,7 @@ def distances(t):
 Sight = namedtuple("Sight", "window chunk first", defaults=(0, 0, 0))  # what queries see; 0: no limit
 
 
-def seen_pairs(t, sight):
+def mask_tensor(t, sight):
     """bool [T,T]: of the keys up to itself a query sees those of its window and of its chunk, and the first ones."""
     n, index = distances(t), np.arange(t)
     near = np.ones((t, t), bool)
@@ -199,7 +199,7 @@ def contextual_positions(layer, own=True):
             if layer.has("gate.bias"):
                 projected = projected + layer.parameter("gate.bias")
             width = q.shape[3]
-            source = for_query_heads(split_heads(projected, projected.shape[2] // width), q.shape[1], 1)
+            source = repeat_kv(split_heads(projected, projected.shape[2] // width), q.shape[1], 1)
         gate_logits = (q @ source.swap_last()) * layer.scale
     gates = tape.where(layer.seen, tape.sigmoid(gate_logits), 0)
     positions = tape.suffix_sum(gates) if own else tape.suffix_sum(gates) - gates

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 import tape
-from position_encodings import encoding, for_query_heads
+from position_encodings import encoding, repeat_kv
 
 
 def rotated(x, layout, angle, size=1.0):
@@ -99,7 +99,7 @@ def along_tokens(x):
 
 def turned_by(angle, layout, q, k, v):
     """angle [B,G,T,d/2], of each head of keys and those of queries that share it."""
-    angle = for_query_heads(angle, q.shape[1], 1)
+    angle = repeat_kv(angle, q.shape[1], 1)
     cos, sin = tape.cos(angle), tape.sin(angle)
     return turned(q, layout, cos, sin), turned(k, layout, cos, sin), v
 

@@ -184,7 +184,7 @@ class WholeModel(unittest.TestCase):
         return np.abs(model.run(config, arrays, batch, np.float64, gradients=False)[0]["logits"] - logits).max()
 
     def test_what_queries_see(self):
-        self.assertEqual(position.seen_pairs(5, position.Sight(2, 3, 1)).astype(int).tolist(),
+        self.assertEqual(position.mask_tensor(5, position.Sight(2, 3, 1)).astype(int).tolist(),
                          [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [1, 0, 0, 1, 1]])
         for pe in ("cope", "fox", "softpick", "sink", "ssmax", "stick-breaking"):
             for sight in (position.Sight(window=T), position.Sight(chunk=T), position.Sight(window=1, first=T)):

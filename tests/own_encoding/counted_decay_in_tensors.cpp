@@ -15,7 +15,7 @@ class CountedDecayInTensors final : public Encoding {
                               setup.start->linear_weight(setup.width), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    const Tensor gate_keys = for_query_heads(split_heads(linear(in.x, gate_), key_heads_), in.q.size(1));
+    const Tensor gate_keys = repeat_kv(split_heads(linear(in.x, gate_), key_heads_), in.q.size(1));
     const Tensor gates = sigmoid(matmul(in.q, transpose(gate_keys, 2, 3), in.scale));
     score.biases.push_back(Dense{negate(unsqueeze(rate_, 2) * causal_suffix_sum(gates))});
   }

@@ -2,9 +2,9 @@
 from planted_error import Planted
 
 ERRORS = [
-    Planted("kept-keys-one-fewer", "nn/attention/kept_keys.cpp",
-            find="std::max<std::int64_t>(visible.begin(next) - visible.first, 0)",
-            replace="std::max<std::int64_t>(visible.begin(next) - visible.first + 1, 0)",
+    Planted("kept-keys-one-fewer", "nn/attention/kv_eviction.cpp",
+            find="std::max<std::int64_t>(mask.begin(next) - mask.first, 0)",
+            replace="std::max<std::int64_t>(mask.begin(next) - mask.first + 1, 0)",
             what="the cache of a window lets go of a key that the next query sees",
             found_by=["nn/Cpu/Generation.*"]),
     Planted("adam-state-version", "nn/optimizer.cpp",
@@ -77,8 +77,8 @@ ERRORS = [
             replace="end_key = end / share + 1;",
             what="a group of heads that ends with a head of keys has the next one, too",
             found_by=["nn/KeyHeads.*:Combination.*"]),
-    Planted("chunk-kept-keys", "nn/attention/kept_keys.cpp",
-            find="return visible.chunk > 0 ? gone - gone % visible.chunk : gone;",
+    Planted("chunk-kept-keys", "nn/attention/kv_eviction.cpp",
+            find="return mask.chunk > 0 ? gone - gone % mask.chunk : gone;",
             replace="return gone;",
             what="a cache lets go of a part of a chunk, so that places and chunks no longer fit",
             found_by=["nn/Cpu/Generation.*", "nn/Cpu/Forms.Generate*"]),

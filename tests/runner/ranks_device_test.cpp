@@ -1,4 +1,4 @@
-// Ranks on devices: NCCL's calls on the CPU, over MPI (cuda/emulator/nccl.hpp).
+// ProcessGroup on devices: NCCL's calls on the CPU, over MPI (cuda/emulator/nccl.hpp).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -198,14 +198,15 @@ TEST(EncodingCheck, GeneratesUntilAWindowLetsKeysGo) {
     }
     return Finding{};
   };
-  const auto in_window = [](const Visible& visible) {
+  const auto in_window = [](const AttentionMask& visible) {
     EncodingChoice choice = choice_of<NumbersKeptKeys>("numbers-kept-keys");
     choice.assignments = choice.acting();
-    choice.assignments.front().visible = visible;
+    choice.assignments.front().mask = visible;
     return choice;
   };
   EXPECT_EQ(generation(in_window({})).kind, Finding::Kind::good);
-  for (const Visible& visible : {Visible{.window = 9}, Visible{.chunk = 20}, Visible{.window = 40, .first = 2}}) {
+  for (const AttentionMask& visible :
+       {AttentionMask{.window = 9}, AttentionMask{.chunk = 20}, AttentionMask{.window = 40, .first = 2}}) {
     const Finding found = generation(in_window(visible));
     EXPECT_EQ(found.kind, Finding::Kind::wrong) << found.text;
     EXPECT_NE(found.text.find("150 tokens a few at a time and all at once differ by "), std::string::npos)

@@ -78,8 +78,8 @@ TEST_P(Rules, OfSharesAreThoseOfTheWhole) {
   }
   const Values expected = values_of(whole), expected_state = values_of(of_whole->state());
   for (const std::int64_t size : {1, 2, 3, 4, 7}) {
-    on_ranks(size, [&](const Ranks& ranks) {
-      const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+    on_ranks(size, [&](const ProcessGroup& ranks) {
+      const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
       const NamedTensors mine = parameters();
       const ParameterShares shares(mine, ranks);
       std::unique_ptr<Optimizer> optimizer = Optimizer::make(options, shares.own());
@@ -116,7 +116,7 @@ TEST(ParameterShares, AreOfAboutOneSize) {
   std::int64_t elements = 0;
   for (const auto& [name, parameter] : all) elements += parameter.numel();
   for (const std::int64_t size : {2, 3, 5}) {
-    on_ranks(size, [&](const Ranks& ranks) {
+    on_ranks(size, [&](const ProcessGroup& ranks) {
       std::int64_t own = 0;
       const NamedTensors mine = parameters();
       const ParameterShares shares(mine, ranks);
@@ -128,7 +128,7 @@ TEST(ParameterShares, AreOfAboutOneSize) {
 
 // A name that no parameter has, and a shape that is not the parameter's, are for the loader to refuse.
 TEST(ParameterShares, LeaveWhatDoesNotFitToTheLoader) {
-  on_ranks(2, [](const Ranks& ranks) {
+  on_ranks(2, [](const ProcessGroup& ranks) {
     const NamedTensors mine = parameters();
     const ParameterShares shares(mine, ranks);
     const std::vector<StoredTensor> left =

@@ -24,7 +24,7 @@ const std::vector<Shape> shapes{{1}, {7, 3}, {130}, {}, {64}, {5, 2, 4}, {200}};
 constexpr std::int64_t small_bucket = 100;
 
 // Writes down what is begun, and when: after how many tensors.
-class Recorder final : public Exchange {
+class Recorder final : public GradientReducer {
  public:
   void begin(const Tensor& bucket, std::int64_t terms) override {
     begun.emplace_back(bucket.offset(), bucket.numel());
@@ -59,7 +59,7 @@ TEST(RankSum, SendsBucketsInTheOrderOfTheListWhateverIsThereFirst) {
   std::vector<std::pair<std::int64_t, std::int64_t>> expected;
   for (unsigned seed = 0; seed < 50; ++seed) {
     Recorder exchange;
-    RankSum sum(Ranks::one(), exchange, shapes, DType::f32, Device{}, 1, small_bucket);
+    RankSum sum(ProcessGroup::one(), exchange, shapes, DType::f32, Device{}, 1, small_bucket);
     for (const std::size_t i : random_order(seed)) {
       ++exchange.tensors;
       sum.set(i, tensor_of(0, i));
@@ -79,7 +79,7 @@ TEST(RankSum, SendsBucketsInTheOrderOfTheListWhateverIsThereFirst) {
 // In the list's order: a bucket waits for nothing that is not in it.
 TEST(RankSum, SendsABucketAsSoonAsItIsFull) {
   Recorder exchange;
-  RankSum sum(Ranks::one(), exchange, shapes, DType::f32, Device{}, 1, small_bucket);
+  RankSum sum(ProcessGroup::one(), exchange, shapes, DType::f32, Device{}, 1, small_bucket);
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     ++exchange.tensors;
     sum.set(i, tensor_of(0, i));
@@ -100,8 +100,8 @@ TEST(RankSum, IsTheSumOfOneProcess) {
         alone.add(std::move(term));
       }
       const std::vector<Tensor> expected = alone.take();
-      on_ranks(size, [&](const Ranks& ranks) {
-        const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+      on_ranks(size, [&](const ProcessGroup& ranks) {
+        const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
         RankSum sum(ranks, *exchange, shapes, DType::f32, Device{}, terms, small_bucket);
         for (const std::size_t i : random_order(static_cast<unsigned>(ranks.rank()))) {
           const bool missing = i == 4 ? ranks.rank() < terms : i == 2 && ranks.rank() % 2 == 0;
@@ -121,8 +121,8 @@ TEST(RankSum, IsTheSumOfOneProcess) {
 
 // -0 stays -0 where another rank has nothing to add.
 TEST(RankSum, NothingAddsNothing) {
-  on_ranks(2, [](const Ranks& ranks) {
-    const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+  on_ranks(2, [](const ProcessGroup& ranks) {
+    const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
     RankSum sum(ranks, *exchange, {{1}}, DType::f32, Device{}, 2);
     sum.set(0, ranks.first() ? Tensor() : Tensor::from(std::vector<float>{-0.0F}, {1}));
     EXPECT_TRUE(std::signbit(sum.take().front().item()));
@@ -131,7 +131,7 @@ TEST(RankSum, NothingAddsNothing) {
 
 TEST(RankSum, AskedForTooEarlyOrTwiceIsABug) {
   Recorder exchange;
-  RankSum sum(Ranks::one(), exchange, {{1}, {1}}, DType::f32, Device{}, 1);
+  RankSum sum(ProcessGroup::one(), exchange, {{1}, {1}}, DType::f32, Device{}, 1);
   sum.set(1, Tensor::zeros({1}));
   EXPECT_THROW(sum.take(), InternalError);
   EXPECT_THROW(sum.set(1, Tensor::zeros({1})), InternalError);

@@ -126,8 +126,8 @@ class Team {
     for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
   }
   std::int64_t chunks() const { return key_heads_ * division_.chunks(); }
-  Chunk chunk_at(std::int64_t index) const {
-    const std::int64_t group = heads_of_key(call_), ranges = division_.ranges;
+  WorkItem chunk_at(std::int64_t index) const {
+    const std::int64_t group = gqa_group_size(call_), ranges = division_.ranges;
     const std::int64_t range = index / division_.shares % ranges, key = index / division_.chunks();
     const std::int64_t key_head = key % key_heads(call_), first = key_head * group;
     return {key / key_heads(call_), key_head, first + range * group / ranges, first + (range + 1) * group / ranges,
@@ -135,7 +135,7 @@ class Team {
   }
 
   const AttentionCall& call_;
-  Division division_;
+  WorkPartition division_;
   int threads_;
   std::int64_t key_heads_, key_count_, shared_count_;
   std::int64_t at_once_ = 0;  // number of chunks whose sums by key fit into memory
@@ -150,14 +150,14 @@ template <class F>
 std::int64_t with_team(const AttentionCall& call, const AttentionGradients* gradients, void* workspace, const F& f) {
   Arena arena(workspace);
   if (call.output.numel() == 0) return 0;
-  dispatch_floating(call.row_statistics.dtype, [&](auto zero) { f(Team<decltype(zero)>(call, gradients, arena)); });
+  dispatch_floating(call.softmax_statistics.dtype, [&](auto zero) { f(Team<decltype(zero)>(call, gradients, arena)); });
   return arena.bytes();
 }
 constexpr auto only_count = [](const auto&) {};
 
 }  // namespace
 
-std::int64_t attention_prefix_sums(const AttentionCall& call) { return PrefixSums(call).count(); }
+std::int64_t attention_prefix_sums(const AttentionCall& call) { return ScanCheckpoints(call).count(); }
 
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {

@@ -29,7 +29,7 @@ class GateOperands {
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
     d_key_ = d_gate_key;
     if (!given_) return;
-    products_.open_keys(call_.scan.gate_key, batch, head / heads_of_key(call_), {0, call_.keys()});
+    products_.open_keys(call_.scan.gate_key, batch, head / gqa_group_size(call_), {0, call_.keys()});
     finite_keys_ = are_finite(products_.x(), call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {

@@ -36,7 +36,7 @@ struct SharedSums {
 template <class T>
 class ScanTile {
  public:
-  // Backward adds to `sums` by key (core/cpu/attention/key_gradients.hpp) and to `shared`; forward gives null.
+  // Backward adds to `sums` by key (core/cpu/attention/key_accumulators.hpp) and to `shared`; forward gives null.
   virtual void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
   // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward

@@ -1,5 +1,5 @@
-// Division of the work of fused attention into chunks. It depends only on shapes, so sums have the same order for any
-// number of threads.
+// WorkPartition of the work of fused attention into chunks. It depends only on shapes, so sums have the same order for
+// any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -11,31 +11,31 @@
 namespace tally::cpu {
 
 // A share of the row tiles of the heads first_head .. end_head - 1, which have the same keys.
-struct Chunk {
+struct WorkItem {
   std::int64_t batch, key_head, first_head, end_head, share;
 };
 
 // Number of chunks for one head of keys: ranges of the query heads that share it, times shares of their row tiles.
 // With many heads of keys it is one chunk, so that each head is packed once.
-struct Division {
+struct WorkPartition {
   std::int64_t ranges, shares;
   std::int64_t chunks() const { return ranges * shares; }
 };
-inline Division divide(const AttentionCall& call) {
+inline WorkPartition divide(const AttentionCall& call) {
   constexpr std::int64_t work_items = 16, least_tiles = 4;
   const auto parts = [](std::int64_t count, std::int64_t each) { return (count + each - 1) / each; };
   const std::int64_t wanted = parts(work_items, call.batch() * key_heads(call));
-  const std::int64_t ranges = std::min(wanted, heads_of_key(call));
+  const std::int64_t ranges = std::min(wanted, gqa_group_size(call));
   const std::int64_t most_shares = std::max<std::int64_t>(1, parts(call.queries(), tile_rows) / least_tiles);
   return {ranges, std::min(parts(wanted, ranges), most_shares)};
 }
 
 // Whether a share has neighbouring row tiles. In windows that are small compared with the text these use few keys.
 inline bool shares_neighbours(const AttentionCall& call) {
-  const Visible& visible = call.visible;
+  const AttentionMask& mask = call.mask;
   const std::int64_t least = std::max<std::int64_t>(1, call.keys() / 4);
-  const bool small = (visible.window > 0 && visible.window <= least) || (visible.chunk > 0 && visible.chunk <= least);
-  return small && visible.first == 0;
+  const bool small = (mask.window > 0 && mask.window <= least) || (mask.chunk > 0 && mask.chunk <= least);
+  return small && mask.first == 0;
 }
 
 // first, first + step, ... below end.
@@ -60,7 +60,7 @@ inline KeyRange keys_of(const AttentionCall& call, std::int64_t share, std::int6
   const RowTiles tiles = row_tiles_of(call, share, shares);
   const std::int64_t earlier = keys - call.queries();
   const std::int64_t end = std::min(keys, round_up(earlier + tiles.end * tile_rows, tile_keys));
-  return {call.visible.begin(earlier + tiles.first * tile_rows) / tile_keys * tile_keys, end};
+  return {call.mask.begin(earlier + tiles.first * tile_rows) / tile_keys * tile_keys, end};
 }
 
 }  // namespace tally::cpu

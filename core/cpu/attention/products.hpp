@@ -22,16 +22,16 @@ namespace tally::cpu {
 
 // Neighbouring keys of a tile, and the first lane that multiplies them: a multiple of lane_step, before which no lane
 // sees any of them.
-struct Strip {
+struct CausalBand {
   std::int64_t key, keys, lane;
 };
 
 template <class F>
-void for_each_strip(const RowTile& rows, const KeyTile& keys, F&& f) {
+void for_each_causal_band(const RowTile& rows, const KeyTile& keys, F&& f) {
   for (std::int64_t j = 0; j < keys.keys;) {
     const std::int64_t lane = keys.first_lane(rows, j);
     const std::int64_t end = std::min(keys.keys, rows.last_key - keys.first + lane + lane_step);
-    f(Strip{j, end - j, lane});
+    f(CausalBand{j, end - j, lane});
     j = end;
   }
 }
@@ -39,29 +39,29 @@ void for_each_strip(const RowTile& rows, const KeyTile& keys, F&& f) {
 // tile[j][i] = x_j . y_i with x [keys, width] and y by lanes, [width, tile_rows]; 0 above the diagonal.
 template <class T>
 void pair_products(const RowTile& rows, const KeyTile& keys, T* tile, const T* x, const T* y, std::int64_t width) {
-  for_each_strip(rows, keys, [&](const Strip& strip) {
-    T* const first = tile + strip.key * tile_rows;
-    for (std::int64_t j = 0; j < strip.keys; ++j) std::fill_n(first + j * tile_rows, strip.lane, T{0});
-    lane_product(first + strip.lane, tile_rows, x + strip.key * width, width, 1, y + strip.lane, tile_rows, strip.keys,
-                 rows.lanes - strip.lane, width, false);
+  for_each_causal_band(rows, keys, [&](const CausalBand& band) {
+    T* const first = tile + band.key * tile_rows;
+    for (std::int64_t j = 0; j < band.keys; ++j) std::fill_n(first + j * tile_rows, band.lane, T{0});
+    gemm_microkernel(first + band.lane, tile_rows, x + band.key * width, width, 1, y + band.lane, tile_rows, band.keys,
+                     rows.lanes - band.lane, width, false);
   });
 }
 
 // y_i += sum_j tile[j][i] x_j with y by lanes.
 template <class T>
 void add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, T* y, const T* tile, const T* x, std::int64_t width) {
-  for_each_strip(rows, keys, [&](const Strip& strip) {
-    lane_product(y + strip.lane, tile_rows, x + strip.key * width, 1, width, tile + strip.key * tile_rows + strip.lane,
-                 tile_rows, width, rows.lanes - strip.lane, strip.keys, true);
+  for_each_causal_band(rows, keys, [&](const CausalBand& band) {
+    gemm_microkernel(y + band.lane, tile_rows, x + band.key * width, 1, width, tile + band.key * tile_rows + band.lane,
+                     tile_rows, width, rows.lanes - band.lane, band.keys, true);
   });
 }
 
 // x_j += sum_i tile[j][i] y_i with rows of x and y ld apart, a multiple of whole vectors.
 template <class T>
 void add_rows_to_keys(const RowTile& rows, const KeyTile& keys, T* x, const T* tile, const T* y, std::int64_t ld) {
-  for_each_strip(rows, keys, [&](const Strip& strip) {
-    lane_product(x + strip.key * ld, ld, tile + strip.key * tile_rows + strip.lane, tile_rows, 1, y + strip.lane * ld,
-                 ld, strip.keys, ld, rows.rows - strip.lane, true);
+  for_each_causal_band(rows, keys, [&](const CausalBand& band) {
+    gemm_microkernel(x + band.key * ld, ld, tile + band.key * tile_rows + band.lane, tile_rows, 1, y + band.lane * ld,
+                     ld, band.keys, ld, rows.rows - band.lane, true);
   });
 }
 
@@ -78,21 +78,21 @@ inline bool has_bf16_instructions() { return &bf16_microkernel() != &bf16_portab
 inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
   RowTile all = rows;
   all.last_key = count;
-  all.visible = {};
+  all.mask = {};
   return all;
 }
 
 // Puts the thread into the state that bf16 products require, for the lifetime of this object.
-class InBf16 {
+class Bf16Scope {
  public:
-  explicit InBf16(bool wanted) : tiles_(wanted ? &bf16_microkernel() : nullptr) {
+  explicit Bf16Scope(bool wanted) : tiles_(wanted ? &bf16_microkernel() : nullptr) {
     if (tiles_ != nullptr) tiles_->begin();
   }
-  ~InBf16() {
+  ~Bf16Scope() {
     if (tiles_ != nullptr) tiles_->end();
   }
-  InBf16(const InBf16&) = delete;
-  InBf16& operator=(const InBf16&) = delete;
+  Bf16Scope(const Bf16Scope&) = delete;
+  Bf16Scope& operator=(const Bf16Scope&) = delete;
 
  private:
   const Microkernel* tiles_;

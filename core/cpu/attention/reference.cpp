@@ -3,7 +3,7 @@
 // bottom, backward through the same passes from bottom to top. dy is the derivative of the loss by y.
 //
 // There are K keys j and T queries, the last T of the K tokens. Row t of q and of the output belongs to token
-// i = K - T + t, which attends to the keys j <= i that the mask allows (core/attention/visible.hpp).
+// i = K - T + t, which attends to the keys j <= i that the mask allows (core/attention/mask.hpp).
 #include "core/cpu/attention/reference.hpp"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Pair {
 std::vector<Pair> keys_of(const AttentionCall& call, std::int64_t t) {
   std::vector<Pair> keys;
   for (std::int64_t j = 0; j <= token_of(call, t); ++j) {
-    if (call.visible.sees(token_of(call, t), j)) keys.push_back({.j = j});
+    if (call.mask.attends(token_of(call, t), j)) keys.push_back({.j = j});
   }
   return keys;
 }
@@ -133,8 +133,8 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
 // Pass 5: weights, and the slopes n'(l_ij) / Z_i and m'(l_ij) / Z_i. A shift keeps the exponentials from overflowing.
 void set_weights(const AttentionCall& call, const Head& x, Row& row) {
   using Kind = AttentionNormaliser::Kind;
-  const Operand& sink = x.normaliser.sink;
-  const Kind kind = call.normaliser.kind;
+  const Operand& sink = x.softmax_rule.sink;
+  const Kind kind = call.softmax_rule.kind;
   double largest = std::numeric_limits<double>::lowest();
   for (const Pair& p : row.pairs) largest = std::max(largest, p.logit);
   double shift = 0, z0 = 1;  // sigmoid and exp: m(l) = 0 and Z_i = 1
@@ -146,10 +146,10 @@ void set_weights(const AttentionCall& call, const Head& x, Row& row) {
     z0 = 1e-8 * std::exp(-shift);
   }
   double z = z0;
-  for (const Pair& p : row.pairs) z += rule_at(call.normaliser, p.logit, shift).m;
+  for (const Pair& p : row.pairs) z += rule_at(call.softmax_rule, p.logit, shift).m;
   const double inverse = z > 0 ? 1 / z : 0;  // a row without keys has no weights
   for (Pair& p : row.pairs) {
-    const RuleAt at = rule_at(call.normaliser, p.logit, shift);
+    const RuleAt at = rule_at(call.softmax_rule, p.logit, shift);
     p.weight = at.n * inverse;
     p.n_slope = at.n_slope * inverse;
     p.m_slope = at.m_slope * inverse;
@@ -163,7 +163,7 @@ void modified_forward(const AttentionCall& call, const Head& x, std::int64_t t) 
   set_weights(call, x, row);
   // Pass 6: o_i = sum_j a_ij v_j + (1 - sum_j a_ij) r_i
   for (const Pair& p : row.pairs) add(x.output, t, p.weight, x.v, p.j);
-  add(x.output, t, row.leftover, x.normaliser.rest, t);
+  add(x.output, t, row.leftover, x.softmax_rule.rest, t);
 }
 
 void modified_backward(const AttentionCall& call, const Head& x, const Head& d, std::int64_t t) {
@@ -173,13 +173,13 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
   // Pass 6: da_ij = do_i.(v_j - r_i),  dv_j += a_ij do_i,  dr_i = (1 - sum_j a_ij) do_i
   double total = 0;  // D_i = sum_j a_ij da_ij
   for (Pair& p : row.pairs) {
-    p.d_weight = dot(d.output, t, x.v, p.j) - dot(x.normaliser.rest, t, d.output, t);
+    p.d_weight = dot(d.output, t, x.v, p.j) - dot(x.softmax_rule.rest, t, d.output, t);
     total += p.weight * p.d_weight;
     add(d.v, p.j, p.weight, d.output, t);
   }
-  add(d.normaliser.rest, t, row.leftover, d.output, t);
+  add(d.softmax_rule.rest, t, row.leftover, d.output, t);
   // Pass 5: dl_ij = (n'(l_ij) da_ij - m'(l_ij) D_i) / Z_i, and for a sink dc = -e^c / Z_i D_i
-  d.normaliser.sink(0) -= row.sink_weight * total;
+  d.softmax_rule.sink(0) -= row.sink_weight * total;
   for (Pair& p : row.pairs) {
     p.d_logit = p.n_slope * p.d_weight - p.m_slope * total;
     // Pass 4: from the logit to its inputs.
@@ -216,7 +216,7 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
 // ---------------------------------------------------------------------------------------------------------------------
 
 bool is_plain(const AttentionCall& call) {
-  const AttentionNormaliser& rule = call.normaliser;
+  const AttentionNormaliser& rule = call.softmax_rule;
   return call.scan.policy == nullptr && call.bias_count == 0 && rule.kind == AttentionNormaliser::Kind::softmax &&
          !rule.sink && !rule.rest;
 }
@@ -224,7 +224,7 @@ bool is_plain(const AttentionCall& call) {
 // Throws Error for a call with an operand that is not read above.
 void check_call(const AttentionCall& call) {
   const AttentionScan& scan = call.scan;
-  const AttentionNormaliser& rule = call.normaliser;
+  const AttentionNormaliser& rule = call.softmax_rule;
   int unread = 0;
   for_each_operand([&](const View& x) { unread += x ? 1 : 0; }, call);
   for (const View* x : {&call.q, &call.k, &call.v, &scan.gate_query, &scan.gate_key, &scan.rows, &scan.heads,

@@ -51,11 +51,11 @@ struct Head : AttentionOperandsOf<Operand> {
   template <class Views>
   Head(const AttentionCall& call, const Views& of, const View& output_of, std::int64_t b, std::int64_t h)
       : output(output_of, {b, h}) {
-    const std::int64_t key_head = h / heads_of_key(call);
+    const std::int64_t key_head = h / gqa_group_size(call);
     for_each_row_operand([&](Operand& x, const View& view) { x = Operand(view, {b, h}); }, *this, of);
     for_each_key_operand([&](Operand& x, const View& view) { x = Operand(view, {b, key_head}); }, *this, of);
     scan.heads = Operand(of.scan.heads, {h});
-    normaliser.sink = Operand(of.normaliser.sink, {h});
+    softmax_rule.sink = Operand(of.softmax_rule.sink, {h});
     for (int n = 0; n < call.bias_count; ++n) {
       const auto& [values, column] = static_cast<const BiasOperands<View>&>(of.biases[n]);
       const bool by_head = call.biases[n].kind == AttentionBias::Kind::toeplitz;

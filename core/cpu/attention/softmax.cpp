@@ -198,7 +198,7 @@ template <class T>
 NormaliserTile<T>::NormaliserTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
     : call_(call),
       gradients_(gradients),
-      kind_(call.normaliser.kind),
+      kind_(call.softmax_rule.kind),
       slope_(arena.take<T>(gradients != nullptr && kind_ == Kind::softpick ? tile_keys * tile_rows : 0)) {}
 
 template <class T>
@@ -206,7 +206,7 @@ void NormaliserTile<T>::open_rows(const RowTile& rows) {
   T shift = 0, sum = 0;
   if (kind_ == Kind::softmax) {
     // A sink is one more logit, which precedes all others.
-    const View& sink = call_.normaliser.sink;
+    const View& sink = call_.softmax_rule.sink;
     shift = sink ? sink.as<T>()[rows.head * sink.strides[0]] : std::numeric_limits<T>::lowest();
     sum = sink ? T{1} : T{0};
   } else if (kind_ == Kind::softpick) {
@@ -223,17 +223,17 @@ bool NormaliserTile<T>::advance(const RowTile& rows, const KeyTile& keys, T* sco
   switch (kind_) {
     case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
     case Kind::softpick: return advance_softpick(score, shift_, sum_, picked_, rescale_, count, lanes);
-    case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), count, lanes); break;
+    case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes); break;
     case Kind::exp: exp_weights(score, count, lanes); break;
   }
-  if (call_.normaliser.rest) add_keys(picked_, score, count, lanes);
+  if (call_.softmax_rule.rest) add_keys(picked_, score, count, lanes);
   return false;
 }
 
 template <class T>
 void NormaliserTile<T>::close_rows(const RowTile& rows, const T* taken) {
   T* const statistics_of_rows = statistics(rows);
-  const View& sink = call_.normaliser.sink;
+  const View& sink = call_.softmax_rule.sink;
   const bool divides = kind_ == Kind::softmax || kind_ == Kind::softpick;
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     // A row whose keys are all masked has no weights, and its output is 0.
@@ -281,7 +281,7 @@ void NormaliserTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* sco
   switch (kind_) {
     case Kind::softmax: return softmax_weights(score, shift_, inverse_, rows, keys);
     case Kind::softpick: return softpick_weights(score, slope_, shift_, inverse_, count, lanes);
-    case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.normaliser.offset), count, lanes);
+    case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes);
     case Kind::exp: return exp_weights(score, count, lanes);
   }
 }
@@ -300,14 +300,14 @@ void NormaliserTile<T>::gradient(const RowTile& rows, const KeyTile& keys, T* d,
 // dc = -sum_i e^c / Z_i D_i
 template <class T>
 void NormaliserTile<T>::close_gradient(const RowTile& rows, double* shared) const {
-  if (!call_.normaliser.sink) return;
+  if (!call_.softmax_rule.sink) return;
   for (std::int64_t i = 0; i < rows.rows; ++i)
     *shared -= static_cast<double>(left_[i]) * static_cast<double>(d_row_[i]);
 }
 
 template <class T>
 void NormaliserTile<T>::write_shared(const SharedSums& sums) const {
-  const View& d_sink = gradients_->normaliser.sink;
+  const View& d_sink = gradients_->softmax_rule.sink;
   for (std::int64_t head = 0; head < sums.heads && d_sink; ++head) {
     d_sink.as<T>()[head * d_sink.strides[0]] = static_cast<T>(sums.of_head(head));
   }
@@ -316,7 +316,7 @@ void NormaliserTile<T>::write_shared(const SharedSums& sums) const {
 template <class T>
 T* NormaliserTile<T>::statistics(const RowTile& rows) const {
   const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
-  return call_.row_statistics.as<T>() + statistics_per_row * row;
+  return call_.softmax_statistics.as<T>() + statistics_per_row * row;
 }
 
 template <class T>

@@ -11,7 +11,7 @@
 
 namespace tally::cpu {
 
-// The normaliser of one thread, for the current row tile.
+// The softmax_rule of one thread, for the current row tile.
 template <class T>
 class NormaliserTile {
  public:
@@ -19,7 +19,7 @@ class NormaliserTile {
 
   NormaliserTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
-  static std::int64_t shared_count(const AttentionCall& call) { return call.normaliser.sink ? 1 : 0; }
+  static std::int64_t shared_count(const AttentionCall& call) { return call.softmax_rule.sink ? 1 : 0; }
 
   // Forward: open_rows, advance for each key tile, close_rows.
   void open_rows(const RowTile& rows);

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/attention/call.hpp"
-#include "core/cpu/lane_product.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/device/workspace.hpp"
 #include "core/math/inline.hpp"
@@ -26,7 +26,7 @@ struct RowTile {
   std::int64_t last_key = 0;  // last key that lane 0 sees: its query's index
   std::int64_t rows = 0;      // number of valid lanes; padding lanes hold finite garbage that is never stored
   std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
-  Visible visible;            // the attention mask
+  AttentionMask mask;         // the attention mask
 
   std::int64_t last_query() const { return last_key + rows - 1; }
 };
@@ -46,7 +46,7 @@ struct KeyTile {
   Lanes seeing(const RowTile& rows, std::int64_t j) const {
     const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
     const std::int64_t key = first + j, begin = lane(key);
-    const std::int64_t end = std::max(begin, lane(rows.visible.end(key)));
+    const std::int64_t end = std::max(begin, lane(rows.mask.end(key)));
     return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }
   // Lanes before this one see none of the keys from j on; a multiple of lane_step.
@@ -55,11 +55,11 @@ struct KeyTile {
     return (after < 0 ? 0 : after < last ? after : last) / lane_step * lane_step;
   }
   bool seen_by_any(const RowTile& rows) const {
-    return rows.visible.sees_any(rows.last_key, rows.last_query(), first, first + keys - 1);
+    return rows.mask.attends_any(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
   // Whether every row sees every key.
   bool seen_by_all(const RowTile& rows) const {
-    return rows.visible.sees_all(rows.last_key, rows.last_query(), first, first + keys - 1);
+    return rows.mask.attends_all(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
 };
 

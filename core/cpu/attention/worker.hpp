@@ -7,10 +7,10 @@
 
 #include "core/cpu/attention/distance_bias.hpp"
 #include "core/cpu/attention/interfaces.hpp"
-#include "core/cpu/attention/key_gradients.hpp"
+#include "core/cpu/attention/key_accumulators.hpp"
 #include "core/cpu/attention/partition.hpp"
 #include "core/cpu/attention/products.hpp"
-#include "core/cpu/attention/running_sums.hpp"
+#include "core/cpu/attention/scan_checkpoints.hpp"
 #include "core/cpu/attention/softmax.hpp"
 #include "core/cpu/attention/tile_counts.hpp"
 #include "core/math/math.hpp"
@@ -53,7 +53,7 @@ class Worker {
         of_v_(call.v, call.keys(),
               {.pairs = gradients != nullptr, .by_keys = gradients == nullptr, .by_rows = gradients != nullptr}, arena),
         key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
-        rest_rows_(arena.take<T>(call.normaliser.rest ? tile_rows * value_ld_ : 0)),
+        rest_rows_(arena.take<T>(call.softmax_rule.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
     for (int n = 0; n < call.bias_count; ++n) {
@@ -72,8 +72,8 @@ class Worker {
     kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
 
-  void forward(const Chunk& chunk) {
-    const InBf16 in_bf16(multiplies_bf16(call_));
+  void forward(const WorkItem& chunk) {
+    const Bf16Scope in_bf16(multiplies_bf16(call_));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, {}, nullptr);
@@ -81,10 +81,10 @@ class Worker {
     }
   }
   // key_memory: key_sum_count elements.
-  void backward(const Chunk& chunk, T* key_memory, const SharedSums& shared) {
-    const InBf16 in_bf16(multiplies_bf16(call_));
-    const KeySums<T> sums = key_sums(call_, key_memory);
-    clear_key_sums(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
+  void backward(const WorkItem& chunk, T* key_memory, const SharedSums& shared) {
+    const Bf16Scope in_bf16(multiplies_bf16(call_));
+    const KeyAccumulators<T> sums = key_accumulators(call_, key_memory);
+    clear_key_accumulators(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
@@ -95,7 +95,7 @@ class Worker {
   void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
                            std::int64_t count) const {
     const std::int64_t step = key_sum_count<T>(call_);
-    const KeySums<T> first = key_sums(call_, chunks);
+    const KeyAccumulators<T> first = key_accumulators(call_, chunks);
     const auto write = [&](const View& d, const T* sums) {
       const bool whole = !shares_neighbours(call_) || !belongs_to_keys(*gradients_, d, call_.keys());
       if (!d) return;
@@ -123,22 +123,23 @@ class Worker {
   std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
 
   template <class F>
-  void for_each_row_tile(const Chunk& chunk, std::int64_t head, F&& f) {
+  void for_each_row_tile(const WorkItem& chunk, std::int64_t head, F&& f) {
     const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
     for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
       const std::int64_t first = tile * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
-                call_.visible});
+                call_.mask});
     }
   }
   // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
   T* kept_sums(std::int64_t key_tile) const {
-    return call_.prefix_sums && key_tile != kept_.end ? call_.prefix_sums.as<T>() + kept_.at(key_tile) : nullptr;
+    return call_.scan_checkpoints && key_tile != kept_.end ? call_.scan_checkpoints.as<T>() + kept_.at(key_tile)
+                                                           : nullptr;
   }
   // Restores them for backward.
   void set_carry(std::int64_t key_tile) {
-    if (!call_.prefix_sums) return;
+    if (!call_.scan_checkpoints) return;
     const T* const kept = kept_sums(key_tile);
     for (std::int64_t row = 0; row < tile_rows; ++row) scan_->carry()[row] = kept != nullptr ? kept[row] : T{0};
   }
@@ -146,13 +147,13 @@ class Worker {
   // Without the keys at its left edge that are masked for all rows.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
     const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
-    const std::int64_t visible = rows.visible.begin(rows.last_key);
+    const std::int64_t visible = rows.mask.begin(rows.last_key);
     const std::int64_t begin = multiplies_bf16(call_) ? visible / bf16_keys * bf16_keys : visible;
-    const bool trimmed = first >= rows.visible.first && first < begin && begin < end;
+    const bool trimmed = first >= rows.mask.first && first < begin && begin < end;
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
-  void open_keys(const Chunk& chunk) {
+  void open_keys(const WorkItem& chunk) {
     const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
     of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
     of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
@@ -183,18 +184,18 @@ class Worker {
     of_k_.open_rows(call_.q, rows);
     if (scan_ != nullptr) scan_->open_rows(rows);
     distance_.open_rows(rows);
-    if (call_.prefix_sums) kept_ = PrefixSums(call_).of(rows);
+    if (call_.scan_checkpoints) kept_ = ScanCheckpoints(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
-    if (call_.normaliser.rest) {
-      pack_rows(rest_rows_, value_ld_, call_.normaliser.rest, rows.batch, rows.head, rows.first, rows.rows,
+    if (call_.softmax_rule.rest) {
+      pack_rows(rest_rows_, value_ld_, call_.softmax_rule.rest, rows.batch, rows.head, rows.first, rows.rows,
                 value_width_, T{1}, tile_rows);
     }
   }
 
   bool may_skip() const {
     return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
-           call_.normaliser.kind == AttentionNormaliser::Kind::softmax;
+           call_.softmax_rule.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
@@ -257,7 +258,7 @@ class Worker {
   void write_rows(const RowTile& rows) {
     normaliser_.close_rows(rows, spends(call_.scan) ? scan_->carry() : nullptr);
     scale_lanes(output_lanes_, normaliser_.inverse(), value_width_, rows.lanes);
-    for (std::int64_t i = 0; i < rows.rows && call_.normaliser.rest; ++i) {
+    for (std::int64_t i = 0; i < rows.rows && call_.softmax_rule.rest; ++i) {
       const T left = normaliser_.left()[i];
       for (std::int64_t c = 0; c < value_width_; ++c) {
         output_lanes_[c * tile_rows + i] += left * rest_rows_[i * value_ld_ + c];
@@ -271,7 +272,7 @@ class Worker {
                  T{1});
   }
 
-  void backward_rows(const RowTile& rows, const KeySums<T>& sums) {
+  void backward_rows(const RowTile& rows, const KeyAccumulators<T>& sums) {
     open_rows(rows);
     open_gradient(rows);
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
@@ -311,13 +312,13 @@ class Worker {
     unpack_lanes(Matrix<T>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes, d_q.factor);
   }
 
-  // Passes d_output to the matmuls and the normaliser.
+  // Passes d_output to the matmuls and the softmax_rule.
   void open_gradient(const RowTile& rows) {
     of_v_.open_rows(gradients_->d_output, rows);
-    normaliser_.open_gradient(rows, of_v_.y_rows(), call_.normaliser.rest ? rest_rows_ : nullptr, value_ld_,
+    normaliser_.open_gradient(rows, of_v_.y_rows(), call_.softmax_rule.rest ? rest_rows_ : nullptr, value_ld_,
                               value_width_);
-    if (!gradients_->normaliser.rest) return;
-    const Matrix<T> d_rest(gradients_->normaliser.rest, rows.batch, rows.head);
+    if (!gradients_->softmax_rule.rest) return;
+    const Matrix<T> d_rest(gradients_->softmax_rule.rest, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T left = normaliser_.left()[i];
       for (std::int64_t c = 0; c < value_width_; ++c)
@@ -331,7 +332,7 @@ class Worker {
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScanTile<T>* scan_;
   DistanceProducts<T> distance_;
-  PrefixSums::Kept kept_{};
+  ScanCheckpoints::Checkpoint kept_{};
   NormaliserTile<T> normaliser_;
   BiasTile<T>** biases_;
 

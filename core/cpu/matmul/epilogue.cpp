@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include "core/cpu/instruction_sets.hpp"
-#include "core/cpu/lane_product.hpp"
 #include "core/cpu/matmul/gelu_piecewise.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/matrix_layout.hpp"
 
 namespace tally::cpu {
@@ -136,11 +136,11 @@ TALLY_INLINE void store_tile(const TileEpilogue<T>& to, C* c, const T* s, std::i
   using V = Vector<T, bytes>;
   auto* const argument = static_cast<C*>(to.argument);
   switch (to.activation) {
-    case ProductEnd::Activation::none:
+    case Epilogue::Activation::none:
       return for_each_vector<bytes>(to, s, ld_s, rows, columns,
                                     [&](const V& r, std::int64_t at, std::int64_t, std::int64_t n)
                                         TALLY_INLINED { store(c + at, r, n); });
-    case ProductEnd::Activation::apply:
+    case Epilogue::Activation::apply:
       return visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
         for_each_vector<bytes>(to, s, ld_s, rows, columns,
                                [&](const V& r, std::int64_t at, std::int64_t, std::int64_t n) TALLY_INLINED {
@@ -151,7 +151,7 @@ TALLY_INLINE void store_tile(const TileEpilogue<T>& to, C* c, const T* s, std::i
                                  store(c + at, in_lanes(x, op), n);
                                });
       });
-    case ProductEnd::Activation::derivative:
+    case Epilogue::Activation::derivative:
       return visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
         for_each_vector<bytes>(to, s, ld_s, rows, columns,
                                [&](const V& r, std::int64_t at, std::int64_t j, std::int64_t n) TALLY_INLINED {
@@ -191,13 +191,13 @@ void store_in(const TileEpilogue<T>& to, C* c, const T* s, std::int64_t ld_s, st
 }  // namespace
 
 template <class T>
-TileEpilogue<T>::TileEpilogue(const View& to, std::int64_t ld, const ProductEnd& epilogue)
+TileEpilogue<T>::TileEpilogue(const View& to, std::int64_t ld, const Epilogue& epilogue)
     : ld_c(ld),
       alpha(static_cast<T>(epilogue.alpha)),
       bias(epilogue.bias ? epilogue.bias.as<T>() : nullptr),
       bias_row(epilogue.bias.strides[0]),
       bias_column(epilogue.bias.strides[1]),
-      residual(epilogue.addend ? epilogue.addend.as<T>() : nullptr),
+      residual(epilogue.residual ? epilogue.residual.as<T>() : nullptr),
       activation(epilogue.activation),
       op(epilogue.op),
       argument(epilogue.argument.data) {
@@ -206,7 +206,7 @@ TileEpilogue<T>::TileEpilogue(const View& to, std::int64_t ld, const ProductEnd&
   } else {
     c = to.as<T>();
   }
-  if (residual != nullptr) ld_residual = residual == c ? ld : layout_of(epilogue.addend)->ld;
+  if (residual != nullptr) ld_residual = residual == c ? ld : layout_of(epilogue.residual)->ld;
 }
 
 template <class T>

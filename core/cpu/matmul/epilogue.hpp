@@ -21,19 +21,19 @@ struct TileEpilogue {
   std::int64_t bias_row = 0, bias_column = 0;
   const T* residual = nullptr;  // may be c
   std::int64_t ld_residual = 0;
-  ProductEnd::Activation activation = ProductEnd::Activation::none;
+  Epilogue::Activation activation = Epilogue::Activation::none;
   UnaryOp op = UnaryOp::gelu;
   void* argument = nullptr;  // in the type of c
   T* column_sums = nullptr;  // of the block's rows so far, to which the tile's are added
 
   // c: row-major matrices with rows ld_c apart; the bias is [M, N].
-  TileEpilogue(const View& to, std::int64_t ld, const ProductEnd& epilogue);
+  TileEpilogue(const View& to, std::int64_t ld, const Epilogue& epilogue);
   // From element (i, j) on, of the matrix of c that begins `offset` elements later.
   TileEpilogue at(std::int64_t offset, std::int64_t i, std::int64_t j) const;
 
   bool is_identity() const {
     return c != nullptr && alpha == 1 && bias == nullptr && residual == nullptr &&
-           activation == ProductEnd::Activation::none;
+           activation == Epilogue::Activation::none;
   }
   // Loads a tile that will be stored soon into the caches.
   void prefetch(std::int64_t rows, std::int64_t columns) const;

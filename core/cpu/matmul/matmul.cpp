@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/cpu/lane_product.hpp"
 #include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/matmul/epilogue.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/cpu/matmul/partition.hpp"
 #include "core/cpu/strided.hpp"
 #include "core/device/backend.hpp"
@@ -68,7 +68,7 @@ class Matmul {
  public:
   // c is row-major with rows ld_c apart; the bias is [M, N].
   Matmul(const Microkernel* kernel, const Partition& by, const View& c, std::int64_t ld_c, const View& a, const View& b,
-         ProductEnd epilogue, Arena arena)
+         Epilogue epilogue, Arena arena)
       : kernel_(kernel),
         by_(by),
         buffers_(kernel, by_, arena),
@@ -83,7 +83,7 @@ class Matmul {
     // OpenBLAS applies alpha and adds to c. Writing the other operands to c first saves another pass over it.
     if (kernel != nullptr || by_.splits > 1) return;
     blas_alpha_ = static_cast<T>(std::exchange(epilogue.alpha, 1));
-    const ProductEnd begin{.bias = std::exchange(epilogue.bias, {}), .addend = std::exchange(epilogue.addend, {})};
+    const Epilogue begin{.bias = std::exchange(epilogue.bias, {}), .residual = std::exchange(epilogue.residual, {})};
     begin_ = TileEpilogue<T>(c, ld_c, begin);
     epilogue_ = TileEpilogue<T>(c, ld_c, epilogue);
   }
@@ -345,7 +345,7 @@ Partition partition_of(const Microkernel* kernel, const View& c, const View& a) 
 // Null for OpenBLAS: always in f64, and in f32 where it was faster (README.md).
 const Microkernel* microkernel_of(const View& c, const View& a) {
   if (c.dtype == DType::f64 || c.numel() == 0) return nullptr;
-  if (product_precision() == ProductPrecision::bf16) return &bf16_microkernel();
+  if (matmul_precision() == ProductPrecision::bf16) return &bf16_microkernel();
   // B stays in a core's own cache, for few rows and for many, which make up for its packing; of a long sum, c does.
   constexpr std::int64_t most_b = 1 << 14, most_b_of_many = 1 << 18, most_c = 1 << 15;
   constexpr std::int64_t least_rows = 16, many_rows = 1024, most_matrices = 16;
@@ -370,13 +370,13 @@ std::int64_t matmul_workspace_by(const Microkernel* kernel, View c, const View& 
   return arena.bytes();
 }
 
-void matmul_by(const Microkernel* kernel, View c, View a, View b, const ProductEnd& given, void* workspace) {
+void matmul_by(const Microkernel* kernel, View c, View a, View b, const Epilogue& given, void* workspace) {
   if (c.numel() == 0) {
     if (given.column_sums) fill(given.column_sums, 0);
     return;
   }
   const Partition by = partition_of(kernel, c, a);
-  ProductEnd epilogue = given;
+  Epilogue epilogue = given;
   if (epilogue.bias) {
     epilogue.bias.shape = {c.shape.back(1), c.shape.back(0)};
     epilogue.bias.strides = {{0, epilogue.bias.strides[0]}};
@@ -393,7 +393,7 @@ void matmul_by(const Microkernel* kernel, View c, View a, View b, const ProductE
 }
 
 std::int64_t matmul_workspace(View c, View a) { return matmul_workspace_by(microkernel_of(c, a), c, a); }
-void matmul(View c, View a, View b, const ProductEnd& epilogue, void* workspace) {
+void matmul(View c, View a, View b, const Epilogue& epilogue, void* workspace) {
   matmul_by(microkernel_of(c, a), c, a, b, epilogue, workspace);
 }
 

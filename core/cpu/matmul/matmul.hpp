@@ -8,7 +8,7 @@
 
 namespace tally::cpu {
 
-void matmul_by(const Microkernel* kernel, View c, View a, View b, const ProductEnd& epilogue, void* workspace);
+void matmul_by(const Microkernel* kernel, View c, View a, View b, const Epilogue& epilogue, void* workspace);
 std::int64_t matmul_workspace_by(const Microkernel* kernel, View c, const View& a);
 
 }  // namespace tally::cpu

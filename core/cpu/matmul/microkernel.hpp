@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/cpu/lane_product.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/math/bfloat16.hpp"
 
 namespace tally {

@@ -2,7 +2,7 @@
 // that is loaded serves all of these rows. Vectors must be no wider than the registers: compilers keep wider ones in
 // memory, which takes ten times as long. A block of fewer vectors has more rows, so that enough sums are under way at
 // once.
-#include "core/cpu/lane_product.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -139,12 +139,12 @@ void multiply_f32(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, con
   const auto *from = reinterpret_cast<const float*>(a.words), *b = reinterpret_cast<const float*>(panel);
   const std::int64_t whole = round_up(tile.columns, vector_lanes<float>);
   if (whole == tile.columns) {
-    return lane_product(tile.c, tile.ld_c, tile.before, tile.ld_before, from, a.row_step, a.depth_step, b, columns,
-                        tile.rows, whole, depth);
+    return gemm_microkernel(tile.c, tile.ld_c, tile.before, tile.ld_before, from, a.row_step, a.depth_step, b, columns,
+                            tile.rows, whole, depth);
   }
   float s[static_cast<std::size_t>(tile_rows * columns)];
   load_tile(s, columns, tile.rows, tile);
-  lane_product(s, columns, from, a.row_step, a.depth_step, b, columns, tile.rows, whole, depth, true);
+  gemm_microkernel(s, columns, from, a.row_step, a.depth_step, b, columns, tile.rows, whole, depth, true);
   store_tile(s, columns, tile);
 }
 
@@ -160,8 +160,9 @@ int register_bytes() {
 }
 
 template <class T>
-void lane_product(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
-                  std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k) {
+void gemm_microkernel(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
+                      std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n,
+                      std::int64_t k) {
   const Operands<T> of{c, ld_c, start, ld_start, a, step_m, step_k, b, ld_b, k};
   switch (register_bytes()) {
 #ifdef TALLY_FOR
@@ -172,9 +173,9 @@ void lane_product(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start
   }
 }
 
-#define TALLY_INSTANTIATE(T)                                                                                           \
-  template void lane_product(T*, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, const T*, \
-                             std::int64_t, std::int64_t, std::int64_t, std::int64_t);
+#define TALLY_INSTANTIATE(T)                                                                                     \
+  template void gemm_microkernel(T*, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, \
+                                 const T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)
 #undef TALLY_INSTANTIATE

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/cpu/instruction_sets.hpp"
-#include "core/cpu/lane_product.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/math/vector.hpp"
 
 namespace tally::cpu {

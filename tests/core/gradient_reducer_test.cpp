@@ -1,5 +1,5 @@
 // Sums over ranks: which additions they make, whatever the number of ranks and the order in which messages arrive.
-#include "core/distributed/exchange.hpp"
+#include "core/distributed/gradient_reducer.hpp"
 
 #include <gtest/gtest.h>
 
@@ -34,11 +34,11 @@ float tree_sum(std::int64_t bucket, std::int64_t i, std::int64_t first, std::int
   return tree_sum(bucket, i, first, first + left) + tree_sum(bucket, i, first + left, last);
 }
 
-TEST(Exchange, AddsInTheTreeOfTheTerms) {
+TEST(GradientReducer, AddsInTheTreeOfTheTerms) {
   for (std::int64_t size = 1; size <= 6; ++size) {
     for (std::int64_t terms = 1; terms <= size; ++terms) {
-      on_ranks(size, [&](const Ranks& ranks) {
-        const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+      on_ranks(size, [&](const ProcessGroup& ranks) {
+        const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
         std::vector<Tensor> buckets;
         for (const std::int64_t elements : {1, 3, 64, 1000}) {
           const std::int64_t b = std::ssize(buckets);
@@ -62,13 +62,13 @@ TEST(Exchange, AddsInTheTreeOfTheTerms) {
 }
 
 // As kernels do, by which one process adds: what is below the normal numbers is zero, and -0 + -0 is -0.
-TEST(Exchange, AddsAsKernelsDo) {
+TEST(GradientReducer, AddsAsKernelsDo) {
   const float small = std::bit_cast<float>(std::uint32_t{0x00c00000});  // 1.5 2^-126
   const std::vector<std::vector<float>> terms{{small, -0.0F, 1.0F}, {-std::bit_cast<float>(0x00800000U), -0.0F, -1.0F}};
   const Tensor expected = Tensor::from(terms[0], {3});
   kernels(Device{}).binary(BinaryOp::add, expected.view(), expected.view(), Tensor::from(terms[1], {3}).view());
-  on_ranks(2, [&](const Ranks& ranks) {
-    const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+  on_ranks(2, [&](const ProcessGroup& ranks) {
+    const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
     const Tensor bucket = Tensor::from(terms[static_cast<std::size_t>(ranks.rank())], {3});
     exchange->begin(bucket, 2);
     exchange->finish();
@@ -80,16 +80,16 @@ TEST(Exchange, AddsAsKernelsDo) {
   EXPECT_EQ(expected.to_vector<float>()[0], 0.0F);
 }
 
-TEST(Exchange, SharesParts) {
-  on_ranks(3, [](const Ranks& ranks) {
-    const std::unique_ptr<Exchange> exchange = make_exchange(ranks, Device{});
+TEST(GradientReducer, SharesParts) {
+  on_ranks(3, [](const ProcessGroup& ranks) {
+    const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});
     const std::vector<std::int64_t> begins{0, 2, 2, 5};
     const Tensor all = Tensor::full({5}, -1);
     for (std::int64_t i = begins[static_cast<std::size_t>(ranks.rank())];
          i < begins[static_cast<std::size_t>(ranks.rank()) + 1]; ++i) {
       all.span<float>()[static_cast<std::size_t>(i)] = static_cast<float>(10 * ranks.rank() + i);
     }
-    exchange->share(all, begins);
+    exchange->all_gather(all, begins);
     EXPECT_EQ(all.to_vector<float>(), (std::vector<float>{0, 1, 22, 23, 24}));
   });
 }
@@ -101,19 +101,19 @@ class LateTransport final : public Transport {
   Request receive(std::span<std::byte>, std::int64_t, int) override { return this; }
   bool arrived(std::span<Request>) override { return false; }
   void wait(std::span<Request>) override {}
-  [[noreturn]] void end_all(int code) override { std::_Exit(code); }
+  [[noreturn]] void abort_all(int code) override { std::_Exit(code); }
 };
 
 // What is told of its memory is that of all buckets on their way at once.
-TEST(Exchange, TakesTheMemoryThatIsCounted) {
+TEST(GradientReducer, TakesTheMemoryThatIsCounted) {
   LateTransport late;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
     for (std::int64_t terms = 1; terms <= 3; ++terms) {
-      const Ranks ranks(rank, 3, late);
+      const ProcessGroup ranks(rank, 3, late);
       std::vector<std::size_t> taken;
       for (const Device device : {Device{}, meta_of(Device{})}) {
-        const std::unique_ptr<Exchange> exchange =
-            device == Device{} ? make_exchange(ranks, device) : make_counting_exchange(ranks);
+        const std::unique_ptr<GradientReducer> exchange =
+            device == Device{} ? make_gradient_reducer(ranks, device) : make_counting_reducer(ranks);
         std::vector<Tensor> buckets;
         for (const std::int64_t elements : {2, 1000, 100'000})
           buckets.push_back(Tensor::zeros({elements}, DType::f64, device));
@@ -129,7 +129,7 @@ TEST(Exchange, TakesTheMemoryThatIsCounted) {
   }
 }
 
-TEST(Exchange, PartsCoverAll) {
+TEST(GradientReducer, PartsCoverAll) {
   for (const std::int64_t elements : {0, 1, 7, 1 << 20}) {
     for (const std::int64_t ranks : {1, 2, 3, 7}) {
       const std::vector<std::int64_t> begins = parts_of(elements, ranks);
@@ -144,8 +144,8 @@ TEST(Exchange, PartsCoverAll) {
   }
 }
 
-TEST(Ranks, AgreeOnValues) {
-  on_ranks(4, [](const Ranks& ranks) {
+TEST(ProcessGroup, AgreeOnValues) {
+  on_ranks(4, [](const ProcessGroup& ranks) {
     EXPECT_FALSE(ranks.any(false));
     EXPECT_TRUE(ranks.any(ranks.rank() == 2));
     ranks.check_same(7, "the step");

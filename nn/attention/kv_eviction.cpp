@@ -1,4 +1,4 @@
-#include "nn/attention/kept_keys.hpp"
+#include "nn/attention/kv_eviction.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -31,7 +31,7 @@ Tensor at_distances(const Tensor& x, bool cap, std::int64_t begin, std::int64_t 
 // Rearranges z [B, H, T or 1, W] by distance: a query that counts distances without the evicted keys then reads the
 // value of each key's true distance.
 RowToeplitz by_distance_left(const Tensor& z, bool cap, const AttentionInput& in, std::int64_t gone) {
-  const std::int64_t first = in.visible.first, queries = in.q.size(2), left = in.keys() - gone;
+  const std::int64_t first = in.mask.first, queries = in.q.size(2), left = in.keys() - gone;
   std::vector<Tensor> rows;
   for (std::int64_t t = 0; t < queries; ++t) {
     const std::int64_t index = in.first + t, behind = left - (index - gone + 1);
@@ -47,14 +47,14 @@ RowToeplitz by_distance_left(const Tensor& z, bool cap, const AttentionInput& in
 
 }  // namespace
 
-std::int64_t gone_keys(const Visible& visible, std::int64_t next) {
-  const std::int64_t gone = std::max<std::int64_t>(visible.begin(next) - visible.first, 0);
-  return visible.chunk > 0 ? gone - gone % visible.chunk : gone;
+std::int64_t num_evicted(const AttentionMask& mask, std::int64_t next) {
+  const std::int64_t gone = std::max<std::int64_t>(mask.begin(next) - mask.first, 0);
+  return mask.chunk > 0 ? gone - gone % mask.chunk : gone;
 }
 
-void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
+void drop_evicted(Score& score, const AttentionInput& in, std::int64_t gone) {
   if (gone == 0) return;
-  const std::int64_t first = in.visible.first;
+  const std::int64_t first = in.mask.first;
   const auto fit = [&](Tensor& x, int axis) {
     if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
   };
@@ -64,7 +64,7 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
     if (auto* product = std::get_if<Product>(&bias)) fit(product->key, 2);
     if (first == 0) continue;
-    if (const auto* product = std::get_if<ToeplitzProduct>(&bias)) bias = product->written_out(in.scale);
+    if (const auto* product = std::get_if<ToeplitzProduct>(&bias)) bias = product->materialised(in.scale);
     if (const auto* by_row = std::get_if<RowToeplitz>(&bias)) {
       bias = by_distance_left(by_row->z, by_row->cap, in, gone);
     } else if (const auto* same = std::get_if<Toeplitz>(&bias)) {
@@ -73,18 +73,18 @@ void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone) {
   }
 }
 
-void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys) {
+void evict_masked(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // evict at least this number, because each eviction copies the remaining keys
-  if (in.cache == nullptr || in.visible.everything()) return;
-  if (in.visible.first > 0 && score.scan && score.scan->policy->needs.distance) return;
-  const std::int64_t going = gone_keys(in.visible, in.keys()) - (in.keys() - keys);
+  if (in.cache == nullptr || in.mask.is_causal_only()) return;
+  if (in.mask.first > 0 && score.scan && score.scan->policy->needs.distance) return;
+  const std::int64_t going = num_evicted(in.mask, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {
     const bool beside_keys = name.starts_with(in.owner) && name.ends_with(kept_beside_keys);
     if (!beside_keys) continue;
     const Tensor& rows = kept.tensor();
     check_internal(rows.size(2) == keys, "cache", name, " has ", rows.size(2), " rows for ", keys, " keys");
-    kept.set(without(rows, 2, in.visible.first, going).clone());  // a view would hold all the memory
+    kept.set(without(rows, 2, in.mask.first, going).clone());  // a view would hold all the memory
   }
 }
 

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "core/device/device.hpp"
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
 
-class Exchange {
+class GradientReducer {
  public:
-  virtual ~Exchange() = default;
+  virtual ~GradientReducer() = default;
   // Begins to replace the elements of `bucket` (dense, f32 or f64) by their sum over the first `terms` ranks.
   // Neighbours are added first, then neighbouring pairs, and so on; remaining sums are added at the end from the last
   // to the first (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. The elements must
@@ -31,16 +31,16 @@ class Exchange {
   virtual void finish() = 0;
   // All-gather: each rank has the part [begins[rank], begins[rank + 1]) of `all` (dense); afterwards every rank has all
   // parts.
-  virtual void share(const Tensor& all, const std::vector<std::int64_t>& begins) = 0;
+  virtual void all_gather(const Tensor& all, const std::vector<std::int64_t>& begins) = 0;
 };
 
 // For tensors of `device`: over MPI from host memory, over NCCL from GPU memory. Throws Error if NCCL is needed and
 // cannot be loaded.
-std::unique_ptr<Exchange> make_exchange(const Ranks& ranks, Device device);
-std::unique_ptr<Exchange> make_host_exchange(const Ranks& ranks);
+std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup& ranks, Device device);
+std::unique_ptr<GradientReducer> make_host_reducer(const ProcessGroup& ranks);
 // For tensors of the counting device (core/device/meta.cpp): allocates the peak memory of an exchange on the simulated
 // device. On the CPU that is the memory of all buckets in flight.
-std::unique_ptr<Exchange> make_counting_exchange(const Ranks& ranks);
+std::unique_ptr<GradientReducer> make_counting_reducer(const ProcessGroup& ranks);
 
 // The offsets at which the parts of `elements` begin, one per rank, followed by the end of the last part.
 std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks);

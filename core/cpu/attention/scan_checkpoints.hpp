@@ -12,20 +12,20 @@ namespace tally::cpu {
 
 inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
 
-class PrefixSums {
+class ScanCheckpoints {
  public:
-  explicit PrefixSums(const AttentionCall& call) : call_(call) {}
+  explicit ScanCheckpoints(const AttentionCall& call) : call_(call) {}
 
   // The key tiles 0 .. always - 1 and begin .. end - 1 of a row tile. offset: the number of elements before its first.
-  struct Kept {
+  struct Checkpoint {
     std::int64_t always, begin, end, offset = 0;
     std::int64_t at(std::int64_t key_tile) const {
       return offset + (key_tile < always ? key_tile : always + key_tile - begin) * tile_rows;
     }
   };
-  Kept of(const RowTile& rows) const {
+  Checkpoint of(const RowTile& rows) const {
     const std::int64_t row_tile = rows.first / tile_rows, head = rows.batch * call_.heads() + rows.head;
-    Kept kept = kept_of(row_tile);
+    Checkpoint kept = kept_of(row_tile);
     kept.offset = head * of_head(row_tiles()) + of_head(row_tile);
     return kept;
   }
@@ -33,11 +33,10 @@ class PrefixSums {
   std::int64_t count() const { return call_.batch() * call_.heads() * of_head(row_tiles()); }
 
  private:
-  Kept kept_of(std::int64_t row_tile) const {
+  Checkpoint kept_of(std::int64_t row_tile) const {
     const std::int64_t first = row_tile * tile_rows, query = call_.keys() - call_.queries() + first;
-    const std::int64_t rows = std::min(tile_rows, call_.queries() - first),
-                       begin = call_.visible.begin(query) / tile_keys;
-    return {std::min(begin, key_tiles_before(std::min(call_.visible.first, call_.keys()))), begin,
+    const std::int64_t rows = std::min(tile_rows, call_.queries() - first), begin = call_.mask.begin(query) / tile_keys;
+    return {std::min(begin, key_tiles_before(std::min(call_.mask.first, call_.keys()))), begin,
             key_tiles_before(query + rows) - 1};
   }
   std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
@@ -45,7 +44,7 @@ class PrefixSums {
   std::int64_t of_head(std::int64_t row_tiles) const {
     std::int64_t tiles = 0;
     for (std::int64_t n = 0; n < row_tiles; ++n) {
-      const Kept kept = kept_of(n);
+      const Checkpoint kept = kept_of(n);
       tiles += kept.always + kept.end - kept.begin;
     }
     return tiles * tile_rows;

@@ -3,20 +3,20 @@
 
 #include <cstdint>
 
-#include "core/attention/visible.hpp"
+#include "core/attention/mask.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
 
 // Whether key j is unmasked for query i, for the queries from `first` on: bool [1, length - first, length]; strictly: a
 // token is masked from itself. Computed in numbers of this type, on this device.
-Tensor seen_pairs(const Visible& visible, std::int64_t length, DType dtype, Device device, std::int64_t first = 0,
-                  bool strictly = false);
+Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, Device device, std::int64_t first = 0,
+                   bool strictly = false);
 
 // x [.., T, T] with 0 for every masked pair.
-Tensor masked(const Tensor& x, const Tensor& seen);
+Tensor masked_fill_zero(const Tensor& x, const Tensor& seen);
 // With the lowest finite number, whose exponential is 0, for masked pairs. Not infinite: the search for the first
 // non-finite number would report it.
-Tensor lowered(const Tensor& x, const Tensor& seen);
+Tensor masked_fill_min(const Tensor& x, const Tensor& seen);
 
 }  // namespace tally

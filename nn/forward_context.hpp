@@ -17,8 +17,8 @@ struct AttentionTrace {
   Tensor gates;      // g_ij of contextual positions
   Tensor positions;  // p_ij, not clamped
   // The weights that position would give without content: from the terms added to the scores, l_ij - s_ij, by the same
-  // rule (softmax or another normaliser). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined without added
-  // terms: rotations of q and k and positions in the embeddings cannot be separated from the content.
+  // rule (softmax or another softmax_rule). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined without
+  // added terms: rotations of q and k and positions in the embeddings cannot be separated from the content.
   Tensor position_weights;
   Tensor decay;   // exp(row_i + column_j): the share of key j that forget gates leave at query i
   Tensor breaks;  // sigmoid(l_ij) of stick-breaking: the fraction of the rest of the stick that key j takes
@@ -65,7 +65,7 @@ struct TokenPositions {
 };
 
 // One forward pass.
-struct Pass {
+struct ForwardContext {
   bool training = false;  // enables dropout
   StepContext step = {};
   TokenPositions positions = {};

@@ -1,4 +1,4 @@
-#include "core/distributed/ranks.hpp"
+#include "core/distributed/process_group.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,13 +18,13 @@ void in_pieces(Span bytes, F&& f) {
     f(bytes.first(std::min(most, bytes.size())));
 }
 
-class Silence final : public Transport {
+class NullTransport final : public Transport {
  public:
   Request send(std::span<const std::byte>, std::int64_t, int) override { return nullptr; }
   Request receive(std::span<std::byte>, std::int64_t, int) override { return nullptr; }
   bool arrived(std::span<Request>) override { return true; }
   void wait(std::span<Request>) override {}
-  [[noreturn]] void end_all(int code) override { std::_Exit(code); }
+  [[noreturn]] void abort_all(int code) override { std::_Exit(code); }
 };
 
 }  // namespace
@@ -37,34 +37,34 @@ void Messages::receive(std::span<std::byte> bytes, std::int64_t from, int tag) {
   in_pieces(bytes, [&](std::span<std::byte> piece) { requests_.push_back(by_->receive(piece, from, tag)); });
 }
 
-Ranks& Ranks::instance() {
-  static Ranks ranks;
+ProcessGroup& ProcessGroup::instance() {
+  static ProcessGroup ranks;
   return ranks;
 }
 
-const Ranks& Ranks::world() { return instance(); }
+const ProcessGroup& ProcessGroup::world() { return instance(); }
 
-const Ranks& Ranks::one() {
-  static const Ranks ranks;
+const ProcessGroup& ProcessGroup::one() {
+  static const ProcessGroup ranks;
   return ranks;
 }
 
-const Ranks& Ranks::counted() {
+const ProcessGroup& ProcessGroup::counted() {
   if (world().alone()) return one();
-  static Silence silence;
-  static const Ranks ranks(world().rank(), world().size(), silence);
+  static NullTransport silence;
+  static const ProcessGroup ranks(world().rank(), world().size(), silence);
   return ranks;
 }
 
-void Ranks::join() {
+void ProcessGroup::join() {
   if (mpi::started_processes() == 1) return;
-  Ranks& ranks = instance();
+  ProcessGroup& ranks = instance();
   static std::unique_ptr<Transport> transport;
   transport = mpi::join(ranks.rank_, ranks.size_);
   ranks.by_ = transport.get();
 }
 
-void Ranks::share(std::span<std::byte> all, std::span<const std::size_t> begins) const {
+void ProcessGroup::all_gather(std::span<std::byte> all, std::span<const std::size_t> begins) const {
   if (alone()) return;
   const auto part = [&](std::int64_t rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -79,36 +79,36 @@ void Ranks::share(std::span<std::byte> all, std::span<const std::size_t> begins)
   messages.wait();
 }
 
-std::vector<std::int64_t> Ranks::values_of_all(std::int64_t value) const {
+std::vector<std::int64_t> ProcessGroup::values_of_all(std::int64_t value) const {
   std::vector<std::int64_t> all(static_cast<std::size_t>(size_));
   std::vector<std::size_t> begins(all.size() + 1);
   for (std::size_t r = 0; r < begins.size(); ++r) begins[r] = r * sizeof value;
   all[static_cast<std::size_t>(rank_)] = value;
-  share(std::as_writable_bytes(std::span(all)), begins);
+  all_gather(std::as_writable_bytes(std::span(all)), begins);
   return all;
 }
 
-void Ranks::wait_for_all() const { any(false); }
+void ProcessGroup::barrier() const { any(false); }
 
-bool Ranks::any(bool value) const {
+bool ProcessGroup::any(bool value) const {
   return std::ranges::any_of(values_of_all(value ? 1 : 0), [](std::int64_t one) { return one != 0; });
 }
 
-void Ranks::check_same(std::int64_t value, const std::string& what) const {
+void ProcessGroup::check_same(std::int64_t value, const std::string& what) const {
   const std::vector<std::int64_t> all = values_of_all(value);
   for (std::size_t r = 0; r < all.size(); ++r) {
     check(all[r] == all[0], "mpi", what, " is ", all[r], " for rank ", r, " and ", all[0], " for rank 0");
   }
 }
 
-void Ranks::end_all(int code) const {
-  if (!alone()) by_->end_all(code);
+void ProcessGroup::abort_all(int code) const {
+  if (!alone()) by_->abort_all(code);
   std::_Exit(code);
 }
 
-void Ranks::leave() {
+void ProcessGroup::leave() {
   if (world().alone()) return;
-  instance() = Ranks();
+  instance() = ProcessGroup();
   mpi::leave();
 }
 

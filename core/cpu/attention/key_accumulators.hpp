@@ -11,7 +11,7 @@ namespace tally::cpu {
 // A chunk's accumulators for one head of keys: the gradient's rows of every key operand, with widths rounded up to
 // whole vectors, one operand after the other in memory. Null if the call has no such operand.
 template <class T>
-using KeySums = AttentionOperandsOf<T*>;
+using KeyAccumulators = AttentionOperandsOf<T*>;
 
 // Step between two rows of an operand's sums.
 template <class T>
@@ -30,8 +30,8 @@ bool belongs_to_keys(const Operands& all, const View& one, std::int64_t keys) {
   return &one != &all.distance.key && one.shape[2] == keys;
 }
 template <class T>
-KeySums<T> key_sums(const AttentionCall& call, T* memory) {
-  KeySums<T> sums;
+KeyAccumulators<T> key_accumulators(const AttentionCall& call, T* memory) {
+  KeyAccumulators<T> sums;
   const auto place = [&](const View& x, T*& own) {
     if (!x) return;
     own = memory;
@@ -42,7 +42,7 @@ KeySums<T> key_sums(const AttentionCall& call, T* memory) {
 }
 // Clears the sums that the rows of a chunk add to.
 template <class T>
-void clear_key_sums(const AttentionCall& call, const KeySums<T>& sums, const KeyRange& range) {
+void clear_key_accumulators(const AttentionCall& call, const KeyAccumulators<T>& sums, const KeyRange& range) {
   const auto clear = [&](const View& x, T* const& own) {
     if (!x) return;
     const KeyRange rows = belongs_to_keys(call, x, call.keys()) ? range : KeyRange{0, x.shape[2]};

@@ -15,14 +15,14 @@ namespace tally {
 inline constexpr std::string_view kept_beside_keys = ", beside keys";
 
 // Number of keys after the sink tokens that are masked for all queries from index `next` on, in whole chunks.
-std::int64_t gone_keys(const Visible& visible, std::int64_t next);
+std::int64_t num_evicted(const AttentionMask& mask, std::int64_t next);
 
 // Adapts score modifications and biases to `gone` evicted keys after the sink tokens. Shapes that an encoding made for
 // all keys lose the evicted ones. Shapes by distance still use the true distances to sink tokens.
-void leave_out_gone(Score& score, const AttentionInput& in, std::int64_t gone);
+void drop_evicted(Score& score, const AttentionInput& in, std::int64_t gone);
 
 // Evicts keys that no later query attends to, with everything stored next to them, several at a time. keys: the current
 // number of keys. With sink tokens and a policy that reads distances no key is evicted.
-void forget_unseen(const Score& score, const AttentionInput& in, std::int64_t keys);
+void evict_masked(const Score& score, const AttentionInput& in, std::int64_t keys);
 
 }  // namespace tally

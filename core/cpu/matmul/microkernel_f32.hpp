@@ -16,13 +16,14 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n +
 // start: null for 0, or c itself; its rows lie ld_start apart, 0 for one row that all begin with. Every element is one
 // sum in rising k from there on, whatever the instruction set.
 template <class T>
-void lane_product(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
-                  std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k);
+void gemm_microkernel(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
+                      std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n,
+                      std::int64_t k);
 // c (+)= a b
 template <class T>
-void lane_product(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
-                  std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
-  lane_product<T>(c, ld_c, accumulate ? c : nullptr, ld_c, a, step_m, step_k, b, ld_b, m, n, k);
+void gemm_microkernel(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
+                      std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
+  gemm_microkernel<T>(c, ld_c, accumulate ? c : nullptr, ld_c, a, step_m, step_k, b, ld_b, m, n, k);
 }
 
 // Bytes of the registers for which the code that runs was compiled: 64, 32 or 16.

@@ -1,4 +1,4 @@
-#include "core/distributed/exchange.hpp"
+#include "core/distributed/gradient_reducer.hpp"
 
 #include <list>
 #include <utility>
@@ -34,13 +34,13 @@ Tensor add_in_tree(const std::vector<Tensor>& terms) {
 }
 
 // All-reduce through host memory. Messages make progress whenever advance() or finish() is called.
-class HostExchange final : public Exchange {
+class HostReducer final : public GradientReducer {
  public:
-  explicit HostExchange(const Ranks& ranks) : ranks_(ranks) {}
+  explicit HostReducer(const ProcessGroup& ranks) : ranks_(ranks) {}
 
   // After an error, messages may still be under way: their memory is never freed, because they may arrive before all
   // processes are ended.
-  ~HostExchange() override {
+  ~HostReducer() override {
     if (!begun_.empty()) new std::list<Bucket>(std::move(begun_));  // NOLINT: never deleted
   }
 
@@ -81,16 +81,16 @@ class HostExchange final : public Exchange {
     }
   }
 
-  void share(const Tensor& all, const std::vector<std::int64_t>& begins) override {
+  void all_gather(const Tensor& all, const std::vector<std::int64_t>& begins) override {
     if (ranks_.alone()) return;
     std::vector<std::size_t> bytes;
     for (const std::int64_t begin : begins) bytes.push_back(static_cast<std::size_t>(begin) * size_of(all.dtype()));
-    ranks_.share(bytes_of(all), bytes);
+    ranks_.all_gather(bytes_of(all), bytes);
   }
 
  private:
   struct Bucket {
-    explicit Bucket(const Ranks& ranks) : messages(ranks) {}
+    explicit Bucket(const ProcessGroup& ranks) : messages(ranks) {}
     std::vector<Tensor> parts;  // one per rank, views into the bucket
     std::vector<Tensor> terms;  // from other ranks, for this rank's part
     Messages messages;
@@ -131,14 +131,14 @@ class HostExchange final : public Exchange {
     return work;
   }
 
-  const Ranks& ranks_;
+  const ProcessGroup& ranks_;
   std::list<Bucket> begun_;
   int tag_ = 0;
 };
 
-class CountingExchange final : public Exchange {
+class CountingReducer final : public GradientReducer {
  public:
-  explicit CountingExchange(const Ranks& ranks) : ranks_(ranks) {}
+  explicit CountingReducer(const ProcessGroup& ranks) : ranks_(ranks) {}
 
   void begin(const Tensor& bucket, std::int64_t terms) override {
     if (ranks_.alone()) return;
@@ -158,10 +158,10 @@ class CountingExchange final : public Exchange {
   }
   void advance() override {}
   void finish() override { terms_.clear(); }
-  void share(const Tensor&, const std::vector<std::int64_t>&) override {}
+  void all_gather(const Tensor&, const std::vector<std::int64_t>&) override {}
 
  private:
-  const Ranks& ranks_;
+  const ProcessGroup& ranks_;
   std::vector<Tensor> terms_;  // terms received by the CPU
   Tensor received_;            // receive buffer of a GPU
 };
@@ -174,11 +174,15 @@ std::vector<std::int64_t> parts_of(std::int64_t elements, std::int64_t ranks) {
   return begins;
 }
 
-std::unique_ptr<Exchange> make_exchange(const Ranks& ranks, Device device) { return backend(device).exchange(ranks); }
+std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup& ranks, Device device) {
+  return backend(device).gradient_reducer(ranks);
+}
 
-std::unique_ptr<Exchange> make_host_exchange(const Ranks& ranks) { return std::make_unique<HostExchange>(ranks); }
-std::unique_ptr<Exchange> make_counting_exchange(const Ranks& ranks) {
-  return std::make_unique<CountingExchange>(ranks);
+std::unique_ptr<GradientReducer> make_host_reducer(const ProcessGroup& ranks) {
+  return std::make_unique<HostReducer>(ranks);
+}
+std::unique_ptr<GradientReducer> make_counting_reducer(const ProcessGroup& ranks) {
+  return std::make_unique<CountingReducer>(ranks);
 }
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// What a query sees: every answer of Visible against its definition, one pair after the other.
-#include "core/attention/visible.hpp"
+// What a query sees: every answer of AttentionMask against its definition, one pair after the other.
+#include "core/attention/mask.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,23 +12,24 @@ namespace {
 
 constexpr std::int64_t length = 24;
 
-bool seen(const Visible& v, std::int64_t i, std::int64_t j) {
+bool seen(const AttentionMask& v, std::int64_t i, std::int64_t j) {
   if (j > i) return false;
   return j < v.first || ((v.window == 0 || i - j < v.window) && (v.chunk == 0 || i / v.chunk == j / v.chunk));
 }
 
-TEST(Visible, AnswersAsItIsDefined) {
-  for (const Visible v :
-       {Visible{}, Visible{.window = 1}, Visible{.window = 5}, Visible{.window = 5, .first = 3}, Visible{.window = 100},
-        Visible{.chunk = 1}, Visible{.chunk = 7}, Visible{.chunk = 7, .first = 2}, Visible{.window = 4, .chunk = 6},
-        Visible{.window = 9, .chunk = 6, .first = 30}}) {
+TEST(AttentionMask, AnswersAsItIsDefined) {
+  for (const AttentionMask v :
+       {AttentionMask{}, AttentionMask{.window = 1}, AttentionMask{.window = 5}, AttentionMask{.window = 5, .first = 3},
+        AttentionMask{.window = 100}, AttentionMask{.chunk = 1}, AttentionMask{.chunk = 7},
+        AttentionMask{.chunk = 7, .first = 2}, AttentionMask{.window = 4, .chunk = 6},
+        AttentionMask{.window = 9, .chunk = 6, .first = 30}}) {
     SCOPED_TRACE(concat("window ", v.window, " chunk ", v.chunk, " first ", v.first));
-    EXPECT_EQ(v.everything(), v.window == 0 && v.chunk == 0);
+    EXPECT_EQ(v.is_causal_only(), v.window == 0 && v.chunk == 0);
     for (std::int64_t i = 0; i < length; ++i) {
       std::int64_t count = 0;
       for (std::int64_t j = 0; j < length; ++j) {
         count += seen(v, i, j) ? 1 : 0;
-        EXPECT_EQ(v.sees(i, j), seen(v, i, j)) << i << " " << j;
+        EXPECT_EQ(v.attends(i, j), seen(v, i, j)) << i << " " << j;
         // From here on every key up to itself.
         if (j >= v.begin(i) && j <= i) {
           EXPECT_TRUE(seen(v, i, j)) << i << " " << j;
@@ -41,9 +42,9 @@ TEST(Visible, AnswersAsItIsDefined) {
 }
 
 // Of a tile nothing may be left out that is seen, nor taken as seen by all what is not.
-TEST(Visible, TellsTilesThatAreSeenByNoneAndByAll) {
-  for (const Visible v :
-       {Visible{}, Visible{.window = 5, .first = 3}, Visible{.chunk = 7}, Visible{.window = 4, .chunk = 6}}) {
+TEST(AttentionMask, TellsTilesThatAreSeenByNoneAndByAll) {
+  for (const AttentionMask v : {AttentionMask{}, AttentionMask{.window = 5, .first = 3}, AttentionMask{.chunk = 7},
+                                AttentionMask{.window = 4, .chunk = 6}}) {
     for (std::int64_t i = 0; i < length; i += 4) {
       for (std::int64_t j = 0; j < length; j += 3) {
         bool any = false, all = true;
@@ -54,13 +55,13 @@ TEST(Visible, TellsTilesThatAreSeenByNoneAndByAll) {
           }
         }
         if (any) {
-          EXPECT_TRUE(v.sees_any(i, i + 3, j, j + 2)) << i << " " << j;
+          EXPECT_TRUE(v.attends_any(i, i + 3, j, j + 2)) << i << " " << j;
         }
         if (!all) {
-          EXPECT_FALSE(v.sees_all(i, i + 3, j, j + 2)) << i << " " << j;
+          EXPECT_FALSE(v.attends_all(i, i + 3, j, j + 2)) << i << " " << j;
         }
         if (v.first == 0) {
-          EXPECT_EQ(v.sees_any(i, i + 3, j, j + 2), any) << i << " " << j;
+          EXPECT_EQ(v.attends_any(i, i + 3, j, j + 2), any) << i << " " << j;
         }
       }
     }

@@ -1,7 +1,7 @@
-// All-reduce over GPUs (core/distributed/exchange.hpp): one GPU per rank, NCCL between them, on a second stream next to
-// the kernels' stream. The order of NCCL's own sums would depend on the number of ranks, so NCCL only transports parts
-// of buckets, and kernels here add them.
-#include "cuda/distributed/exchange.hpp"
+// All-reduce over GPUs (core/distributed/gradient_reducer.hpp): one GPU per rank, NCCL between them, on a second stream
+// next to the kernels' stream. The order of NCCL's own sums would depend on the number of ranks, so NCCL only
+// transports parts of buckets, and kernels here add them.
+#include "cuda/distributed/gradient_reducer.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -47,9 +47,9 @@ __global__ void add_in_tree(T* own, const T* terms, std::int64_t n, int count, i
   }
 }
 
-class NcclExchange final : public Exchange {
+class NcclReducer final : public GradientReducer {
  public:
-  explicit NcclExchange(const Ranks& ranks) : ranks_(ranks), kernels_(context().stream) {
+  explicit NcclReducer(const ProcessGroup& ranks) : ranks_(ranks), kernels_(context().stream) {
     ncclUniqueId id;  // created by the first rank, sent to all
     std::vector<std::byte> shared(sizeof id);
     if (ranks.first()) {
@@ -58,7 +58,7 @@ class NcclExchange final : public Exchange {
     }
     std::vector<std::size_t> begins(static_cast<std::size_t>(ranks.size()) + 1, sizeof id);
     begins.front() = 0;
-    ranks.share(shared, begins);
+    ranks.all_gather(shared, begins);
     std::memcpy(&id, shared.data(), sizeof id);
     NCCL_CHECK(ncclCommInitRank(&communicator_, static_cast<int>(ranks.size()), id, static_cast<int>(ranks.rank())));
     CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
@@ -67,7 +67,7 @@ class NcclExchange final : public Exchange {
 
   // After an error the communicator is not destroyed: all ranks would have to take part, and they are about to be
   // ended. Any other failure here was caused by an earlier one, which is already reported.
-  ~NcclExchange() override {
+  ~NcclReducer() override {
     if (std::uncaught_exceptions() > errors_) return;
     cudaStreamSynchronize(stream_);
     ncclCommDestroy(communicator_);
@@ -91,7 +91,7 @@ class NcclExchange final : public Exchange {
     kept_.clear();
   }
 
-  void share(const Tensor& all, const std::vector<std::int64_t>& begins) override {
+  void all_gather(const Tensor& all, const std::vector<std::int64_t>& begins) override {
     after_kernels();
     const std::int64_t bytes = static_cast<std::int64_t>(size_of(all.dtype()));
     auto* const data = static_cast<char*>(all.view().data);
@@ -158,7 +158,7 @@ class NcclExchange final : public Exchange {
     gather(data, begins, 1, type);
   }
 
-  const Ranks& ranks_;
+  const ProcessGroup& ranks_;
   cudaStream_t kernels_;
   ncclComm_t communicator_{};
   cudaStream_t stream_{};
@@ -170,11 +170,13 @@ class NcclExchange final : public Exchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> make_exchange(const Ranks& ranks) { return std::make_unique<NcclExchange>(ranks); }
+std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup& ranks) {
+  return std::make_unique<NcclReducer>(ranks);
+}
 
 #else
 
-std::unique_ptr<Exchange> make_exchange(const Ranks&) {
+std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup&) {
   fail("nccl",
        "this build of tally has no NCCL, by which the ranks of a run on GPUs exchange gradients: nccl.h was not "
        "found beside the CUDA toolkit (libnccl-dev) or in the Python index's folder (nvidia-nccl-cu12)");
