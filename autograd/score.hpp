@@ -1,7 +1,7 @@
 // Score modifications, biases and normalisers of attention, as tensors with gradients. They turn the scores s_ij =
 // q_i.k_j / sqrt(d) into logits and logits into weights. Attention depends on these shapes, never on an encoding.
 //
-// B batch, H heads of queries, G of keys (core/attention/heads.hpp), T tokens, P largest position, N knots;
+// B batch, H heads of queries, G of keys (core/attention/problem.hpp), T tokens, P largest position, N knots;
 // query i, key j <= i. In generation T is the number of new queries, the last ones; distances and positions still
 // extend over all keys.
 #pragma once
@@ -11,8 +11,8 @@
 #include <variant>
 #include <vector>
 
-#include "core/attention/call.hpp"
 #include "core/attention/policy.hpp"
+#include "core/attention/problem.hpp"
 #include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
@@ -119,18 +119,8 @@ struct MovedProduct {
   Tensor factor;       // [B, G, N, d], N = ceil(T / C)
 };
 
-// Turns the logits of a row into weights: a_ij = n(l_ij) / (z0 + sum_j m(l_ij)) over the unmasked keys j. The weights
-// of a fully masked row are 0.
-struct SoftmaxRule {
-  using Kind = AttentionNormaliser::Kind;  // n, m and z0 of each
-  Kind kind = Kind::softmax;
-  Tensor sink = {};   // c [H]: z0 = e^c of a softmax; undefined: 0
-  double offset = 0;  // of sigmoid
-  // r [B, H, T, e] receives the leftover mass: o_i += (1 - sum_j a_ij) r_i; undefined: none does.
-  Tensor rest = {};
-
-  bool is_softmax() const { return kind == Kind::softmax && !sink.defined(); }
-};
+// Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
+using SoftmaxRule = NormaliserOperands<Tensor>;
 
 struct Score {
   std::optional<MovedProduct> moved;

@@ -2,7 +2,6 @@
 // core/cpu/attention/attention.cpp. Saved for backward: the inputs, the output, three softmax statistics a row, and
 // with a scan one running sum per row and key tile.
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -17,13 +16,18 @@
 
 namespace tally {
 
-using attention_call::Builder;
 using attention_call::by_query_head;
 using attention_call::empty_by_token;
-using attention_call::for_each_slot;
-using attention_call::Layout;
 using attention_call::name;
-using attention_call::Slot;
+using attention_call::Problem;
+
+Tensor attention_call::by_query_head(const Tensor& x, std::int64_t heads) {
+  const std::int64_t before = x.size(1);
+  if (heads == before || before == 0) return x;
+  const Shape each{x.size(0), before, heads / before, x.size(2), x.size(3)};
+  const Tensor one_more = reshape(x, {each[0], before, 1, each[3], each[4]});
+  return reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
+}
 
 Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
@@ -34,23 +38,14 @@ Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device de
 
 namespace {
 
-// Whether input n is a matmul operand of the scores or the output. Such inputs are rounded before forward, so that
-// backward, which saves them rounded, computes the same pairs.
-bool is_read_by_products(const Layout& layout, int n) {
-  const AttentionOperandsOf<Slot>& slots = layout.slots;
-  const int operands[] = {slots.q.index,
-                          slots.k.index,
-                          slots.v.index,
-                          slots.scan.gate_query.index,
-                          slots.scan.gate_key.index,
-                          slots.distance.query.index,
-                          slots.distance.key.index};
-  return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
+bool is_matmul_operand(const OperandRule& rule, const Tensor& x) {
+  return rule.type == OperandRule::Type::matmul && x.defined();
 }
 
-// x as a matmul operand, rounded, in the type that the device's kernels take: bf16 on the CPU.
-Tensor rounded_operand(const Tensor& x) {
-  if (!is_rounded_by_products(x)) return x;
+// x, rounded if it is a matmul operand, in the type that the device's kernels take: bf16 on the CPU. Backward, which
+// saves x rounded, then computes the same pairs.
+Tensor rounded_operand(const OperandRule& rule, const Tensor& x) {
+  if (!is_matmul_operand(rule, x) || !is_rounded_by_products(x)) return x;
   const Tensor rounded = rounded_to_bf16(x);
   Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
   // If x is broadcast, y has all elements, but `rounded` only one of each.
@@ -59,77 +54,32 @@ Tensor rounded_operand(const Tensor& x) {
   record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
   return y;
 }
+Saved saved_operand(const OperandRule& rule, const Tensor& x) {
+  return is_matmul_operand(rule, x) ? Saved::rounded(name, x) : Saved(name, x);
+}
 Tensor as_read(const Saved& kept) {
   return kept.get().defined() && !is_cpu(kept.get().device()) ? kept.widened() : kept.get();
 }
+View as_view(const OperandRule&, const Tensor& x) { return x.view(); }
 
 // Whether both are one tensor of the graph.
 bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr && x.autograd() == y.autograd(); }
 
-// Types of a call's gradients. Gradients of bf16 q, k and v are written in bf16, as the backward of layers reads them.
-// If the queries of distances are q itself, q's gradient includes theirs.
-struct GradientForms {
-  GradientForms(const Layout& layout, const std::vector<Tensor>& given) {
-    const auto at = [&](const Slot& slot) { return given[static_cast<std::size_t>(slot.index)]; };
-    const auto is_rounded = [&](const Slot& slot) { return at(slot).dtype() == DType::bf16; };
-    const auto is_q = [&](const Slot& slot) { return slot.index >= 0 && is_same(at(layout.slots.q), at(slot)); };
-    q = is_rounded(layout.slots.q);
-    k = is_rounded(layout.slots.k);
-    v = is_rounded(layout.slots.v);
-    distances_of_q = is_q(layout.slots.distance.query);
-  }
-  bool q, k, v;
-  bool distances_of_q;
-};
+// The type of an operand's gradient. Gradients of bf16 q, k and v are written in bf16, as the backward of layers reads
+// them.
+DType gradient_type(const OperandRule& rule, const Tensor& x) {
+  return rule.gradient == OperandRule::Gradient::by_token ? x.dtype() : widened(x.dtype());
+}
 
-// Gradients of a call's inputs. Those that a kernel may leave untouched begin at 0.
-class InputGradients {
- public:
-  InputGradients(const Layout& layout, const GradientForms& forms, const Gradients& wanted,
-                 const std::vector<Saved>& inputs, const Tensor& d_output)
-      : gradients_(inputs.size()), biases_(layout.biases.size()) {
-    const int last_by_token = layout.slots.v.index;
-    const auto is_rounded = [&](std::size_t n) {
-      const auto index = static_cast<int>(n);
-      return (forms.q && index == layout.slots.q.index) || (forms.k && index == layout.slots.k.index) ||
-             (forms.v && index == layout.slots.v.index);
-    };
-    for (std::size_t n = 0; n < inputs.size(); ++n) {
-      if (!wanted.wants(n)) continue;
-      const Tensor& x = inputs[n].get();
-      const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
-      const DType dtype = is_rounded(n) ? DType::bf16 : widened(x.dtype());
-      gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
-                      : by_token            ? empty_by_token(x.shape(), dtype, x.device())
-                                            : Tensor::empty(x.shape(), dtype, x.device());
-    }
-    for_each_slot(layout, views_, biases_, [&](const Slot& slot, View& view) {
-      if (slot.index >= 0 && of(slot).defined()) view = of(slot).view();
-    });
-    if (forms.distances_of_q) views_.distance.query = views_.q;
-    for (std::size_t n = 0; n < biases_.size(); ++n) {
-      const AttentionBias::Kind kind = layout.biases[n].kind;
-      const bool partly = kind == AttentionBias::Kind::toeplitz || kind == AttentionBias::Kind::dense;
-      if (partly && biases_[n].values) of(layout.bias_slots[n].values).fill(0);
-    }
-    views_.d_output = d_output.view();
-    views_.biases = biases_.data();
-  }
-
-  const AttentionGradients& views() const { return views_; }
-  void give(Gradients& d) {
-    for (std::size_t n = 0; n < gradients_.size(); ++n) {
-      if (gradients_[n].defined()) d.set(n, std::move(gradients_[n]));
-    }
-  }
-
- private:
-  Tensor& of(const Slot& slot) { return gradients_[static_cast<std::size_t>(slot.index)]; }
-
-  std::vector<Tensor> gradients_;
-  std::vector<BiasOperands<View>> biases_;
-  AttentionGradients views_;
-};
+// Memory for the gradient of an operand.
+Tensor empty_gradient(const OperandRule& rule, const Tensor& x, DType dtype, bool zeros) {
+  using Gradient = OperandRule::Gradient;
+  if (zeros) return Tensor::zeros(x.shape(), dtype, x.device());
+  const bool by_token = rule.gradient == Gradient::by_token || lies_by_token(x);
+  Tensor d = by_token ? empty_by_token(x.shape(), dtype, x.device()) : Tensor::empty(x.shape(), dtype, x.device());
+  if (rule.gradient == Gradient::partial) d.fill(0);
+  return d;
+}
 
 // Checks that x has the heads and tokens of `rows`, with any width.
 void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
@@ -236,59 +186,58 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   if (score.moved) take_moved(in, score);
   join_products(in, score);
   take_products_of_rows(in, score);
-  const Builder builder(in, score);
-  if (score.moved) return attention_call::attend_in_parts(builder.layout, builder.inputs, in.products_at_once);
-  return attention_call::attend(builder.layout, builder.inputs);
+  const Problem problem = attention_call::problem_of(in, score);
+  return score.moved ? attention_call::attend_in_parts(problem, in.products_at_once)
+                     : attention_call::attend(problem, in.readers);
 }
 
-Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& given) {
-  const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
-  const GradientForms forms(layout, given);
-  std::vector<Tensor> inputs;
-  for (std::size_t n = 0; n < given.size(); ++n) {
-    inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
-  }
-  const auto input = [&](const Slot& slot) -> Tensor& { return inputs[static_cast<std::size_t>(slot.index)]; };
-  if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
-  const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
-  const DType dtype = widened(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());
-  const Device device = q.device();
-  const std::int64_t heads = q.size(0) * q.size(1);
-  const bool rounds = layout.readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
+Tensor attention_call::attend(const Problem& given, ReadBy readers) {
+  const auto d_types = transformed<DType>(gradient_type, given);
+  Problem x = transformed<Tensor>(rounded_operand, given);
+  // If the queries of distances are q itself, q's gradient includes theirs.
+  const bool distances_of_q = is_same(given.q, given.distance.query);
+  if (distances_of_q) x.distance.query = x.q.detach();
+  const std::vector<Tensor> inputs = inputs_of(x);
+  const DType dtype = widened(given.q.dtype());
+  const Device device = x.q.device();
+  const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
+  const bool rounds = readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
                       matmul_precision() == ProductPrecision::bf16;
-  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
-  const Tensor softmax_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
+  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, rounds ? DType::bf16 : dtype, device);
+  const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
-  Call forward(layout, output, softmax_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
+  AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
   Tensor scan_checkpoints;
-  if (sums_along_keys(layout) && needs_grad(inputs)) {
-    scan_checkpoints = Tensor::empty({on.attention_prefix_sums(forward.call)}, dtype, device);
-    forward.call.scan_checkpoints = scan_checkpoints.view();
+  if (x.scan.policy != nullptr && x.scan.policy->needs.scan && needs_grad(inputs)) {
+    scan_checkpoints = Tensor::empty({on.attention_prefix_sums(call)}, dtype, device);
+    call.scan_checkpoints = scan_checkpoints.view();
   }
   {
-    const Workspace workspace(on.attention_workspace(forward.call), device);
-    on.attention(forward.call, workspace.data());
+    const Workspace workspace(on.attention_workspace(call), device);
+    on.attention(call, workspace.data());
   }
 
-  std::vector<Saved> kept;
-  for (std::size_t n = 0; n < inputs.size(); ++n) {
-    kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
-  }
-  record(name, output, inputs,
-         [layout, forms, kept, kept_output = Saved::rounded(name, output), softmax_statistics, scan_checkpoints](
-             const Tensor& d_y, Gradients& d) {
-           InputGradients gradients(layout, forms, d, kept, d_y);
-           std::vector<Tensor> read;
-           for (const Saved& one : kept) read.push_back(as_read(one));
-           const Tensor own_output = as_read(kept_output);
-           const Call call(layout, own_output, softmax_statistics, scan_checkpoints,
-                           [&](std::size_t n) { return read[n].view(); });
-           const Kernels& on_its_device = kernels(d_y.device());
-           const Workspace workspace(on_its_device.attention_backward_workspace(call.call, gradients.views()),
-                                     d_y.device());
-           on_its_device.attention_backward(call.call, gradients.views(), workspace.data());
-           gradients.give(d);
-         });
+  record(
+      name, output, inputs,
+      [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x), kept_output = Saved::rounded(name, output),
+       softmax_statistics, scan_checkpoints](const Tensor& d_y, Gradients& d) {
+        const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
+        const Tensor own_output = as_read(kept_output);
+        const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
+                                  scan_checkpoints.view()};
+        std::size_t input = 0;
+        const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
+          return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
+        };
+        const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
+        AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};
+        if (distances_of_q) gradients.distance.query = gradients.q;
+        const Kernels& on_its_device = kernels(d_y.device());
+        const Workspace workspace(on_its_device.attention_backward_workspace(again, gradients), d_y.device());
+        on_its_device.attention_backward(again, gradients, workspace.data());
+        input = 0;
+        for (const Tensor& one : inputs_of(d_own)) d.set(input++, one);
+      });
   return output;
 }
 

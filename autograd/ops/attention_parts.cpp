@@ -29,12 +29,12 @@ std::int64_t first_key_of(const AttentionMask& mask, std::int64_t row) {
   return mask.chunk > 0 ? row / mask.chunk * mask.chunk : mask.begin(row);
 }
 
-std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t block, std::int64_t at_once) {
+std::vector<Part> parts_of(const AttentionMask& mask, const Shape& q, std::int64_t block, std::int64_t at_once) {
   const std::int64_t heads = q[0] * q[1], length = q[2];
   std::vector<Part> parts;
   if (length == 0) return parts;
   for (std::int64_t begin = 0; begin < length; begin = parts.back().end) {
-    const std::int64_t first_key = first_key_of(layout.call.mask, begin);
+    const std::int64_t first_key = first_key_of(mask, begin);
     const auto products = [&](std::int64_t end) { return heads * (end - begin) * (end - first_key); };
     const auto with_more = [&](std::int64_t end) { return std::min(length, end + block); };
     std::int64_t end = with_more(begin);
@@ -47,30 +47,14 @@ std::vector<Part> parts_of(const Layout& layout, const Shape& q, std::int64_t bl
 // The axes along which an operand is sliced. distances: a part has one for each key.
 enum class Along : std::uint8_t { nothing, rows, keys, pairs, distances };
 
-std::vector<Along> axes_of(const Layout& layout, std::size_t inputs) {
-  std::vector<Along> axes(inputs, Along::nothing);
-  const auto set = [&](const Slot& slot, Along along) {
-    if (slot.index >= 0) axes[static_cast<std::size_t>(slot.index)] = along;
-  };
-  for_each_row_operand([&](const Slot& slot) { set(slot, Along::rows); }, layout.slots);
-  for_each_key_operand([&](const Slot& slot) { set(slot, Along::keys); }, layout.slots);
-  set(layout.slots.distance.key, Along::distances);
-  set(layout.moves.own, Along::rows);
-  for (const Slot& slot : {layout.moves.read, layout.moves.taken}) set(slot, Along::keys);
-  for (std::size_t n = 0; n < layout.biases.size(); ++n) {
-    using Kind = AttentionBias::Kind;
-    const BiasOperands<Slot>& slots = layout.bias_slots[n];
-    switch (layout.biases[n].kind) {
-      case Kind::toeplitz: break;
-      case Kind::row_column: set(slots.column, Along::keys); [[fallthrough]];
-      case Kind::row_toeplitz: set(slots.values, Along::rows); break;
-      case Kind::dense: set(slots.values, Along::pairs); break;
-    }
-  }
-  return axes;
+Along axis_of(const OperandRule& rule) {
+  const char third = rule.shape.size() > 2 ? rule.shape[2] : ' ';
+  if (third == 'T') return rule.shape.back() == 'K' ? Along::pairs : Along::rows;
+  return third == 'K' ? Along::keys : third == 'W' ? Along::distances : Along::nothing;
 }
 
 Tensor view_of(const Part& part, Along along, const Tensor& whole) {
+  if (!whole.defined()) return {};
   const auto keys = [&](int axis) { return whole.slice_view(axis, part.first_key, part.end); };
   switch (along) {
     case Along::nothing: return whole;
@@ -134,64 +118,36 @@ Tensor others_of(const Tensor& x, std::int64_t first) {
   return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(name, none);
 }
 
-Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tensor>& inputs, std::int64_t block,
-                   std::int64_t length) {
-  const auto input = [&](const Slot& slot) {
-    return slot.index < 0 ? Tensor() : inputs[static_cast<std::size_t>(slot.index)];
-  };
-  const MoveOperands<Slot>& moves = whole.moves;
-  Moving moving;
-  moving.by = {input(moves.own), input(moves.read), input(moves.taken), input(moves.factor)};
-  const Tensor q = input(whole.slots.q), k = input(whole.slots.k);
-  const std::int64_t width = moving.by.factor.defined() ? moving.by.factor.size(3) : moving.by.read.size(3);
-  moving.q = slice(q, 3, 0, width);
-  moving.k = slice(k, 3, 0, width);
-
-  Layout own = whole;
-  own.moves = {};
-  own.readers = ReadBy::anyone;
-  own.call.dropout_tokens = length;
-  own.call.dropout_stream.first += static_cast<std::uint64_t>(part.first_key * (length + 1));
-  std::vector<Tensor> its;
-  const auto put = [&](Slot& slot, const Tensor& x) {
-    its.push_back(x);
-    slot.index = static_cast<int>(its.size()) - 1;
-  };
-  const auto keep = [&](Slot& slot) {
-    if (slot.index >= 0) put(slot, input(slot));
-  };
-  for_each_operand(keep, own.slots);
-  its[static_cast<std::size_t>(own.slots.q.index)] = others_of(q, width);
-  its[static_cast<std::size_t>(own.slots.k.index)] = others_of(k, width);
-  for (BiasOperands<Slot>& bias : own.bias_slots) {
-    keep(bias.values);
-    keep(bias.column);
-  }
-  own.biases.push_back({{}, AttentionBias::Kind::dense, false});
-  own.bias_slots.emplace_back();
-  put(own.bias_slots.back().values, products_of(part, moving, block, whole.call.scale));
-  return attend(own, its);
+Tensor attend_part(const Part& part, Problem x, std::int64_t block, std::int64_t length) {
+  const MoveOperands<Tensor> moves = std::exchange(x.moves, {});
+  const std::int64_t width = moves.factor.defined() ? moves.factor.size(3) : moves.read.size(3);
+  const Moving moving{slice(x.q, 3, 0, width), slice(x.k, 3, 0, width), moves};
+  x.dropout_tokens = length;
+  x.dropout_stream.first += static_cast<std::uint64_t>(part.first_key * (length + 1));
+  x.q = others_of(x.q, width);
+  x.k = others_of(x.k, width);
+  x.biases.push_back({BiasKind::dense, false, products_of(part, moving, block, x.scale), {}});
+  return attend(x, ReadBy::anyone);
 }
 
 }  // namespace
 
-Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, std::int64_t at_once) {
-  const auto input = [&](const Slot& slot) { return inputs[static_cast<std::size_t>(slot.index)]; };
-  const Tensor q = input(layout.slots.q);
-  const std::int64_t length = q.size(2), block = input(layout.moves.own).size(3);
-  const std::vector<Part> parts = parts_of(layout, q.shape(), block, at_once);
-  const std::vector<Along> axes = axes_of(layout, inputs.size());
-  const Tensor output =
-      empty_by_token({q.size(0), q.size(1), length, input(layout.slots.v).size(3)}, q.dtype(), q.device());
+Tensor attend_in_parts(const Problem& problem, std::int64_t at_once) {
+  const Tensor& q = problem.q;
+  const std::int64_t length = q.size(2), block = problem.moves.own.size(3);
+  const std::vector<Part> parts = parts_of(problem.mask, q.shape(), block, at_once);
+  std::vector<Along> axes;
+  for_each_operand([&](const OperandRule& rule, const Tensor&) { axes.push_back(axis_of(rule)); }, problem);
+  const Tensor output = empty_by_token({q.size(0), q.size(1), length, problem.v.size(3)}, q.dtype(), q.device());
   return recomputed(
-      name, inputs,
+      name, inputs_of(problem),
       {parts.size(),
        [parts, axes](std::size_t part, std::size_t n, const Tensor& whole) {
          return view_of(parts[part], axes[n], whole);
        },
        [parts](std::size_t part, const Tensor& whole) { return view_of(parts[part], Along::rows, whole); }},
-      output, [parts, layout, block, length](std::size_t part, const std::vector<Tensor>& own) {
-        return attend_part(parts[part], layout, own, block, length);
+      output, [parts, form = form_of(problem), block, length](std::size_t part, const std::vector<Tensor>& own) {
+        return attend_part(parts[part], with_inputs(form, own), block, length);
       });
 }
 

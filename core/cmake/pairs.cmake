@@ -55,7 +55,7 @@ function(tally_pairs target)
 #include <type_traits>
 #include <utility>
 
-#include "core/attention/call.hpp"
+#include "core/attention/problem.hpp"
 #include "core/cpu/attention/tile.hpp"
 
 #pragma GCC target("arch=x86-64-@set@,prefer-vector-width=512")

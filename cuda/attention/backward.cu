@@ -35,7 +35,7 @@ struct Between {
   Between(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
     const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
     bool by_row = false;
-    for (int n = 0; n < call.bias_count; ++n) {
+    for (std::size_t n = 0; n < call.biases.size(); ++n) {
       by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
     }
     if (by_row) row_sum_elements = rows;
@@ -50,7 +50,7 @@ struct Between {
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);
-    for (int n = 0; n < call.bias_count; ++n) {
+    for (std::size_t n = 0; n < call.biases.size(); ++n) {
       if (call.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
       by_distance[n] = arena.take<double>(distance_elements);
     }
@@ -66,37 +66,24 @@ template <class T>
 void backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
   DeviceCall<T> device = device_call<T>(call);
   device.d_output = Rows<T>::of(gradients.d_output);
-  device.d_q = Rows<T>::of(gradients.q);
-  device.d_k = Rows<T>::of(gradients.k);
-  device.d_v = Rows<T>::of(gradients.v);
-  device.d_gate_query = Rows<T>::of(gradients.scan.gate_query);
-  device.d_gate_key = Rows<T>::of(gradients.scan.gate_key);
-  device.d_rest = Rows<T>::of(gradients.softmax_rule.rest);
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
-  // Clears the gradients that rows add to.
-  const auto begin_at_0 = [](Rows<T>& rows_of, const View& d) {
-    if (!d) return;
-    rows_of = Rows<T>::of(d);
-    fill(d, 0);
+  const auto begin = [](const OperandRule& rule, const View& d, Rows<T>& target) {
+    target = Rows<T>::of(d);
+    if (d && rule.gradient == OperandRule::Gradient::added) fill(d, 0);
   };
-  begin_at_0(device.d_rows, gradients.scan.rows);
-  begin_at_0(device.d_table, gradients.scan.table);
+  const AttentionOperandsOf<View>& d_operands = gradients;
+  for_each_operand(begin, d_operands, device.d);
   bool by_row = false;
-  for (int n = 0; n < call.bias_count; ++n) {
-    const BiasOperands<View>& d = gradients.biases[n];
+  for (std::size_t n = 0; n < gradients.biases.size(); ++n) {
+    const AttentionBias& d = gradients.biases[n];
     DeviceBias<T>& bias = device.biases[n];
-    if (bias.kind == AttentionBias::Kind::row_column) {
-      bias.d_row = Rows<double>::of(d.values);
-      bias.d_column = Rows<double>::of(d.column);
-      by_row |= static_cast<bool>(d.values);
-      device.by_column |= static_cast<bool>(d.column);
-    } else if (bias.kind != AttentionBias::Kind::toeplitz) {
-      bias.d_values = Rows<T>::of(d.values);
-      device.keeps_logits |= static_cast<bool>(d.values);
-      if (d.values && bias.kind == AttentionBias::Kind::row_toeplitz) fill(d.values, 0);
-    }
+    for_each_bias_operand(begin, d, bias.d);
+    const bool row_column = d.kind == BiasKind::row_column;
+    by_row |= row_column && d.values;
+    device.by_column |= row_column && d.column;
+    device.keeps_logits |= bias.is_by_row() && d.values;
   }
 
   Arena arena(workspace);
@@ -108,7 +95,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   set_zero(between.row_sums, between.row_sum_elements);
   device.pair_sums = between.pair_sums;
   set_zero(between.pair_sums, between.pair_sum_elements);
-  for (int n = 0; n < call.bias_count; ++n) {
+  for (std::size_t n = 0; n < call.biases.size(); ++n) {
     if (between.by_distance[n] == nullptr) continue;
     device.biases[n].partial = between.by_distance[n];
     set_zero(between.by_distance[n], between.distance_elements);
@@ -146,7 +133,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (policy->needs.rows + n),
         {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
   }
-  for (int n = 0; n < call.bias_count; ++n) {
+  for (std::size_t n = 0; n < call.biases.size(); ++n) {
     double* const x = device.biases[n].partial;
     if (x == nullptr) continue;
     const std::int64_t head = row_blocks * call.keys();

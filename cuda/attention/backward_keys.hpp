@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       }
     }
     for (int n = 0; n < call.bias_count && slice == 0 && static_cast<int>(threadIdx.x) < count; ++n) {
-      const Rows<double>& d_column = call.biases[n].d_column;
+      const Rows<double> d_column = call.biases[n].d.column.as_double();
       if (d_column.data != nullptr)
         d_column.head(batch, head).at(first_key + static_cast<int>(threadIdx.x)) = column_sum;
     }
@@ -140,9 +140,9 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   const auto store = [&](const Rows<T>& x, const KeyAccumulators<T, D>& sums, int width) {
     if (x.data != nullptr) sums.store(x.head(batch, key_head), warp, first_key, count, slice, width);
   };
-  store(call.d_k, d_k, call.width);
-  store(call.d_v, d_v, call.value_width);
-  if constexpr (family == Family::gated) store(call.d_gate_key, d_gate_k, call.gate_width);
+  store(call.d.k, d_k, call.width);
+  store(call.d.v, d_v, call.value_width);
+  if constexpr (family == Family::gated) store(call.d.scan.gate_key, d_gate_k, call.gate_width);
 }
 
 template <class Policy, class T>

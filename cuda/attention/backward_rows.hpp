@@ -43,7 +43,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   const int line = lane_of_warp();
   const int row = at.first + line, query = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
-  const Rows<T> d_z = call.d_table.head(at.batch, at.head);
+  const Rows<T> d_z = call.d.scan.table.head(at.batch, at.head);
   constexpr bool knots = Policy::needs.knots;
   const int last = call.entries - 1, numbers = knots ? 2 * call.entries : call.entries;
   const auto add = [&](int n, T value) {
@@ -108,8 +108,8 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
                               const Pairs<T, family, Policy>& pairs, T* d_logits) {
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
-    if (bias.d_values.data == nullptr) continue;
-    const Rows<T> d = bias.d_values.head(at.batch, at.head);
+    if (!bias.is_by_row() || bias.d.values.data == nullptr) continue;
+    const Rows<T> d = bias.d.values.head(at.batch, at.head);
     if (bias.kind == AttentionBias::Kind::dense) {
       each_seen(first_key, pairs, d_logits, [&](int r, int key, T x) { d.at(at.row(r), key) = x; });
       continue;
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     if (owns && call.keeps_entries) store_pairs(tiles.d_entries, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
-      if (Policy::needs.table && call.d_table.data != nullptr) {
+      if (Policy::needs.table && call.d.scan.table.data != nullptr) {
         const T* const d_entries = Policy::needs.adds_entry ? tiles.d_logits : tiles.d_entries;
         add_to_table<Policy>(call, at, first, gradients.pairs.settled, d_entries, tiles.places);
       }
@@ -246,10 +246,11 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   }
 
   const T scale[2] = {call.scale, call.scale};
-  store_rows<D>(call.d_q, at, d_q, slice, call.width, scale);
-  if constexpr (family == Family::gated) store_rows<D>(call.d_gate_query, at, d_gate_q, slice, call.gate_width, scale);
-  if (call.d_rest.data != nullptr && owns) {
-    const Rows<T> d_o = call.d_output.head(at.batch, at.head), d = call.d_rest.head(at.batch, at.head);
+  store_rows<D>(call.d.q, at, d_q, slice, call.width, scale);
+  if constexpr (family == Family::gated)
+    store_rows<D>(call.d.scan.gate_query, at, d_gate_q, slice, call.gate_width, scale);
+  if (call.d.softmax_rule.rest.data != nullptr && owns) {
+    const Rows<T> d_o = call.d_output.head(at.batch, at.head), d = call.d.softmax_rule.rest.head(at.batch, at.head);
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
@@ -260,8 +261,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   if (!owns) return;
   if constexpr (has_policy<Policy>) close_pair_sums<Policy>(call, at);
   for (int n = 0; n < call.bias_count; ++n) {
-    if (call.biases[n].d_row.data == nullptr) continue;
-    const Rows<double> d_row = call.biases[n].d_row.head(at.batch, at.head);
+    const DeviceBias<T>& bias = call.biases[n];
+    if (bias.kind != BiasKind::row_column || bias.d.values.data == nullptr) continue;
+    const Rows<double> d_row = bias.d.values.as_double().head(at.batch, at.head);
     const int row = at.first + lane_of_warp();  // this lane computed the row's sum
     if (lane_of_warp() < warp_rows && row < at.queries) {
       d_row.at(row) = call.row_sums[at.index_of(call, row)];
@@ -279,7 +281,8 @@ __global__ void attention_row_gradients(const __grid_constant__ DeviceCall<T> ca
     for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
       const T d = d_o.at(at.row(r), c);
       of_output += d * o.at(at.row(r), c);
-      if (call.rest.data != nullptr) of_rest += d * call.rest.head(at.batch, at.head).at(at.row(r), c);
+      if (call.softmax_rule.rest.data != nullptr)
+        of_rest += d * call.softmax_rule.rest.head(at.batch, at.head).at(at.row(r), c);
     }
     of_output = sum_of_row(of_output);
     of_rest = sum_of_row(of_rest);

@@ -9,9 +9,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/attention/heads.hpp"
 #include "core/attention/pair.hpp"
 #include "core/attention/policies.hpp"
+#include "core/attention/problem.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "cuda/runtime/context.hpp"
@@ -29,21 +29,20 @@ inline constexpr int tile = 32;  // number of keys of a tile
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-// [B, H, N, width] of any strides; axes that are absent have stride 0.
+// [B, H, N, width] of any strides, or [H, N] or [H]. Axes that are absent have stride 0.
 template <class T>
 struct Rows {
   T* data = nullptr;
   std::int64_t batch_step = 0, head_step = 0, row_step = 0, column_step = 0;
 
   static Rows of(const View& x) {
-    Rows rows;
-    if (!x) return rows;
-    rows.data = x.as<T>();
-    rows.batch_step = x.strides[0];
-    rows.head_step = x.strides[1];
-    if (x.shape.rank > 2) rows.row_step = x.strides[2];
-    if (x.shape.rank > 3) rows.column_step = x.strides[3];
-    return rows;
+    const int heads = x.shape.rank > 2 ? 1 : 0;  // axis of the heads
+    const auto step = [&](int axis) { return axis >= 0 && axis < x.shape.rank ? x.strides[axis] : 0; };
+    return {x.as<T>(), step(heads - 1), step(heads), step(heads + 1), step(heads + 2)};
+  }
+  // A row_column bias is f64 in calls of any type.
+  __device__ Rows<double> as_double() const {
+    return {reinterpret_cast<double*>(data), batch_step, head_step, row_step, column_step};
   }
   __device__ Rows head(int batch, int head_index) const {
     return {data + batch * batch_step + head_index * head_step, 0, 0, row_step, column_step};
@@ -54,20 +53,17 @@ struct Rows {
 };
 
 template <class T>
-struct DeviceBias {
-  AttentionBias::Kind kind;
-  bool cap;
-  int width;                     // entries of a row
-  Rows<T> values;                // toeplitz [H, W]: head_step and row_step are the steps of its two axes
-  Rows<double> row, column;      // row_column
-  Rows<T> d_values;              // row_toeplitz, dense
-  Rows<double> d_row, d_column;  // row_column
-  double* partial;               // toeplitz: [B, H, row blocks, W]
+struct DeviceBias : BiasOperands<Rows<T>> {
+  int width;                // entries of a row of row_toeplitz
+  BiasOperands<Rows<T>> d;  // gradients
+  double* partial;          // toeplitz: [B, H, row blocks, W]
+
+  __device__ bool is_by_row() const { return this->kind == BiasKind::row_toeplitz || this->kind == BiasKind::dense; }
 };
 
 // A call in the form passed to kernels.
 template <class T>
-struct DeviceCall {
+struct DeviceCall : AttentionOperandsOf<Rows<T>> {
   int heads, gqa_group_size, queries, keys;
   int width, value_width, gate_width;
   T scale;
@@ -78,28 +74,23 @@ struct DeviceCall {
   RandomStream dropout_stream;
   int drop_rows, drop_first_row, drop_columns;  // AttentionCall::dropout_rows and so on
   AttentionMask mask;
-  Rule rule;
   T offset;
-  const T* sink;  // null: none
-  std::int64_t sink_step;
-  Rows<T> q, k, v, output, gate_query, gate_key, rows, table, rest;
-  bool own_gates, spends;
+  Rows<T> output;
+  bool spends;
   int entries;  // P+1 of a table, or the number of knots
-  const T* knots;
-  const T* head_numbers;  // a policy's numbers of heads
-  std::int64_t head_step, head_number_step;
   T *softmax_statistics, *scan_checkpoints;
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
-  Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
-  T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
-  T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
-  double* row_sums;             // [B, H, T] sums of d_logits, if a bias needs them
-  double* pair_sums;            // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention/gradient.hpp
-  double* sink_parts;           // [B, H, T] parts of the gradient of a sink; null: not needed
-  bool by_distance, by_column;  // whether a bias needs sums over diagonals, columns
+  Rows<T> d_output;
+  AttentionOperandsOf<Rows<T>> d;  // gradients
+  T* row_gradients;                // [B, H, T, 2]: do.r and D = do.o - do.r
+  T* d_prefix_sums;                // sums of d_position over the keys to the left of each tile
+  double* row_sums;                // [B, H, T] sums of d_logits, if a bias needs them
+  double* pair_sums;               // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention/gradient.hpp
+  double* sink_parts;              // [B, H, T] parts of the gradient of a sink; null: not needed
+  bool by_distance, by_column;     // whether a bias needs sums over diagonals, columns
   // Whether the kernel by rows needs these tiles in shared memory: d_logits of pairs, places in tables, and gradients
   // of table entries (if they differ from d_logits).
   bool keeps_logits, keeps_places, keeps_entries;
@@ -116,7 +107,7 @@ __device__ T of_row(int r, T upper, T lower) {
 // The rule for turning logits into weights: a compile-time constant if it is the softmax.
 template <Family family, class T>
 __device__ Rule rule_of(const DeviceCall<T>& call) {
-  return family == Family::plain ? Rule::softmax : call.rule;
+  return family == Family::plain ? Rule::softmax : call.softmax_rule.kind;
 }
 // The two rows (queries) of a thread: the rows given by tile_row among the 16 of its warp. Four threads share them.
 struct ThreadRows {
@@ -176,8 +167,9 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
         sum += bias.values.data[at.head * bias.values.head_step + distance * bias.values.row_step];
         break;
       case AttentionBias::Kind::row_column: {
-        double own = bias.row.data != nullptr ? bias.row.head(at.batch, at.head).at(at.row(r)) : 0.0;
-        if (bias.column.data != nullptr) own += bias.column.head(at.batch, at.head).at(key);
+        const Rows<double> row = bias.values.as_double(), column = bias.column.as_double();
+        double own = row.data != nullptr ? row.head(at.batch, at.head).at(at.row(r)) : 0.0;
+        if (column.data != nullptr) own += column.head(at.batch, at.head).at(key);
         sum += static_cast<T>(own);
         break;
       }
@@ -199,8 +191,8 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
 // Converts a call, without gradients.
 template <class T>
 DeviceCall<T> device_call(const AttentionCall& call) {
-  check(call.bias_count <= most_biases, "attention", "the CUDA kernels take ", most_biases, " biases at a time, not ",
-        call.bias_count);
+  check(call.biases.size() <= most_biases, "attention", "the CUDA kernels take ", most_biases,
+        " biases at a time, not ", call.biases.size());
   // Kernels count in int, which takes half the registers. Tensors with more rows do not fit into memory anyway.
   const auto as_int = [](std::int64_t count) {
     check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
@@ -214,8 +206,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.keys = as_int(call.keys());
   device.width = as_int(call.q.shape[3]);
   device.value_width = as_int(call.v.shape[3]);
-  device.own_gates = static_cast<bool>(call.scan.gate_key);
-  device.gate_width = device.own_gates ? as_int(call.scan.gate_key.shape[3]) : 0;
+  device.gate_width = call.scan.gate_key ? as_int(call.scan.gate_key.shape[3]) : 0;
   device.scale = static_cast<T>(call.scale);
   device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
@@ -223,51 +214,23 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.drop_rows = as_int(call.dropout_rows());
   device.drop_first_row = as_int(call.dropout_first_row());
   device.drop_columns = as_int(call.dropout_columns());
-  device.q = Rows<T>::of(call.q);
-  device.k = Rows<T>::of(call.k);
-  device.v = Rows<T>::of(call.v);
+  const auto convert = [](const OperandRule&, const View& x, Rows<T>& target) { target = Rows<T>::of(x); };
+  const AttentionOperandsOf<View>& operands = call;
+  for_each_operand(convert, operands, device);
   device.output = Rows<T>::of(call.output);
-  device.gate_query = Rows<T>::of(call.scan.gate_query);
-  device.gate_key = Rows<T>::of(call.scan.gate_key);
   device.mask = call.mask;
-  device.rule = call.softmax_rule.kind;
+  device.softmax_rule.kind = call.softmax_rule.kind;
   device.offset = static_cast<T>(call.softmax_rule.offset);
-  device.rest = Rows<T>::of(call.softmax_rule.rest);
-  if (call.softmax_rule.sink) {
-    device.sink = call.softmax_rule.sink.as<T>();
-    device.sink_step = call.softmax_rule.sink.strides[0];
-  }
   device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
-  if (call.scan.heads) {
-    device.head_numbers = call.scan.heads.as<T>();
-    device.head_step = call.scan.heads.strides[0];
-    device.head_number_step = call.scan.heads.strides[1];
-  }
-  device.rows = Rows<T>::of(call.scan.rows);
-  if (call.scan.table) {
-    device.table = Rows<T>::of(call.scan.table);
-    device.knots = call.scan.knots.as<T>();
-    device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
-  }
+  if (call.scan.table) device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
   device.softmax_statistics = call.softmax_statistics.as<T>();
   device.scan_checkpoints = call.scan_checkpoints.as<T>();
-  device.bias_count = call.bias_count;
-  for (int n = 0; n < call.bias_count; ++n) {
-    const AttentionBias& bias = call.biases[n];
-    DeviceBias<T>& target = device.biases[n];
+  for (const AttentionBias& bias : call.biases) {
+    DeviceBias<T>& target = device.biases[device.bias_count++];
     target.kind = bias.kind;
     target.cap = bias.cap;
-    if (bias.kind == AttentionBias::Kind::row_column) {
-      target.row = Rows<double>::of(bias.values);
-      target.column = Rows<double>::of(bias.column);
-    } else if (bias.kind == AttentionBias::Kind::toeplitz) {
-      target.values.data = bias.values.as<T>();
-      target.values.head_step = bias.values.strides[0];
-      target.values.row_step = bias.values.strides[1];
-    } else {
-      target.values = Rows<T>::of(bias.values);
-      target.width = as_int(bias.values.shape[3]);
-    }
+    if (bias.values.shape.rank == 4) target.width = as_int(bias.values.shape[3]);
+    for_each_bias_operand(convert, bias, target);
   }
   return device;
 }
@@ -334,11 +297,12 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
     if constexpr (has_policy<Policy>) {  // no other family is compiled
       if constexpr (Policy::needs.other) {
-        if (call.own_gates) return run.template operator()<Family::gated>();
+        if (call.scan.gate_key.data != nullptr) return run.template operator()<Family::gated>();
       }
       run.template operator()<Family::paired>();
     } else {
-      call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
+      call.softmax_rule.kind == Rule::softmax ? run.template operator()<Family::plain>()
+                                              : run.template operator()<Family::ruled>();
     }
   };
   if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {

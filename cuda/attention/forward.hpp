@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   const int key_head = at.head / call.gqa_group_size;
   HeadProduct<T, D> score{
       call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
-  HeadProduct<T, D> gate{call.gate_query, call.gate_key, at.batch,
+  const PolicyOperands<Rows<T>>& scan = call.scan;
+  HeadProduct<T, D> gate{scan.gate_query, scan.gate_key, at.batch,
                          at.head,         key_head,      call.gate_width,
                          call.scale,      gate_tile,     gate_tile + most_rows<T> * ld};
   score.set_rows(first_row, row_count);
@@ -58,12 +59,13 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
 
   // Sums under the shifts m. n: the softmax_rule's sum; picked: the sum of weights, if it differs from n. A sink is one
   // more logit, which precedes all others.
+  const Rows<T>& sink = call.softmax_rule.sink;
   T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
   m[0] = m[1] = rule != Rule::softmax  ? T{0}
-                : call.sink != nullptr ? call.sink[at.head * call.sink_step]
+                : sink.data != nullptr ? sink.data[at.head * sink.head_step]
                                        : std::numeric_limits<T>::lowest();
   if (at.leads() && rule == Rule::softpick) n[0] = n[1] = static_cast<T>(attention::softpick_least);
-  if (at.leads() && rule == Rule::softmax && call.sink != nullptr) n[0] = n[1] = T{1};
+  if (at.leads() && rule == Rule::softmax && sink.data != nullptr) n[0] = n[1] = T{1};
   RunningSum<T> sums[2];
   for (int key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
     const int first = key_tile * tile;
@@ -153,8 +155,8 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     // A row whose keys are all masked has no weights, and its output is 0.
     const T inverse = !shifts ? T{1} : sum > T{0} ? T{1} / sum : T{0};
     T left = rule == Rule::softmax ? T{0} : T{1} - of_weights * inverse;
-    if (rule == Rule::softmax && call.sink != nullptr) {
-      left = math::exp(call.sink[at.head * call.sink_step] - m[r]) * inverse;
+    if (rule == Rule::softmax && sink.data != nullptr) {
+      left = math::exp(sink.data[at.head * sink.head_step] - m[r]) * inverse;
     }
     if (has_policy<Policy> && call.spends) left = math::exp(-sums[r].settle());
     if (at.leads() && slice == 0) {
@@ -164,8 +166,8 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       own[2] = left;
     }
     factor[r] = inverse;
-    if (call.rest.data == nullptr) continue;
-    const Rows<T> rest = call.rest.head(at.batch, at.head);
+    if (call.softmax_rule.rest.data == nullptr) continue;
+    const Rows<T> rest = call.softmax_rule.rest.head(at.batch, at.head);
     factor[r] = 1;
     TALLY_UNROLL
     for (int c = 0; c < D / row_lanes; ++c) {

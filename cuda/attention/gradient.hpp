@@ -50,7 +50,7 @@ struct BackwardProducts {
   __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
       : score(make(call, call.q, call.k, batch, head, call.width, call.scale, memory)),
         value(make(call, call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
-        gate(make(call, call.gate_query, call.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
+        gate(make(call, call.scan.gate_query, call.scan.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
 
   template <Family family, class F>
   __device__ void each(const F& f) {
@@ -250,12 +250,13 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
     double* const sums = call.pair_sums + (2 + 2 * count) * index;
     const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
                             static_cast<double>(call.softmax_statistics[statistics_per_row * index + 2]);
-    const double excess = call.rule == Rule::softmax && sums[1] != 0 ? (sums[0] - expected) / sums[1] : 0.0;
+    const double excess =
+        call.softmax_rule.kind == Rule::softmax && sums[1] != 0 ? (sums[0] - expected) / sums[1] : 0.0;
     for (int n = 0; n < count; ++n) {
       const double sum = sums[2 + 2 * n] - excess * sums[3 + 2 * n];
       sums[2 + 2 * n] = sum;
-      if (n < rows && call.d_rows.data != nullptr) {
-        call.d_rows.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
+      if (n < rows && call.d.scan.rows.data != nullptr) {
+        call.d.scan.rows.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
       }
     }
   }

@@ -102,13 +102,13 @@ struct RowNumbers {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if constexpr (rows > 0) {
-        const Rows<T> own = call.rows.head(at.batch, at.head);
+        const Rows<T> own = call.scan.rows.head(at.batch, at.head);
         TALLY_UNROLL
         for (int n = 0; n < rows; ++n) numbers[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
       }
       TALLY_UNROLL
       for (int n = 0; n < heads; ++n) {
-        numbers[r][rows + n] = call.head_numbers[at.head * call.head_step + n * call.head_number_step];
+        numbers[r][rows + n] = call.scan.heads.head(0, at.head).at(n);
       }
     }
   }
@@ -126,8 +126,8 @@ inline constexpr bool has_place =
 template <class Policy, class T>
 __device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place, int last) {
   if constexpr (Policy::needs.knots) {
-    const std::int32_t low = attention::knot_before(call.knots, last + 1, place);
-    return {low, place - call.knots[low]};
+    const std::int32_t low = attention::knot_before(call.scan.knots.data, last + 1, place);
+    return {low, place - call.scan.knots.data[low]};
   } else {
     return attention::place_in_table(place, static_cast<T>(last));
   }
@@ -220,7 +220,7 @@ struct Pairs {
     if constexpr (Policy::needs.settles) {
       const T last = static_cast<T>(call.entries - 1);
       bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
-      if (call.own_gates) {  // which may be NaN where the score is not
+      if (call.scan.gate_key.data != nullptr) {  // which may be NaN where the score is not
         each_pair([&](int r, int c) { beyond = beyond && (!attends(r, c) || others[r][c] == others[r][c]); });
       }
       settled = __all_sync(whole_warp, beyond);
@@ -261,8 +261,8 @@ struct Pairs {
 
   // Sets entries and rises at these places.
   __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
-    const T *const upper = row_of(call.table, at, 0), *const lower = row_of(call.table, at, 1);
-    const std::int64_t step = call.table.column_step;
+    const T *const upper = row_of(call.scan.table, at, 0), *const lower = row_of(call.scan.table, at, 1);
+    const std::int64_t step = call.scan.table.column_step;
     const int end = call.entries - 1;
     if (settled) {
       const T of_upper = upper[end * step], of_lower = lower[end * step];

@@ -295,7 +295,10 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                     "the 2 heads of k do not divide the 3 of q"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.v = normal_tensor("v", {1, 1, 4, 8}); }), "[1, 1, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {1, 2, 5, 8}); }), "5 of them for 4 keys"));
-  EXPECT_TRUE(holds(error([](auto& in, auto&) { in.q = normal_tensor("q", {2, 4, 8}); }), "q must be [B, H, tokens"));
+  EXPECT_TRUE(holds(error([](auto& in, auto&) {
+                      in.q = normal_tensor("q", {2, 4, 8});
+                    }),
+                    "q must be [B, H, T, d], got [2, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.mask.window = -1; }), "from 0 to 2^31 - 1, got -1"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.set_normaliser({SoftmaxRule::Kind::softmax, normal_tensor("c", {3})});

@@ -60,7 +60,7 @@ class Team {
         division_(divide(call)),
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
-        key_count_(key_sum_count<T>(call)),
+        key_count_(KeyAccumulators<T>(call, nullptr).count),
         shared_count_(shared_count(call.scan)) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {
@@ -69,7 +69,7 @@ class Team {
     }
     if (gradients == nullptr) return;
     shared_count_ += NormaliserTile<T>::shared_count(call);
-    for (int n = 0; n < call.bias_count; ++n) shared_count_ += shared_count(call.biases[n], call.keys());
+    for (const AttentionBias& bias : call.biases) shared_count_ += shared_count(bias, call.keys());
     // Sums by key of a single chunk are needed until they are written, sums of several chunks until they are added up.
     constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
     const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));

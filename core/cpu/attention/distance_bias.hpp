@@ -1,5 +1,5 @@
 // Products of rows with a vector for each distance, computed tile by tile:
-//   l_ij += scale r_i.e_n,  n = i - j                        (AttentionDistance, core/attention/call.hpp)
+//   l_ij += scale r_i.e_n,  n = i - j                        (DistanceOperands, core/attention/problem.hpp)
 // The pairs of a tile have few distances: one more for each row, one less for each key. The products of the rows with
 // all of these distances are a second tile, p[n][i], which is read along its diagonals. Neighbouring key tiles share
 // tile_rows distances, which are multiplied once, forward and backward.

@@ -2,7 +2,7 @@
 // gates use the score itself.
 #pragma once
 
-#include "core/attention/heads.hpp"
+#include "core/attention/problem.hpp"
 #include "core/cpu/attention/interfaces.hpp"
 #include "core/cpu/attention/products.hpp"
 

@@ -1,5 +1,5 @@
-// The score shapes on one tile (formulas: core/attention/call.hpp). Each thread has one object per shape. It holds the
-// data of the current head and row tile, and accumulates gradients until the tile, or the head, is done.
+// The score shapes on one tile (formulas: core/attention/problem.hpp). Each thread has one object per shape. It holds
+// the data of the current head and row tile, and accumulates gradients until the tile, or the head, is done.
 //
 // Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows; write_shared once
 // everything is done.

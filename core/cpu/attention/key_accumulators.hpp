@@ -11,46 +11,33 @@ namespace tally::cpu {
 // A chunk's accumulators for one head of keys: the gradient's rows of every key operand, with widths rounded up to
 // whole vectors, one operand after the other in memory. Null if the call has no such operand.
 template <class T>
-using KeyAccumulators = AttentionOperandsOf<T*>;
+struct KeyAccumulators : AttentionOperandsOf<T*> {
+  std::int64_t count = 0;  // elements of all
 
-// Step between two rows of an operand's sums.
-template <class T>
-std::int64_t key_sum_step(const View& operand) {
-  return round_up(operand.shape[3], vector_lanes<T>);
-}
-template <class T>
-std::int64_t key_sum_count(const AttentionCall& call) {
-  std::int64_t count = 0;
-  for_each_key_operand([&](const View& x) { count += x ? x.shape[2] * key_sum_step<T>(x) : 0; }, call);
-  return count;
-}
-// Whether the rows of this operand correspond to the keys. If not, every chunk may add to all rows.
-template <class Operands>
-bool belongs_to_keys(const Operands& all, const View& one, std::int64_t keys) {
-  return &one != &all.distance.key && one.shape[2] == keys;
-}
-template <class T>
-KeyAccumulators<T> key_accumulators(const AttentionCall& call, T* memory) {
-  KeyAccumulators<T> sums;
-  const auto place = [&](const View& x, T*& own) {
-    if (!x) return;
-    own = memory;
-    memory += x.shape[2] * key_sum_step<T>(x);
-  };
-  for_each_key_operand(place, call, sums);
-  return sums;
-}
-// Clears the sums that the rows of a chunk add to.
-template <class T>
-void clear_key_accumulators(const AttentionCall& call, const KeyAccumulators<T>& sums, const KeyRange& range) {
-  const auto clear = [&](const View& x, T* const& own) {
-    if (!x) return;
-    const KeyRange rows = belongs_to_keys(call, x, call.keys()) ? range : KeyRange{0, x.shape[2]};
-    const std::int64_t step = key_sum_step<T>(x);
-    std::fill_n(own + rows.begin * step, (rows.end - rows.begin) * step, T{0});
-  };
-  for_each_key_operand(clear, call, sums);
-}
+  KeyAccumulators(const AttentionCall& call, T* memory) {
+    const auto place = [&](const OperandRule& rule, T*& own, const View& x) {
+      if (!rule.is_of_keys() || !x) return;
+      if (memory != nullptr) own = memory + count;
+      count += x.shape[2] * step(x);
+    };
+    for_each_operand(place, *this, call);
+  }
+  // Clears the sums that the rows of a chunk add to.
+  void clear(const AttentionCall& call, const KeyRange& range) const {
+    const auto clear_one = [&](const OperandRule& rule, T* const& own, const View& x) {
+      if (own == nullptr) return;
+      const KeyRange rows = belongs_to_keys(rule) ? range : KeyRange{0, x.shape[2]};
+      std::fill_n(own + rows.begin * step(x), (rows.end - rows.begin) * step(x), T{0});
+    };
+    for_each_operand(clear_one, *this, call);
+  }
+  // Whether the operand has a row for each key. If not, every chunk may add to all rows.
+  static bool belongs_to_keys(const OperandRule& rule) { return rule.shape[2] == 'K'; }
+
+ private:
+  // Step between two rows of an operand's sums.
+  static std::int64_t step(const View& x) { return round_up(x.shape[3], vector_lanes<T>); }
+};
 
 // Writes the sums of `count` chunks of one head of keys, from chunk `part` on, to d [B, G, K or fewer, width]. The sums
 // have rows of width rounded up to whole vectors and are `step` apart. All calls except the one with chunk 0 add to d.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/attention/heads.hpp"
+#include "core/attention/problem.hpp"
 #include "core/cpu/attention/interfaces.hpp"
 
 namespace tally::cpu {

@@ -89,8 +89,9 @@ void plain_backward(const AttentionCall& call, const Head& x, const Head& d, std
 //   equations 5, 8  entry      e_ij = z_i at p_ij, interpolated between whole positions;  z_i[n] = q_i.e[n]
 //                   logit      l_ij = s_ij + e_ij
 //
-// Biases are added to l_ij, or to s_ij if the score modification reads them. A softmax rule (core/attention/call.hpp)
-// has a_ij = n(l_ij) / Z_i with Z_i = z0 + sum_j m(l_ij). The weights leave over 1 - sum_j a_ij, which attends to r_i.
+// Biases are added to l_ij, or to s_ij if the score modification reads them. A softmax rule
+// (core/attention/problem.hpp) has a_ij = n(l_ij) / Z_i with Z_i = z0 + sum_j m(l_ij). The weights leave over 1 - sum_j
+// a_ij, which attends to r_i.
 
 struct Row {
   std::vector<Pair> pairs;
@@ -217,7 +218,7 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
 
 bool is_plain(const AttentionCall& call) {
   const AttentionNormaliser& rule = call.softmax_rule;
-  return call.scan.policy == nullptr && call.bias_count == 0 && rule.kind == AttentionNormaliser::Kind::softmax &&
+  return call.scan.policy == nullptr && call.biases.empty() && rule.kind == AttentionNormaliser::Kind::softmax &&
          !rule.sink && !rule.rest;
 }
 
@@ -226,7 +227,8 @@ void check_call(const AttentionCall& call) {
   const AttentionScan& scan = call.scan;
   const AttentionNormaliser& rule = call.softmax_rule;
   int unread = 0;
-  for_each_operand([&](const View& x) { unread += x ? 1 : 0; }, call);
+  const AttentionOperandsOf<View>& operands = call;
+  for_each_operand([&](const OperandRule&, const View& x) { unread += x ? 1 : 0; }, operands);
   for (const View* x : {&call.q, &call.k, &call.v, &scan.gate_query, &scan.gate_key, &scan.rows, &scan.heads,
                         &scan.table, &scan.knots, &rule.sink, &rule.rest}) {
     unread -= *x ? 1 : 0;
@@ -243,15 +245,11 @@ void for_each_head(const AttentionCall& call, const F& f) {
   }
 }
 
-void clear(const View& x) {
-  if (x) fill(x, 0);
-}
-
 }  // namespace
 
 void attention(const AttentionCall& call) {
   check_call(call);
-  clear(call.output);
+  fill(call.output, 0);
   for_each_head(call, [&](std::int64_t b, std::int64_t h) {
     const Head x(call, call, call.output, b, h);
     for (std::int64_t t = 0; t < call.queries(); ++t) {
@@ -262,11 +260,10 @@ void attention(const AttentionCall& call) {
 
 void attention_backward(const AttentionCall& call, const AttentionGradients& gradients) {
   check_call(call);
+  const auto clear = [](const OperandRule&, const View& x) {
+    if (x) fill(x, 0);
+  };
   for_each_operand(clear, gradients);
-  for (int n = 0; n < call.bias_count; ++n) {
-    clear(gradients.biases[n].values);
-    clear(gradients.biases[n].column);
-  }
   for_each_head(call, [&](std::int64_t b, std::int64_t h) {
     const Head x(call, call, call.output, b, h), d(call, gradients, gradients.d_output, b, h);
     for (std::int64_t t = 0; t < call.queries(); ++t) {

@@ -1,7 +1,7 @@
 // Attention in scalar loops of double: the definition that the fused kernels are tested against.
 #pragma once
 
-#include "core/attention/call.hpp"
+#include "core/attention/problem.hpp"
 
 namespace tally::cpu::reference {
 

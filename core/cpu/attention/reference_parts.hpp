@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
-#include "core/attention/heads.hpp"
 #include "core/attention/policy.hpp"
+#include "core/attention/problem.hpp"
 #include "core/attention/scalar_score_mod.hpp"
 #include "core/cpu/attention/score_mod_loops.hpp"
 
@@ -19,10 +20,14 @@ struct Operand {
   mutable double unwanted = 0;  // receives the gradient of an operand that needs none
 
   Operand() = default;
-  Operand(const View& x, std::initializer_list<std::int64_t> leading)
+  // x has the axes `shape` (core/attention/problem.hpp).
+  Operand(const View& x, std::string_view shape, std::int64_t batch, std::int64_t head, std::int64_t key_head)
       : data(x.as<double>()), width(x ? x.shape.back() : 0) {
     int axis = 0;
-    for (const std::int64_t index : leading) data += index * x.strides[axis++];
+    for (const char letter : shape) {
+      if (letter != 'B' && letter != 'H' && letter != 'G') break;
+      data += x.strides[axis++] * (letter == 'B' ? batch : letter == 'H' ? head : key_head);
+    }
     row_step = x.strides[axis];
     column_step = x.strides[axis + 1];
   }
@@ -44,24 +49,16 @@ inline void add(const Operand& x, std::int64_t i, double factor, const Operand& 
 }
 
 // The operands of query head h of sequence b, or their gradients. A group of query heads shares one head of keys.
-struct Head : AttentionOperandsOf<Operand> {
+struct Head : AttentionProblem<Operand> {
   Operand output;
-  std::vector<BiasOperands<Operand>> biases;
 
-  template <class Views>
-  Head(const AttentionCall& call, const Views& of, const View& output_of, std::int64_t b, std::int64_t h)
-      : output(output_of, {b, h}) {
-    const std::int64_t key_head = h / gqa_group_size(call);
-    for_each_row_operand([&](Operand& x, const View& view) { x = Operand(view, {b, h}); }, *this, of);
-    for_each_key_operand([&](Operand& x, const View& view) { x = Operand(view, {b, key_head}); }, *this, of);
-    scan.heads = Operand(of.scan.heads, {h});
-    softmax_rule.sink = Operand(of.softmax_rule.sink, {h});
-    for (int n = 0; n < call.bias_count; ++n) {
-      const auto& [values, column] = static_cast<const BiasOperands<View>&>(of.biases[n]);
-      const bool by_head = call.biases[n].kind == AttentionBias::Kind::toeplitz;
-      biases.push_back({by_head ? Operand(values, {h}) : Operand(values, {b, h}), Operand(column, {b, h})});
-    }
-  }
+  Head(const AttentionCall& call, const AttentionProblem<View>& of, const View& output_of, std::int64_t b,
+       std::int64_t h)
+      : AttentionProblem<Operand>(
+            transformed<Operand>([&](const OperandRule& rule,
+                                     const View& x) { return Operand(x, rule.shape, b, h, h / gqa_group_size(call)); },
+                                 of)),
+        output(output_of, "BHTe", b, h, 0) {}
 };
 
 // The token of query t.
@@ -90,11 +87,9 @@ inline Interpolation interpolation(const AttentionCall& call, double position) {
 template <class F>
 void for_each_bias(const AttentionCall& call, const Head& of, std::int64_t t, std::int64_t j, const F& f) {
   const std::int64_t distance = token_of(call, t) - j;
-  for (std::size_t n = 0; n < of.biases.size(); ++n) {
-    const AttentionBias& bias = call.biases[n];
-    const auto& [values, column] = of.biases[n];
-    const std::int64_t last = bias.values ? bias.values.shape.back() - 1 : 0;
-    switch (bias.kind) {
+  for (const auto& [kind, cap, values, column] : of.biases) {
+    const std::int64_t last = values.width - 1;
+    switch (kind) {
       case AttentionBias::Kind::toeplitz: f(values(distance)); break;
       case AttentionBias::Kind::row_column:
         f(values(t));
@@ -102,7 +97,7 @@ void for_each_bias(const AttentionCall& call, const Head& of, std::int64_t t, st
         break;
       case AttentionBias::Kind::dense: f(values(t, j)); break;
       case AttentionBias::Kind::row_toeplitz:
-        if (distance <= last || bias.cap) f(values(t, std::min(distance, last)));
+        if (distance <= last || cap) f(values(t, std::min(distance, last)));
     }
   }
 }

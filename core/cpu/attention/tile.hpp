@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/attention/call.hpp"
+#include "core/attention/problem.hpp"
 #include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/device/workspace.hpp"

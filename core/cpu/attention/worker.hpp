@@ -43,7 +43,7 @@ class Worker {
         scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
         distance_(call, gradients, arena),
         normaliser_(call, gradients, arena),
-        biases_(arena.take<BiasTile<T>*>(call.bias_count)),
+        biases_(arena.take<BiasTile<T>*>(std::ssize(call.biases))),
         of_k_(call.k, call.keys(),
               {.factor = call.scale,
                .by_keys = gradients != nullptr,
@@ -56,9 +56,9 @@ class Worker {
         rest_rows_(arena.take<T>(call.softmax_rule.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
-    for (int n = 0; n < call.bias_count; ++n) {
+    for (std::size_t n = 0; n < bias_count(); ++n) {
       BiasTile<T>* const tile =
-          BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? gradients->biases + n : nullptr, arena);
+          BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? &gradients->biases[n] : nullptr, arena);
       if (tile != nullptr) biases_[n] = tile;
     }
     if (gradients == nullptr) {
@@ -80,11 +80,11 @@ class Worker {
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
     }
   }
-  // key_memory: key_sum_count elements.
+  // key_memory: KeyAccumulators::count elements.
   void backward(const WorkItem& chunk, T* key_memory, const SharedSums& shared) {
     const Bf16Scope in_bf16(multiplies_bf16(call_));
-    const KeyAccumulators<T> sums = key_accumulators(call_, key_memory);
-    clear_key_accumulators(call_, sums, keys_of(call_, chunk.share, divide(call_).shares));
+    const KeyAccumulators<T> sums(call_, key_memory);
+    sums.clear(call_, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
@@ -94,25 +94,24 @@ class Worker {
   // Writes the gradients of a head of keys from the sums of `count` chunks, beginning with chunk `part`.
   void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
                            std::int64_t count) const {
-    const std::int64_t step = key_sum_count<T>(call_);
-    const KeyAccumulators<T> first = key_accumulators(call_, chunks);
-    const auto write = [&](const View& d, const T* sums) {
-      const bool whole = !shares_neighbours(call_) || !belongs_to_keys(*gradients_, d, call_.keys());
-      if (!d) return;
+    const KeyAccumulators<T> first(call_, chunks);
+    const auto write = [&](const OperandRule& rule, const View& d, T* const& sums) {
+      if (!rule.is_of_keys() || !d) return;
+      const bool whole = !shares_neighbours(call_) || !KeyAccumulators<T>::belongs_to_keys(rule);
       if (d.dtype == DType::bf16) {
-        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, step, part, count, whole);
+        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, first.count, part, count, whole);
       } else {
-        write_key_sums<T, T>(call_, d, batch, key_head, sums, step, part, count, whole);
+        write_key_sums<T, T>(call_, d, batch, key_head, sums, first.count, part, count, whole);
       }
     };
-    for_each_key_operand(write, *gradients_, first);
+    for_each_operand(write, *gradients_, first);
   }
   void write_shared(SharedSums sums) const {
     normaliser_.write_shared(sums);
     sums.data += normaliser_.shared_count(call_);
     if (scan_ != nullptr) scan_->write_shared(sums);
     sums.data += shared_count(call_.scan);
-    for (int n = 0; n < call_.bias_count; ++n) {
+    for (std::size_t n = 0; n < bias_count(); ++n) {
       biases_[n]->write_shared(sums);
       sums.data += shared_count(call_.biases[n], call_.keys());
     }
@@ -120,7 +119,8 @@ class Worker {
   const TileCounts& tiles() const { return tiles_; }
 
  private:
-  std::span<BiasTile<T>* const> biases() const { return {biases_, static_cast<std::size_t>(call_.bias_count)}; }
+  std::size_t bias_count() const { return call_.biases.size(); }
+  std::span<BiasTile<T>* const> biases() const { return {biases_, bias_count()}; }
 
   template <class F>
   void for_each_row_tile(const WorkItem& chunk, std::int64_t head, F&& f) {
@@ -175,7 +175,7 @@ class Worker {
     shared_of_normaliser_ = next(normaliser_.shared_count(call_));
     double* const of_scan = next(shared_count(call_.scan));
     if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
-    for (int n = 0; n < call_.bias_count; ++n) {
+    for (std::size_t n = 0; n < bias_count(); ++n) {
       biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
     }
   }
@@ -194,7 +194,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.policy == nullptr && call_.bias_count > 0 && !distance_.given() &&
+    return skips_tiles() && call_.scan.policy == nullptr && bias_count() > 0 && !distance_.given() &&
            call_.softmax_rule.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
