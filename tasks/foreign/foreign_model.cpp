@@ -7,9 +7,9 @@
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/utf8.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/checks/memory.hpp"
 #include "tasks/foreign/weights.hpp"
-#include "tasks/memory.hpp"
 
 namespace tally {
 namespace {

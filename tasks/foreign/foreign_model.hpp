@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/imported_record.hpp"
-#include "tasks/task.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 

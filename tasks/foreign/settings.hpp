@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 

@@ -10,7 +10,7 @@
 
 #include "core/io/safetensors.hpp"
 #include "nn/module.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tasks/foreign/family.hpp"
 
 namespace tally {

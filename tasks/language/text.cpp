@@ -22,15 +22,15 @@
 #include "core/error.hpp"
 #include "core/math/random.hpp"
 #include "core/utf8.hpp"
-#include "tasks/batch.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/data/random_permutation.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/language/separate_texts.hpp"
 #include "tasks/language/special_tokens.hpp"
-#include "tasks/random_permutation.hpp"
-#include "tasks/statistics.hpp"
-#include "tasks/task.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/text_tokens.hpp"
-#include "tasks/text/words.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/prepare/words.hpp"
 
 namespace tally {
 namespace {

@@ -1,4 +1,4 @@
-// Reads what tasks/packing.cpp packed; the format stands in tasks/packing.hpp.
+// Reads what tasks/inspect/packing.cpp packed; the format stands in tasks/inspect/packing.hpp.
 
 // text -> {values, sums, most}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
 // positions (gates) or what is left of the stick once key j took its share (breaks), else null.

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/text/pair_table.hpp"
+#include "tasks/text/hash_tables.hpp"
 
 namespace tally {
 

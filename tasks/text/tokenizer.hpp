@@ -21,9 +21,8 @@
 #include <vector>
 
 #include "tasks/text/added_tokens.hpp"
-#include "tasks/text/byte_hash.hpp"
+#include "tasks/text/hash_tables.hpp"
 #include "tasks/text/normal_form.hpp"
-#include "tasks/text/pair_table.hpp"
 #include "tasks/text/splitter.hpp"
 
 namespace tally {

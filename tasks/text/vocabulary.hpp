@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tasks/text/byte_hash.hpp"
+#include "tasks/text/hash_tables.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace tally {

@@ -9,7 +9,7 @@
 // Fed are the actions and `=`, at which the answer is asked. With `every` the model is also trained to give the state
 // so far at every action. The last action alone is right in 26% for N = 20 and in 20% beyond; the majority, 0, is wrong
 // in 78% and 80%. Errors are broken down by length.
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

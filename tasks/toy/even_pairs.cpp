@@ -10,7 +10,7 @@
 // Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the answer so
 // far at every bit. The last bit alone is right in 50%; the majority, 0, is wrong in 47.5% for N = 20 (one bit has no
 // neighbours). Errors are broken down by length.
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

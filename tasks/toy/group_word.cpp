@@ -21,7 +21,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

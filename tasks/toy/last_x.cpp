@@ -13,7 +13,7 @@
 // Trained on is every position from the first x on, which is to give the colour of the last x so far (option: `?`
 // alone); scored is `?` alone.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

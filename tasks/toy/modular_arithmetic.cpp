@@ -16,7 +16,7 @@
 // Of the released generator: the simple form keeps its operators in an iterator that can be read once, so that it is
 // empty when a second length is asked for.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -1,6 +1,6 @@
 // Multi-query associative recall (Arora et al. 2023, "Zoology", arXiv 2312.04927, figure 2): K pairs of a key and a
 // value, then each key once more at a random position, where its value is asked for. The law stands in
-// tasks/recall.hpp.
+// tasks/data/recall.hpp.
 //
 //   k3 v7 k1 v0 k1:v0 . . . k3:v7 .          K = 2, T = 10, fillers as points, answers behind `:`
 //
@@ -17,7 +17,7 @@
 // power law by options that the generator no longer has; its slots are counted from the end of the context, so that the
 // distance from a query to its key has no power law (here too: all published numbers have it so). Random filler, an
 // option there and here, may repeat a key of the sequence and put another token than its value behind it.
-#include "tasks/recall.hpp"
+#include "tasks/data/recall.hpp"
 
 namespace tally {
 namespace {

@@ -1,6 +1,6 @@
 // Associative recall with keys that are assigned anew (the "forgetting" form of the repository of Zoology, Arora et al.
 // 2023, arXiv 2312.04927): as mqar, but U of the K keys get another value before any is asked for. The law stands in
-// tasks/recall.hpp.
+// tasks/data/recall.hpp.
 //
 //   k3 v7 k1 v0 k3 v2 k1:v0 . k3:v2 .          K = 2, U = 1, T = 10, answers behind `:`
 //
@@ -11,7 +11,7 @@
 // Of the released generator: the value that an update avoids is that of another key of the context, so that one in
 // V - V/2 updates repeats the old value; here it never does. With K = U = 4, its first setting, all keys are updated.
 // Its updates, and those here, never come between first assignments.
-#include "tasks/recall.hpp"
+#include "tasks/data/recall.hpp"
 
 namespace tally {
 namespace {

@@ -13,7 +13,7 @@
 // N = 2). Neither paper states vocabulary, positions of the queries or law of training; the law above is ours, near to
 // the first paper's. Orders of encodings may be compared with theirs, numbers not.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

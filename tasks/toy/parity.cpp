@@ -9,7 +9,7 @@
 // Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the parity so
 // far at every bit, which makes it learnable for some encodings: say which was used. The majority is wrong in 50%.
 // Published scores are the mean over lengths, with equal weight for each: errors are broken down by length.
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/bench_fixture.hpp"
 

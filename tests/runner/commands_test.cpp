@@ -13,8 +13,8 @@
 #include "core/tensor.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/preset.hpp"
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
+#include "tasks/runs/preset.hpp"
 #include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 

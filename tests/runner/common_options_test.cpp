@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "tasks/runner/command.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

@@ -1,7 +1,7 @@
 // Finished runs whose checkpoints are damaged afterwards; which checkpoint is the best; what computed a run.
 #include <gtest/gtest.h>
 
-#include "tasks/train.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

@@ -10,7 +10,7 @@
 
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 

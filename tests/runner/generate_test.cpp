@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "tasks/runner/text_stream.hpp"
+#include "tasks/commands/parts/text_stream.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 

@@ -1,11 +1,11 @@
 // Checkpoints say what model they are of: a configuration that was changed by hand is not taken for the trained one.
-#include "tasks/model_record.hpp"
+#include "tasks/runs/model_record.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/error_of.hpp"
 #include "tests/runner/run_files.hpp"
 

@@ -1,7 +1,7 @@
 // Names from outside with control characters in them: whatever prints them, no terminal is steered by them.
 #include <gtest/gtest.h>
 
-#include "tasks/printable.hpp"
+#include "tasks/print/printable.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

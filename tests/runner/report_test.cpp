@@ -1,6 +1,6 @@
 // tally report: means and deviations over seeds, groups by what differs, and that no run is left out silently. Runs are
 // made by hand here, so that the numbers are known.
-#include "tasks/report.hpp"
+#include "tasks/results/report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "tasks/report_page.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/results/report_page.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 
 namespace tally::testing {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tasks/reproduction.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/results/reproduction.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

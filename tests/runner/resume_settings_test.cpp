@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/safetensors.hpp"
-#include "tasks/metrics.hpp"
+#include "tasks/runs/metrics.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

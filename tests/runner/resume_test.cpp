@@ -5,7 +5,7 @@
 #include <random>
 #include <thread>
 
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

@@ -1,11 +1,11 @@
 // What a plan tells of the time that it still takes.
-#include "tasks/runner/run_plan.hpp"
+#include "tasks/sweep/run_plan.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tasks/report.hpp"
-#include "tasks/run_folder.hpp"
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
+#include "tasks/results/report.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

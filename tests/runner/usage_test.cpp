@@ -7,7 +7,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/atomic_file.hpp"
-#include "tasks/preset.hpp"
+#include "tasks/runs/preset.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 

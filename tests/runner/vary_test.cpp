@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
-#include "tasks/varied.hpp"
+#include "tasks/results/varied.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

@@ -1,5 +1,5 @@
 // Whether memory is linear in the length, counted on each kind of device.
-#include "tasks/attention_memory.hpp"
+#include "tasks/checks/attention_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
 
 namespace tally::testing {
 

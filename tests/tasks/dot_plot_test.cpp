@@ -1,5 +1,5 @@
 // Dot plots: where dots lie on the logarithmic axis, what stands at zero, and pictures that are stacked.
-#include "tasks/dot_plot.hpp"
+#include "tasks/print/dot_plot.hpp"
 
 #include <gtest/gtest.h>
 

@@ -14,10 +14,10 @@
 #include "core/device/backend.hpp"
 #include "core/io/json.hpp"
 #include "nn/parameter_choice.hpp"
-#include "tasks/config.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/preset.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/runs/preset.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace effect_test {

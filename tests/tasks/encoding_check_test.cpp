@@ -1,5 +1,5 @@
 // What 'tally check' says of encodings that break a promise, each one of them alone.
-#include "tasks/encoding_check.hpp"
+#include "tasks/checks/encoding_check.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Encodings held against others: the same function in another form, and ones that differ in one place.
-#include "tasks/encoding_rewriting.hpp"
+#include "tasks/checks/encoding_rewriting.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/device/backend.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/generate.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace estimate_answers_test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/device/backend.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tests/devices.hpp"
 #include "tests/tasks/measured_peak.hpp"
 

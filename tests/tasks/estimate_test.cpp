@@ -1,5 +1,5 @@
 // What is told of a run beforehand against what it turns out to be.
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@
 #include "core/cpu/parallel.hpp"
 #include "core/device/backend.hpp"
 #include "core/device/kernels.hpp"
-#include "tasks/bench.hpp"
-#include "tasks/train.hpp"
+#include "tasks/checks/bench.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/devices.hpp"
 #include "tests/tasks/measured_peak.hpp"
 

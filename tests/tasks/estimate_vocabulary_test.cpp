@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {

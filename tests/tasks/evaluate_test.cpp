@@ -1,11 +1,11 @@
 // Scores of a split do not depend on how it is cut into batches; errors are broken down as the task says.
-#include "tasks/evaluate.hpp"
+#include "tasks/evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "tasks/config.hpp"
-#include "tasks/generate.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

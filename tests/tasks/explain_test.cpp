@@ -1,14 +1,14 @@
 // tally explain on models whose weights are set by hand, so that every gate is exactly 1 or 0 and all that is measured
 // can be counted in the sequences.
-#include "tasks/explain.hpp"
+#include "tasks/inspect/explain.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "tasks/batch.hpp"
-#include "tasks/config.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally::testing {

@@ -1,5 +1,5 @@
 // What a model says by itself, against asking it for one symbol after the other.
-#include "tasks/generate.hpp"
+#include "tasks/evaluation/generate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 namespace generate_test {

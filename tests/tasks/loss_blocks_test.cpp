@@ -1,5 +1,5 @@
 // How sure the loss on a text is: parts, the error of their mean, the difference of two models.
-#include "tasks/loss_blocks.hpp"
+#include "tasks/evaluation/loss_blocks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally::testing {

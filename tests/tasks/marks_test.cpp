@@ -1,5 +1,5 @@
 // Lines that a picture points out, by the token in which each begins.
-#include "tasks/marks.hpp"
+#include "tasks/inspect/marks.hpp"
 
 #include <gtest/gtest.h>
 

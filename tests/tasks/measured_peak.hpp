@@ -10,9 +10,9 @@
 #include "core/device/backend.hpp"
 #include "core/device/kernels.hpp"
 #include "nn/parameter_choice.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally::testing {
 

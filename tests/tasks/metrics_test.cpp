@@ -1,5 +1,5 @@
 // metrics.jsonl: what is written is read; a cut line is no hindrance, what is no record is named with its line.
-#include "tasks/metrics.hpp"
+#include "tasks/runs/metrics.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -16,11 +16,11 @@
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/batch.hpp"
-#include "tasks/config.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/sampling.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/evaluation/sampling.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace option_ends_test {

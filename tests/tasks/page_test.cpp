@@ -1,5 +1,5 @@
-// Pages: what stands in a script or in HTML stays text; squares come back as exact as tasks/packing.hpp says.
-#include "tasks/page.hpp"
+// Pages: what stands in a script or in HTML stays text; squares come back as exact as tasks/inspect/packing.hpp says.
+#include "tasks/print/page.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/packing.hpp"
+#include "tasks/inspect/packing.hpp"
 #include "tests/tasks/unpack.hpp"
 
 namespace tally::testing {

@@ -1,5 +1,5 @@
 // An optimiser whose state is split over ranks does what one does that has all of it, to the bit.
-#include "tasks/parameter_shares.hpp"
+#include "tasks/training/parameter_shares.hpp"
 
 #include <gtest/gtest.h>
 

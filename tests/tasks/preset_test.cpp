@@ -1,5 +1,5 @@
 // Presets: found by task and name; what they say about the task is accepted by it; the published settings.
-#include "tasks/preset.hpp"
+#include "tasks/runs/preset.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/config.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "nn/encoding/encoding.hpp"
-#include "tasks/reproduction.hpp"
+#include "tasks/results/reproduction.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

@@ -1,5 +1,5 @@
 // Published tables as plans: every run can be made, cells are compared with what is printed as the text says.
-#include "tasks/reproduction.hpp"
+#include "tasks/results/reproduction.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
-#include "tasks/run_folder.hpp"
-#include "tasks/statistics.hpp"
-#include "tasks/varied.hpp"
+#include "tasks/print/statistics.hpp"
+#include "tasks/results/varied.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/core/io_files.hpp"
 #include "tests/error_of.hpp"
 

@@ -1,5 +1,5 @@
 // How a token is drawn: against the law written out, over a grid of uniform numbers.
-#include "tasks/sampling.hpp"
+#include "tasks/evaluation/sampling.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Texts that stand in one sequence and must not see each other: each is computed as if it stood alone.
-#include "tasks/sequence_parts.hpp"
+#include "tasks/data/sequence_parts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "nn/layers/lstm.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/random_permutation.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/data/random_permutation.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/training/train_step.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"

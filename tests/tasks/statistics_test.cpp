@@ -1,5 +1,5 @@
 // Small statistics against values worked out elsewhere.
-#include "tasks/statistics.hpp"
+#include "tasks/print/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Suites: what they hold is there, each preset once.
-#include "tasks/suite.hpp"
+#include "tasks/runs/suite.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Charts as SVG: ticks, where points lie, one colour a label, text and numbers that would break the file.
-#include "tasks/svg.hpp"
+#include "tasks/print/svg.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 
 #include "core/io/checksum.hpp"
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
-#include "tasks/evaluate.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"
 #include "tests/tasks/make_task.hpp"

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "core/io/json.hpp"
-#include "tasks/metrics.hpp"
-#include "tasks/train.hpp"
+#include "tasks/runs/metrics.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // A training step that is captured once and replayed does what the calls of its operations do, one after another.
-#include "tasks/train_step.hpp"
+#include "tasks/training/train_step.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "autograd/node.hpp"
 #include "core/cpu/floating_mode.hpp"
 #include "nn/encoding/choice.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/share.hpp"
 

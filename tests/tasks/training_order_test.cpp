@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tasks/batch.hpp"
+#include "tasks/data/batch.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {

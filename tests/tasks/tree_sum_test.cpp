@@ -1,5 +1,5 @@
 // Which additions a sum of so many terms makes.
-#include "tasks/tree_sum.hpp"
+#include "tasks/training/tree_sum.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Reads what tasks/packing.hpp describes, written a second time from that description.
+// Reads what tasks/inspect/packing.hpp describes, written a second time from that description.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,0 +1,79 @@
+// What `tally prepare` made and training reads: a folder of
+//   manifest.json            version, recipe, counts, per split what it holds; the tokenizer with its checksum
+//   tokenizer.json           the tokenizer (tasks/text/tokenizer.hpp)
+//   <split>.bin              tokens, headerless (tasks/text/prepare/token_file.hpp): before each document the
+//   end-of-text token,
+//                            and one more at the end of the file
+//   documents-<split>.tsv    one line a document: path, first token, tokens, bytes
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "tasks/text/prepare/token_file.hpp"
+
+namespace tally {
+
+// Files that are there and are not what their manifest says: nothing that another command line would mend.
+class DamagedText : public Error {
+ public:
+  using Error::Error;
+};
+
+struct TextSplit {
+  std::string name;            // "train", "validation", "test"
+  std::int64_t files = 0;      // that it was made from
+  std::int64_t documents = 0;  // texts; a JSON lines file holds many
+  std::int64_t bytes = 0;      // of all documents
+  std::int64_t words = 0;      // as count_words (tasks/text/prepare/words.hpp)
+  std::int64_t tokens = 0;     // in the token file, with those between the documents
+  std::string text_checksum;   // CRC-32C of the documents one after the other
+  std::string token_checksum;  // CRC-32C of the token file
+};
+
+struct TextDocument {
+  std::string path;        // below the source's folder, safe to print
+  std::int64_t first = 0;  // its first token in the file
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;
+};
+
+// manifest.json; `record` is all of it.
+struct TextManifest {
+  std::vector<TextSplit> splits;
+  std::int64_t vocabulary = 0;
+  std::int32_t end_of_text = 0;    // id of the token between documents
+  std::string tokenizer_checksum;  // CRC-32C of tokenizer.json
+  JsonValue record;
+
+  // Throws Error naming the folder and the splits that there are.
+  const TextSplit& split(std::string_view name) const;
+};
+
+class PreparedText {
+ public:
+  // Throws Error naming the folder when there is no manifest in it, and DamagedText naming file and location when the
+  // manifest is wrong, or a token file or the tokenizer missing or not what it says: sizes are compared, and the
+  // tokenizer's checksum; those of the tokens are for TextTokens, which reads them.
+  explicit PreparedText(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const TextManifest& manifest() const { return manifest_; }
+  std::string tokenizer_path() const { return folder_ + "/tokenizer.json"; }
+  // Throws Error when the split is not there.
+  TokenFile tokens(std::string_view split) const;
+  // In the order of the file. Throws Error naming the line that is wrong.
+  std::vector<TextDocument> documents(std::string_view split) const;
+
+ private:
+  void check_files() const;
+
+  std::string folder_;
+  TextManifest manifest_;
+};
+
+}  // namespace tally
