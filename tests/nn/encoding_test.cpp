@@ -101,13 +101,7 @@ bool takes(const EncodingCase& one, Transformer& model, std::int64_t length, std
 
 // Encodings together.
 std::vector<EncodingCase> some_together() {
-#ifdef TALLY_SANITIZED
-  constexpr std::size_t where_quick = 12;
-#else
-  constexpr std::size_t where_quick = 4;
-#endif
-  const std::size_t one_of = testing::takes_a_share() ? 40 : where_quick;
-  return testing::every(one_of, together_cases());
+  return testing::every(default_device() == testing::on_cuda_host ? 40 : 4, together_cases());
 }
 
 // Of encodings together; none when they must refuse each other or this length.
