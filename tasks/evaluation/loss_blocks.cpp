@@ -15,7 +15,7 @@ void begin_part(LossBlocks& blocks) {
   blocks.nats.push_back(0);
   blocks.tokens.push_back(0);
 }
-void add(LossBlocks& blocks, double nats) {
+void add_token(LossBlocks& blocks, double nats) {
   blocks.nats.back() += nats;
   ++blocks.tokens.back();
 }
@@ -65,9 +65,9 @@ LossDifference paired_difference(const LossBlocks& a, const LossBlocks& b) {
 void LossBlockCounter::add(std::int32_t target, double nats) {
   if (ended_) begin_part(documents_);
   ended_ = target == end_of_text_;
-  tally::add(documents_, nats);
+  add_token(documents_, nats);
   if (stretches_.tokens.empty() || stretches_.tokens.back() == stretch_tokens) begin_part(stretches_);
-  tally::add(stretches_, nats);
+  add_token(stretches_, nats);
 }
 
 LossBlocks LossBlockCounter::blocks() const {

@@ -33,7 +33,7 @@ class Recorder final : public GradientReducer {
   }
   void advance() override {}
   void finish() override {}
-  void share(const Tensor&, const std::vector<std::int64_t>&) override {}
+  void all_gather(const Tensor&, const std::vector<std::int64_t>&) override {}
 
   std::vector<std::pair<std::int64_t, std::int64_t>> begun;
   std::vector<std::size_t> after;

@@ -64,7 +64,7 @@ Column rate_of(const std::string& name) {
             return std::string();
           }};
 }
-const Column tensors = count_of("tensors", "tensor_peak_mib", " MiB");
+const Column tensor_peak = count_of("tensors", "tensor_peak_mib", " MiB");
 const Column process = count_of("process", "peak_rss_mib", " MiB");
 
 // The figures of one, behind its sizes.
@@ -128,15 +128,15 @@ const std::vector<Work>& works() {
        "the training step of 'tally train'",
        {times_of("step", "step_s", "min_s", "max_s"),
         count_of("tokens/s", "tokens_per_s"),
-        tensors,
+        tensor_peak,
         process,
         {"of gemm's rate", [](const JsonValue& json) { return percent_text(json.real("share_of_gemm")); }}},
        [](const BenchOptions& o) { return with_sizes("step", o, bench_step(o)); },
        estimate_step},
       {"attention",
        "a layer's attention alone, forward and backward",
-       {times_of("forward"), rate_of("forward"), times_of("backward"), rate_of("backward"), times_of("both"), tensors,
-        process},
+       {times_of("forward"), rate_of("forward"), times_of("backward"), rate_of("backward"), times_of("both"),
+        tensor_peak, process},
        [](const BenchOptions& o) { return with_sizes("attention", o, bench_attention(o)); },
        estimate_attention},
       {"ops",
