@@ -7,8 +7,8 @@
 //   <.>><.<=4
 //
 // The actions and `=` are fed, and the answer is asked at `=`. With `every` the model is also trained to give the
-// current state at every action. Using only the last action is right in 26% for N = 20 and in 20% for longer prompts.
-// The majority answer, 0, is wrong in 78% and 80%. Errors are broken down by length.
+// current state at every action. A model that uses only the last action is right in 26% for N = 20 and in 20% for
+// longer prompts. The majority answer, 0, is wrong in 78% and 80%. Errors are broken down by length.
 #include "tasks/data/toy_task.hpp"
 
 namespace tally {

@@ -8,8 +8,8 @@
 //   0110101=1
 //
 // The bits and `=` are fed, and the answer is asked at `=`. With `every` the model is also trained to give the answer
-// so far at every bit. Using only the last bit is right in 50%. The majority answer, 0, is wrong in 47.5% for N = 20
-// (one bit has no neighbours). Errors are broken down by length.
+// so far at every bit. A model that uses only the last bit is right in 50%. The majority answer, 0, is wrong in 47.5%
+// for N = 20 (one bit has no neighbours). Errors are broken down by length.
 #include "tasks/data/toy_task.hpp"
 
 namespace tally {

@@ -10,7 +10,7 @@
 //
 // Then comes `=`, at which the value is asked for. n is uniform in 1..N in training, and larger than N in ood-long and
 // ood-far. The majority answer, 0, is wrong in 79% of the simple form for N = 20 and in 80% for longer prompts, where
-// products of many digits are rare. With brackets it is wrong in 75% and 71%. The value of the last product alone is
+// products of many digits are rare. With brackets it is wrong in 75% and 71%. Answering with only the last product is
 // right in 34.5% of the simple form for N = 20 and in 20% for longer prompts. Errors are broken down by length, which
 // is odd in the simple form: "40" means 39, "500" means 499.
 //
