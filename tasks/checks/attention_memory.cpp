@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t heads = 4, head_width = 64;
 
-// The sum of the assignment alone, on all heads of all layers.
+// Only the combination of this assignment, on all heads of all layers.
 EncodingChoice alone(const EncodingChoice& choice, const EncodingChoice::Assignment& assignment) {
   EncodingChoice own;
   for (const EncodingChoice::Part& part : choice.parts) {
@@ -38,7 +38,7 @@ AttentionMemory attention_memory(const EncodingChoice& choice, const EncodingCho
   AttentionMemory memory;
   memory.bytes = bytes_at(attention_memory_length);
   const double half = bytes_at(attention_memory_length / 2), length = attention_memory_length;
-  // What is linear is twice as much for twice the length; of c T² half is over.
+  // A linear term doubles with the length and cancels; half of a quadratic term c T² remains.
   memory.squares = memory.bytes - 2 * half > 0.25 * sizeof(float) * length * length / 2;
   memory.form = attention_form({timed.config.model, timed.config.encoding, timed.vocabulary, timed.max_length}, 1);
   return memory;

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Until the default device has done it.
+// Seconds until the default device has finished.
 double seconds_of(const std::function<void()>& work) {
   const auto begin = Clock::now();
   work();
@@ -31,11 +31,12 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Seconds of the runs that are measured, by direction.
+// Seconds of the measured runs, by direction.
 template <std::size_t Directions>
 using Seconds = std::array<std::vector<double>, Directions>;
 
-// Calls measure(n) -> seconds of each direction for n = 1, 2, ..; before_measured() once the warm-up is over.
+// Calls measure(n) for n = 1, 2, ..; it returns the seconds of each direction. Calls before_measured() once the warm-up
+// is over.
 template <std::size_t Directions>
 Seconds<Directions> repeat(
     const BenchOptions& options, const std::function<std::array<double, Directions>(std::int64_t n)>& measure,
@@ -50,7 +51,7 @@ Seconds<Directions> repeat(
   return seconds;
 }
 
-// prefix: "forward_". The median.
+// prefix: "forward_". Returns the median.
 double set_times(JsonValue& json, const std::string& median, const std::string& prefix, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   json.set(median, seconds[seconds.size() / 2]);
@@ -59,7 +60,7 @@ double set_times(JsonValue& json, const std::string& median, const std::string& 
   return seconds[seconds.size() / 2];
 }
 
-// And the work in a second.
+// Also sets the work per second.
 void set_times(JsonValue& json, const std::string& name, std::vector<double> seconds, double work, const char* unit) {
   const double median = set_times(json, name + "_s", name + "_", std::move(seconds));
   json.set(concat(name, "_", unit, "_per_s"), median > 0 ? work / median / 1e9 : 0.0);
@@ -83,7 +84,7 @@ Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_vi
   return Tensor::from(ids, shape, default_device());
 }
 
-// From a standard normal distribution; a leaf that gets a gradient.
+// From a standard normal distribution. The result is a leaf that requires a gradient.
 Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, double mean = 0) {
   Tensor x = Tensor::empty(shape, dtype, default_device());
   kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, mean, 1.0);
@@ -91,13 +92,13 @@ Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, doubl
   return x;
 }
 
-// One layer's B D T^2: a product of queries and keys, or of weights and values, over keys j <= i alone.
+// One layer's B D T^2: the matmul of queries and keys, or of weights and values, over keys j <= i only.
 double pair_flops(const BenchOptions& options) {
   const auto length = static_cast<double>(options.length);
   return static_cast<double>(options.config.run.batch * options.config.model.width) * length * length;
 }
 
-// Forward two products of that kind; backward makes the scores again and has four for the gradients.
+// Forward has two such matmuls. Backward recomputes the scores and has four for the gradients.
 constexpr double forward_products = 2, backward_products = 5;
 
 }  // namespace
@@ -128,7 +129,7 @@ JsonValue bench_step(const BenchOptions& options) {
   const auto seconds = repeat<1>(
       options,
       [&](std::int64_t n) {
-        // A graph takes its memory for all of its launches when it is captured, in the second step.
+        // A graph allocates the memory for all of its launches when it is captured, in the second step.
         if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(default_device());
         const Batch batch = batch_of(*task, order, n);
         tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
@@ -201,18 +202,18 @@ double bench_gemm(DType dtype) {
   const Tensor a = random_leaf("a", {m, k}, dtype).detach(), b = random_leaf("b", {k, n}, dtype).detach();
   std::vector<double> seconds;
   for (int run = 0; run < 12; ++run) seconds.push_back(seconds_of([&] { matmul(a, b); }));
-  std::sort(seconds.begin() + 2, seconds.end());  // two to warm up
+  std::sort(seconds.begin() + 2, seconds.end());  // two for warm-up
   return 2.0 * m * k * n / seconds[7] / 1e9;
 }
 
 namespace {
 
-// One operation with its inputs; gradients go to all floating ones.
+// One operation with its inputs. All floating-point inputs get gradients.
 struct Operation {
   std::string name, shape;
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> compute;
-  double flops = 0;  // of a product, forward
+  double flops = 0;  // of a matmul, forward
 };
 
 double tensor_bytes(const Tensor& x) {
@@ -252,7 +253,7 @@ JsonValue measure_adamw(const BenchOptions& options, const Shape& shape) {
   const auto seconds = repeat<1>(
       options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
   JsonValue json = JsonValue::object({{"operation", "adamw"}, {"shape", to_text(shape)}});
-  // Reads parameter, gradient and two moments, writes all but the gradient.
+  // Reads the parameter, the gradient and two moments, and writes all but the gradient.
   set_times(json, "forward", seconds[0], 7 * tensor_bytes(parameters[0].second), "gb");
   return json;
 }
@@ -270,7 +271,7 @@ std::vector<JsonValue> bench_operations(const BenchOptions& options) {
     return random_leaf(to_text(shape), shape, dtype, mean);
   };
 
-  // Inputs are made when their turn comes: together the squares would not fit in memory.
+  // Each operation's inputs are created just before it runs: all T x T inputs together would not fit in memory.
   std::vector<JsonValue> results;
   const auto add = [&](Operation operation) { results.push_back(measure(operation, options)); };
   const auto product = [&](const std::string& name, const Shape& a, const Shape& b, bool transposed_b) {

@@ -21,7 +21,7 @@ Finding good(std::string text) { return {Finding::Kind::good, std::move(text)}; 
 Finding wrong(std::string text) { return {Finding::Kind::wrong, std::move(text)}; }
 Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(text)}; }
 
-// Wherever it acts.
+// On every head and layer on which the encoding acts.
 bool is_composed(const EncodingChoice& choice) {
   const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
   return std::ranges::all_of(assignments, [](const EncodingChoice::Assignment& assignment) {
@@ -36,13 +36,13 @@ Computed computed(const EncodingVariant& variant, std::int64_t length, const Enc
   return computed(*encoding_model(variant.choice, own), length, own.device, batch);
 }
 
-// Differences of logits by the largest of them, of gradients by the largest of all. A gradient may be 0 but for
-// rounding, so that a parameter's own is no measure.
+// Differences of logits are relative to the largest logit, differences of gradients to the largest gradient of all. A
+// parameter's own gradient is no yardstick: it may be 0 up to rounding.
 struct Deviation {
   double size = 0;
   std::string where = "logits";
 };
-// Where one of them is not finite nothing is compared: the deviation is infinite there.
+// Infinite if either has a value that is not finite; then nothing is compared.
 Deviation deviation(const Computed& found, const Computed& expected) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   for (const Computed* one : {&found, &expected}) {
@@ -74,7 +74,7 @@ Finding look_at_gradients(const EncodingVariant& variant) {
   return good(concat(result.compared, " numbers, worst error ", short_text(result.worst), " of what is allowed"));
 }
 
-// What is computed of a text as a whole, to hold other ways of computing it against.
+// Results for a text as a whole, the reference for other ways to compute it.
 struct WholeText {
   explicit WholeText(const EncodingVariant& variant, std::int64_t wanted_length)
       : length(length_for(variant.choice, wanted_length)),
@@ -117,7 +117,7 @@ Finding look_at_parameters(const EncodingVariant& variant) {
     if (path.find("position.") == std::string::npos) continue;
     ++count;
     if (slope.empty()) return wrong(concat("no gradient reaches ", path, ": nothing that is computed uses it"));
-    // The softmax does not see what is added to all keys of a row.
+    // The softmax is invariant to a bias added to all keys of a row.
     if (path.ends_with(".output.bias") || largest(slope) > 1e-10 * most) continue;
     return wrong(concat("the gradient of ", path, " is 0 but for rounding: the model does not depend on it"));
   }
@@ -131,13 +131,13 @@ Finding look_at_forms(const EncodingVariant& variant) {
                        concat("tiled and composed attention of ", length, " tokens"));
 }
 
-// What earlier tokens leave is all that differs between the whole text and a step behind the first one.
+// The whole text and a step after the first differ only in the state that earlier tokens leave.
 constexpr const char* not_kept =
     "; a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep "
     "(AttentionInput::keep), "
     "so that it has the rows of the new tokens alone";
 
-// Keys behind a window go when a tile of them has gathered, which a short text does not see.
+// Keys outside a window are evicted in whole tiles; a short text never fills one.
 bool has_windows(const EncodingChoice& choice) {
   const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
   return std::ranges::any_of(
@@ -149,7 +149,7 @@ Finding look_at_generation(const EncodingVariant& variant) {
   const auto [length, model, tokens, whole] =
       WholeText(variant, has_windows(variant.choice) ? several_tiles : one_tile);
   const double scale = std::max(1e-3, largest(whole));
-  // Where the last rows of a text change with what comes after, a step has those of the text up to there.
+  // If the last rows of a text depend on later tokens, a step gives the rows of the text up to that point.
   const bool by_end = model->rows_by_end() > 0;
   const std::string name =
       concat(length, " tokens a few at a time and ", by_end ? "each text up to there" : "all at once");
@@ -184,10 +184,10 @@ Finding look_at_precision(const EncodingVariant& variant) {
   const bool exempt = encoding_model(variant.choice, {.length = length})->straight_through();
   const auto single = [&](const EncodingVariant& one) {
     Computed found = computed(one, length, {.dtype = DType::f32}), expected = computed(one, length);
-    if (exempt) found.gradients = expected.gradients = {};  // which may jump
+    if (exempt) found.gradients = expected.gradients = {};  // these may jump
     return deviation(found, expected);
   };
-  // Positions that gates add up to may be as large as the text is long.
+  // Positions that are sums of gates may be as large as the text is long.
   return expect_within(single(variant), 100 * std::max(1e-6, single(plain).size), "f32 and f64");
 }
 
@@ -236,7 +236,7 @@ Finding look_at_devices(const EncodingVariant& variant) {
   return found;
 }
 
-// Whether the number stands in the text by itself.
+// Whether the text contains the number as a whole number, not as digits of another one.
 bool has_number(const std::string& text, std::int64_t number) {
   const std::string digits = std::to_string(number);
   const auto is_digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
@@ -304,14 +304,14 @@ JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other)
     RunConfig config = RunConfig::make("flip-flop", encoding.text(), "quick");
     config.encoding = encoding.clone();
     BenchOptions options(std::move(config));
-    ModelOptions& model = options.config.model;  // both with what both name
+    ModelOptions& model = options.config.model;  // both models get the sizes that both encodings require
     const std::int64_t head_width = model.width / model.heads;
     model.layers = std::max({model.layers, choice.least_layers(), other.least_layers()});
     model.heads = std::max({model.heads, choice.least_heads(), other.least_heads()});
     model.width = model.heads * head_width;
     return options;
   };
-  // The quickest of rounds in turns: what else the machine does slows down both.
+  // The fastest of alternating rounds: other load on the machine slows down both.
   const auto beside = [&](auto&& measure) {
     std::array<Cost, 2> costs;
     for (int round = 0; round < 3; ++round) {

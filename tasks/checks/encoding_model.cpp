@@ -67,7 +67,7 @@ std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std:
     for (const std::string& value : values) {
       if (value == to_text(option.value)) continue;
       EncodingVariant other{usual.clone(), concat(label, " ", option.name, "=", value), name, value};
-      // The value of one option may need that of another.
+      // One option's value may require a value of another option.
       if (set(other.choice, name, value) && can_be_made(other.choice)) variants.push_back(std::move(other));
     }
   });
@@ -76,7 +76,7 @@ std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std:
 
 std::unique_ptr<Transformer> encoding_model(const EncodingChoice& choice, const EncodingModelOptions& options) {
   const ModelOptions sizes = sizes_for(choice, options.attention);
-  // In double precision first: rounded once, not drawn anew.
+  // In double precision first, so that f32 values are these values rounded, not other random numbers.
   Transformer exact(sizes, choice, vocabulary, options.length, 1, DType::f64, Device{});
   NamedTensors values = exact.parameters();
   for (auto& [path, parameter] : values) {

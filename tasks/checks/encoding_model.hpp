@@ -1,5 +1,5 @@
-// The small transformer that commands look at an encoding with: two layers, heads of width 4, parameters off their
-// start values, since a table of zeros would hide what comes after it.
+// The small transformer on which commands examine an encoding: two layers and heads of width 4. Its parameters are
+// moved off their start values, since a table of zeros would hide every later operation.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ namespace tally {
 struct EncodingVariant {
   EncodingChoice choice;
   std::string label;  // "cope gates=values"
-  // The one that was changed, "cope.gates", and to what; empty for none.
+  // The changed option, "cope.gates", and its value; empty if none was changed.
   std::string option = {}, value = {};
 };
 
-// The choice as it is; then, one option changed at a time, each other value of a choice or a flag, 2 for whole numbers
-// and twice the value for others, but for what the options or a model of 6 tokens refuse. Those that are `given`
-// ("cope.gates") keep their values, which all labels name. Throws Error for an encoding that there is no model of.
+// The choice as it is, then variants with one option changed. A choice or a flag takes each of its other values, a
+// whole number 2, any other number twice its value. Variants that the options or a model of 6 tokens refuse are left
+// out. Options in `given` ("cope.gates") keep their values and appear in all labels. Throws Error if no model of the
+// encoding can be built.
 std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given = {});
 
 struct EncodingModelOptions {
@@ -32,7 +33,7 @@ struct EncodingModelOptions {
   std::string attention = "tiled";
 };
 
-// The parameters are the same numbers for any type, device and form of attention.
+// The parameters have the same values for any type, device and attention form.
 std::unique_ptr<Transformer> encoding_model(const EncodingChoice& choice, const EncodingModelOptions& options = {});
 
 // Tokens i32 [batch, length] of encoding_model, the same in every call.
@@ -42,16 +43,16 @@ Tensor encoding_tokens(std::int64_t length, Device device = default_device(), st
 class LossOfParameters {
  public:
   explicit LossOfParameters(const EncodingChoice& choice);
-  // Those of the model, in the order in which the loss takes them.
+  // The model's parameters, in the order in which the loss takes them.
   const std::vector<Tensor>& parameters() const { return values_; }
-  // Whether the gradients follow a rule of their own and are no derivatives.
+  // Whether the gradients follow a custom rule and are not derivatives.
   bool exempt() const { return exempt_; }
   Tensor operator()(const std::vector<Tensor>& parameters) const;
 
  private:
   const EncodingChoice& choice_;
   std::vector<Tensor> values_;
-  std::map<std::string, std::size_t> indices_;  // of each parameter
+  std::map<std::string, std::size_t> indices_;  // by parameter path
   bool exempt_ = false;
 };
 

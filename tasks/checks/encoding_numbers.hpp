@@ -1,4 +1,4 @@
-// What the small model of an encoding (tasks/checks/encoding_model.hpp) computes, as numbers to compare.
+// The results of an encoding's small model (tasks/checks/encoding_model.hpp), as numbers to compare.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@ namespace tally {
 using Numbers = std::vector<double>;
 
 Numbers numbers_of(const Tensor& x);
-// Of their magnitudes; infinite where one of them is no number.
+// The largest magnitude; infinite if a value is not a number.
 double largest(const Numbers& x);
-// The same of their differences; infinite where there is not the same number of them.
+// The largest magnitude of the differences; infinite if the sizes differ.
 double largest_difference(const Numbers& x, const Numbers& y);
 std::string short_text(double x);  // "1.2e-09"
 
-// More than a tile of rows and of keys, on the CPU and on a GPU; and what the CPU computes in a moment where it
-// executes kernels of a GPU.
+// several_tiles: more than one tile of rows and of keys, on the CPU and on a GPU. one_tile: short enough to be fast
+// when the CPU executes GPU kernels.
 inline constexpr std::int64_t several_tiles = 150, one_tile = 35;
 
 bool takes(const Transformer& model, std::int64_t length);
-// The longest that a model for so long a text takes, up to that.
+// The longest text, up to `wanted`, that a model made for `wanted` tokens accepts.
 std::int64_t length_for(const EncodingChoice& choice, std::int64_t wanted);
 
 struct Computed {
   Numbers logits;
-  std::vector<std::pair<std::string, Numbers>> gradients;  // by the parameter's path; empty where there is none
+  std::vector<std::pair<std::string, Numbers>> gradients;  // by parameter path; empty without a gradient
 };
-// Of one pass forward and backward over encoding_tokens.
+// Runs one pass forward and backward over encoding_tokens.
 Computed computed(Transformer& model, std::int64_t length, Device device, std::int64_t batch = 1);
 
 }  // namespace tally

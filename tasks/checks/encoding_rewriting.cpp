@@ -34,7 +34,7 @@ std::string path_in_rewriting(const Rewriting& one, std::string path) {
   return path;
 }
 
-// Throws Error naming parameters that one of them has alone, or in another shape.
+// Throws Error naming parameters that only one of them has, or that differ in shape.
 void take_parameters(Transformer& rewritten, const Transformer& original, const Rewriting& one) {
   NamedTensors values;
   for (const auto& [path, value] : original.parameters()) {
@@ -48,7 +48,7 @@ void take_parameters(Transformer& rewritten, const Transformer& original, const 
   }
 }
 
-// Also where one of them is no number, or not there.
+// True also if the deviation is not a number.
 bool differs(double deviation) { return !(deviation <= rounding); }
 
 std::size_t first_difference(const Numbers& x, const Numbers& y, double allowed) {
@@ -72,7 +72,7 @@ std::vector<Rewriting> rewritings_of(const EncodingChoice& rewritten, const Enco
       try {
         other.set_option((answers ? theirs.front() : part) + variant.option.substr(dot), variant.value);
       } catch (const Error&) {
-        continue;  // an option, or a value, of the rewriting alone
+        continue;  // only the rewriting has this option or this value
       }
     }
     all.push_back({std::move(variant), std::move(other)});
@@ -99,7 +99,7 @@ Finding compare(const Rewriting& one) {
       return wrong(concat("logits differ by ", short_text(most), " of the largest, from token ", at / symbols, " of ",
                           length, " on"));
     }
-    // A gradient may be 0 but for rounding, so that its own size is no measure.
+    // A parameter's own gradient is no yardstick: it may be 0 up to rounding.
     std::map<std::string, Numbers> slopes;
     double steepest = 1e-300;
     for (const auto& [path, slope] : expected.gradients) {

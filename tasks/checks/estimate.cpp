@@ -22,7 +22,7 @@
 namespace tally {
 namespace {
 
-// Sequences of a batch, and how many are computed at once (0: all). `separate`: each is a text by itself.
+// Sequences of a batch, and how many are computed at once (0: all). `separate`: each sequence is a separate text.
 struct BatchForm {
   std::int64_t sequences = 0, length = 0, at_once = 0;
   bool separate = false;
@@ -37,21 +37,22 @@ bool separates_texts(const Task& task) {
   return texts != nullptr && texts->separates_texts();
 }
 
-// Batches of which one takes at least what any other of this form does, whatever texts stand in it. These come in parts
-// (tasks/data/sequence_parts.hpp) of any height and length with no more tokens than `at_once` sequences have. What a
-// part of so many tokens takes depends on the length of its texts: numbers for pairs of tokens are most in long ones,
-// those for each text in short ones, and tiles that are not full where a text is one longer than some tiles. In between
-// it is convex, so that these lengths have the most: the first beyond one tile and beyond all whole ones, for tiles of
-// 2, 4, 8, ... tokens, and the ends. So it is with the most tokens, and with the most whose logits are whole, since
-// those of more are there in strips alone. The first has as many tokens as any.
+// Returns a set of batch forms that includes the most expensive one of this size, whatever the texts. Batches come in
+// parts (tasks/data/sequence_parts.hpp) of any height and length, with no more tokens than `at_once` sequences. For a
+// given number of tokens, memory depends on the length of the texts. Memory per pair of tokens is largest for long
+// texts, memory per text for short ones. Padding of tiles is largest when a text is one token longer than a multiple of
+// the tile. In between, memory is convex. The maximum is therefore at one of these lengths: one token more than one
+// tile or than all whole tiles, for tiles of 2, 4, 8, ... tokens, and the two ends. This holds for the maximal number
+// of tokens, and for the maximal number whose logits are whole: beyond that, logits exist only in strips. The first
+// form has the maximal number of tokens.
 std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, const ModelSetting& model) {
   if (!separates_texts(task)) return {whole};
   const std::int64_t height = height_of(whole), length = whole.length;
-  // From group to group lengths are halved at least. In a group all parts but the last are more than half full, and
-  // with what fills them up there are less than twice as many tokens.
+  // Lengths at least halve from group to group. All parts of a group except the last are more than half full, so
+  // padding less than doubles the tokens.
   const auto groups = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(length)));
   const std::int64_t parts = groups + (4 * whole.sequences + height - 1) / height;
-  // Before the last of so many, most sums of gradients wait for others (tasks/training/tree_sum.hpp).
+  // Before the last of `counted` parts, the most partial sums of gradients are held (tasks/training/tree_sum.hpp).
   const auto counted = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
   std::vector<std::int64_t> lengths{length};
   for (std::int64_t tile = 1; tile < length; tile *= 2) {
@@ -73,7 +74,7 @@ std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, c
   return forms;
 }
 
-// The largest of what estimate(form) gives.
+// The largest of the estimates that estimate(form) returns.
 template <class Estimate>
 MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate) {
   MemoryEstimate most;
@@ -85,7 +86,7 @@ MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate)
   return most;
 }
 
-// While it lives, programs work on a device that counts what the chosen one would need (core/device/meta.cpp).
+// While it lives, programs work on a device that counts the memory the chosen one would need (core/device/meta.cpp).
 class OnlyCounting {
  public:
   OnlyCounting() : chosen_(default_device()), device_(meta_of(chosen_)) {
@@ -97,7 +98,7 @@ class OnlyCounting {
   OnlyCounting(const OnlyCounting&) = delete;
   OnlyCounting& operator=(const OnlyCounting&) = delete;
 
-  // Bytes of tensors now, and when they were most.
+  // Current and peak bytes of tensors.
   double live() const { return static_cast<double>(memory_counters(device_).live_bytes - before_); }
   double peak() const { return static_cast<double>(memory_counters(device_).peak_bytes - before_); }
   Device host() const { return host_of(device_); }
@@ -118,20 +119,20 @@ std::unique_ptr<SequenceModel> make_model(const ModelSetting& model) {
                            default_device());
 }
 
-// Of a tensor of this shape.
+// Bytes of a tensor of this shape.
 double bytes_of(const Tensor& tensor) {
   return static_cast<double>(block_bytes(static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())));
 }
 
-// Of their gradients.
+// Bytes of the gradients of these parameters.
 double bytes_of(const NamedTensors& parameters) {
   double bytes = 0;
   for (const auto& [name, parameter] : parameters) bytes += bytes_of(parameter);
   return bytes;
 }
 
-// Calls work(estimate, counted): what it finds beside the peak is taken from the peak, the rest are activations. What
-// not even the counting device has an end for is told as such.
+// Calls work(estimate, counted). Activations are the peak less the parts that work() fills in. Sets `more` if the
+// memory is more than the counting device can count.
 template <class Work>
 MemoryEstimate count(Work&& work) {
   MemoryEstimate estimate;
@@ -146,7 +147,7 @@ MemoryEstimate count(Work&& work) {
   return estimate;
 }
 
-// The same with a model: work(model, estimate, counted).
+// The same with a model: calls work(model, estimate, counted).
 template <class Work>
 MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
@@ -161,7 +162,7 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   });
 }
 
-// So many steps on such a batch, and whatever `after` does while optimiser and batch are still there.
+// Runs `steps` steps on such a batch, then `after` while optimiser and batch still exist.
 template <class After>
 MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config, const BatchForm& form,
                            std::int64_t steps, OptimizerState state, After&& after) {
@@ -177,15 +178,16 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
     TrainStep step(model, *optimizer, config.optimiser, 0, form.at_once, shares ? &*shares : nullptr);
     const Batch batch = counted.batch(form);
     step(batch, 1, steps);
-    // Those after the first are as it was, but where they are captured: what that keeps comes with the second.
+    // Later steps need no more memory than the first, unless steps are captured: the second step then adds the captured
+    // graph.
     if (steps > 1 && DeviceGraph::available(default_device())) step(batch, 2, steps);
     after(model, batch, counted);
     if (shares) shares->whole(optimizer->state());  // for a checkpoint
   });
 }
 
-// What an evaluation does with a batch; of separate texts with the largest part. Of `all` sequences each rank has a
-// batch at the same time, and has read those of the others too.
+// Runs the evaluation of a batch; for separate texts, of the largest part. Each rank holds one batch of the `all`
+// sequences at a time, and has read the batches of the other ranks too.
 void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& task, const ModelSetting& setting,
                       const OnlyCounting& counted, std::int64_t all = 0) {
   std::vector<Batch> of_others;
@@ -198,7 +200,7 @@ void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& t
       evaluate_batch(model, counted.batch(now), found);
       continue;
     }
-    // Beside a part there are all texts, filled up, and the answers to those before.
+    // All texts with their padding, and the answers to earlier texts, exist at the same time as a part.
     const Tensor beside = Tensor::empty({2 * form.sequences * form.length, 3}, DType::f64, counted.host());
     evaluate_batch(model, counted.batch({now.at_once, now.length, 0, true}), found);
   }
@@ -277,7 +279,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
   const ModelSetting setting = model_of(config, task);
   const BatchForm whole{sequences_in(train, config.run.batch), train.length, config.run.at_once()};
   const auto after = [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
-    // Before a checkpoint.
+    // Evaluation of the training batch before a checkpoint.
     if (separates_texts(task)) {
       count_evaluation(model, {height_of(whole), train.length}, task, setting, counted);
     } else {
@@ -294,7 +296,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
       if (answer.count == 0) continue;
       const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
       const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
-      const Tensor prompts = counted.batch({sequences, prompt}).tokens;  // the masks go
+      const Tensor prompts = counted.batch({sequences, prompt}).tokens;  // the masks are freed
       generate(model, prompts, static_cast<std::int64_t>(answer.count));
     }
   };
@@ -346,7 +348,7 @@ MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config,
 
 namespace {
 
-// Of what is timed, run once.
+// Counts one run of a benchmark.
 MemoryEstimate count_timed(const BenchOptions& options, void (*run)(const BenchOptions&)) {
   return count([&](MemoryEstimate&, const OnlyCounting&) {
     BenchOptions once(options.config.clone());

@@ -1,4 +1,4 @@
-// Memory that work needs against memory that there is.
+// Compares the memory that work needs with the available memory.
 #include "tasks/checks/memory.hpp"
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What work needs in memory, and its refusal when there is not as much.
+// Estimates of memory, and the refusal of work that does not fit.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// Work that needs more memory than there is.
+// Thrown if work needs more memory than is available.
 class DoesNotFit : public Error {
  public:
   using Error::Error;
@@ -20,23 +20,23 @@ class DoesNotFit : public Error {
 struct MemoryEstimate {
   std::int64_t parameter_count = 0, encoding_parameter_count = 0;
   double parameters = 0, gradients = 0, optimiser = 0;
-  double activations = 0;  // what passes through the model, what is kept of it, and what ranks send each other
-  double checkpoint = 0;   // what of it is read at a time, beside the model
+  double activations = 0;  // the model's intermediate results, saved activations, and messages between ranks
+  double checkpoint = 0;   // the largest part of it that is read at a time
   double data = 0;         // sequences, or the order of a fixed training set
-  bool more = false;       // than can be counted: these are the least
-  bool at_most = false;    // what is learned or read, or other ranks, decide how much it is: these are the most
+  bool more = false;       // more than can be counted: the numbers are lower bounds
+  bool at_most = false;    // depends on learned values, texts or other ranks: the numbers are upper bounds
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 
-// Bytes that work can take. Where a GPU computes, what it computes with must fit into its own memory, and what is read
-// into the host's.
+// Bytes that work can take. If a GPU computes, its memory must hold everything the GPU computes with; data that is read
+// must fit into the host's.
 struct MemoryAtHand {
   double host = 0;
   std::optional<double> gpu;
 };
-// Throws DoesNotFit with the estimate, its parts and the advice when it is more than there is.
+// Throws DoesNotFit with the estimate, its parts and the advice if it exceeds the available memory.
 void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice);
-// The same with what the default device and this process can still get now.
+// The same with the memory that the default device and this process can still get now.
 void check_fits(const MemoryEstimate& estimate,
                 std::string_view advice = "make the model, the batch or the sequences smaller");
 

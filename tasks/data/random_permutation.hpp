@@ -1,4 +1,4 @@
-// A random order of 0 .. count - 1 that is written down nowhere: each element is computed by itself.
+// A random permutation of 0 .. count - 1 that is never stored: each element is computed on demand.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace tally {
 
-// A Feistel network of Philox blocks permutes the numbers of an even number of bits, as few as hold all of 0 .. count -
-// 1; what it leads out of these is led on until it comes back (cycle walking: Black, Rogaway, CT-RSA 2002), after fewer
-// than four rounds in the mean.
+// A Feistel network of Philox blocks permutes the numbers of an even number of bits, the fewest that hold `count`
+// numbers. A result outside 0 .. count - 1 is permuted again until it is inside (cycle walking: Black, Rogaway, CT-RSA
+// 2002). This takes fewer than four rounds on average.
 class RandomPermutation {
  public:
   // count: 1 to 2^62.

@@ -14,8 +14,8 @@ std::vector<std::string> symbols(std::int64_t vocabulary) {
   return names;
 }
 
-// The first `count` slots, one after the other, of those with weights (g+1)^(a-1), each taken once. The weights are
-// whole numbers, so that no last bit of pow decides on a slot.
+// Draws the first `count` slots one after the other, without replacement, with weights (g+1)^(a-1). The weights are
+// integers so that the result does not depend on the last bit of pow.
 std::vector<std::size_t> draw_slots(Rng& rng, std::int64_t count, std::int64_t slots) {
   constexpr double a = 0.01;
   std::vector<std::uint32_t> weights;

@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// A text in a batch.
+// A text within a batch.
 struct Stretch {
   std::int64_t begin = 0, length = 0;  // its first token, counted through all sequences
 };
@@ -31,10 +31,10 @@ std::vector<Stretch> stretches_of(const Batch& batch) {
   return stretches;
 }
 
-// Whether nothing is there to be read.
+// Whether the tensor has no values that could be read.
 bool only_counted(const Tensor& x) { return x.device().type == DeviceType::meta; }
 
-// Elements of x [B T] at these places; 0 where nothing stands.
+// Elements of x [B T] at these places; 0 for padding.
 template <class T>
 Tensor gathered(const Tensor& x, const std::vector<std::int64_t>& sources, std::int64_t nothing) {
   Tensor result = Tensor::zeros({static_cast<std::int64_t>(sources.size())}, x.dtype(), x.device());
@@ -46,7 +46,7 @@ Tensor gathered(const Tensor& x, const std::vector<std::int64_t>& sources, std::
   return result;
 }
 
-// The reverse, 0 where nothing goes.
+// The inverse, with 0 at places that no source has.
 template <class T>
 Tensor scattered(const Tensor& x, const std::vector<std::int64_t>& sources, std::int64_t nothing, const Shape& shape) {
   Tensor result = Tensor::zeros(shape, x.dtype(), x.device());
@@ -79,7 +79,7 @@ void SequenceParts::take_texts(const Batch& batch, std::int64_t at_once) {
   std::vector<Stretch> texts = stretches_of(batch);
   std::ranges::stable_sort(texts, std::ranges::greater{}, &Stretch::length);
   const std::int64_t most_tokens = at_once * shape_[1];
-  std::int64_t drawn = 0;  // random numbers for pairs of tokens, of those before: the most of all kinds
+  std::int64_t drawn = 0;  // random numbers per pair of tokens that earlier parts use: the maximum over all kinds
   for (std::size_t begin = 0, end = 0; begin < texts.size(); begin = end) {
     const std::int64_t length = texts[begin].length, most_rows = std::max<std::int64_t>(1, most_tokens / length);
     std::int64_t sequence = (drawn + length * length - 1) / (length * length);

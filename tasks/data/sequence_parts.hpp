@@ -1,7 +1,7 @@
-// How a model computes a batch: so many sequences at once, and where one holds several texts that must not see each
-// other (Example::starts), each text as a sequence of its own. So no encoding, device or form of attention has to know
-// of such texts; its tokens keep the positions that they have in the batch (language models: keys before the last end
-// of a text are not seen, and positions go on).
+// How a model computes a batch: some sequences at once. If a sequence holds several texts that must be masked from each
+// other (Example::starts), each text becomes a sequence. No encoding, device or form of attention has to handle such
+// texts. Tokens keep the positions that they have in the batch. (In language models, keys before the last end of a text
+// are masked, and positions continue.)
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tally {
 
 class SequenceModel;
 
-// `rows` sequences of `length` tokens; these lie one after the other, from number `first` on.
+// `rows` sequences of `length` tokens, one after the other, beginning at token `first`.
 struct SequencePart {
   std::int64_t first = 0, rows = 0, length = 0;
   std::int64_t first_sequence = 0;  // StepContext::first_sequence
@@ -23,22 +23,22 @@ struct SequencePart {
 
 class SequenceParts {
  public:
-  // at_once: sequences of the batch in one part; 0: all. Where texts are separate a part has no more tokens than these.
-  // Texts of one part are at least half as long as its longest, to which they are filled up, so that fewer than half of
-  // the tokens are filled up; which texts are together does not depend on at_once.
+  // at_once: sequences of the batch in one part; 0: all. With separate texts, a part has no more tokens than that many
+  // sequences. Texts of one part are padded to the longest, and the others are more than half as long. Padding is
+  // therefore less than half of the tokens. The grouping of texts does not depend on at_once.
   explicit SequenceParts(const Batch& batch, std::int64_t at_once = 0);
 
   const std::vector<SequencePart>& parts() const { return parts_; }
-  std::int64_t size() const { return tokens.size(0); }  // tokens of all parts, with those that fill up
-  // [size]. Those that fill up count in no mask.
+  std::int64_t size() const { return tokens.size(0); }  // tokens of all parts, with padding
+  // [size]. No mask counts padding.
   Tensor tokens, targets, loss_mask;
-  // Whether sequences of the parts are texts of the batch, whose tokens need not stand from 0 on.
+  // Whether the sequences of the parts are texts of the batch. The positions of their tokens need not start at 0.
   bool separate() const { return separate_; }
-  // Of such: where in the batch each token stands, i32 [size], and what is beyond all of them.
+  // For separate texts: the position of each token in the batch, i32 [size], and the end of all positions.
   Tensor positions() const;
   std::int64_t positions_end() const { return shape_[1]; }
 
-  // What was computed of them, [size] of f64 or i64 on the host, as the batch has it: [B, T].
+  // Rearranges computed values, [size] of f64 or i64 on the host, into the order of the batch: [B, T].
   Tensor put_back(const Tensor& computed) const;
 
  private:
@@ -47,11 +47,11 @@ class SequenceParts {
 
   bool separate_ = false;
   std::vector<SequencePart> parts_;
-  std::vector<std::int64_t> sources_;  // the token of the batch that stands here; empty: all as they are
+  std::vector<std::int64_t> sources_;  // the batch's token at each place; empty: the order of the batch
   Shape shape_;                        // of the batch
 };
 
-// Whether it matters to a model where in the batch tokens stand: to encodings that join the embeddings alone.
+// Whether the model uses the positions of tokens in the batch. Only encodings that are added to embeddings do.
 bool reads_positions(const SequenceModel& model);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// What all tasks share: splits and entries found by name, the random numbers of a sequence, symbols to ids and back.
+// Shared by all tasks: finding splits and entries by name, the random numbers of a sequence, symbols to ids and back.
 #include "tasks/data/task.hpp"
 
 #include <algorithm>

@@ -86,7 +86,7 @@ std::vector<std::int32_t> distinct(Rng& rng, std::int64_t count, std::int64_t n)
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(n));
   std::iota(numbers.begin(), numbers.end(), 0);
   const auto wanted = static_cast<std::size_t>(count);
-  for (std::size_t i = 0; i < wanted; ++i) {  // the beginning of a shuffle by Fisher and Yates
+  for (std::size_t i = 0; i < wanted; ++i) {  // a partial Fisher-Yates shuffle
     std::swap(numbers[i], numbers[i + rng.below(static_cast<std::uint32_t>(numbers.size() - i))]);
   }
   numbers.resize(wanted);

@@ -1,5 +1,5 @@
-// What synthetic tasks have in common: splits that differ in the parameters of one law, layouts of a sequence, and how
-// it is written.
+// The common base of synthetic tasks: splits that differ in the parameters of one distribution, layouts of a sequence,
+// and its text form.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 
 namespace tally {
 
-// How sequences are written. In symbols ("0110=0") and words ("print a 0") the answer follows where the last position
-// asks for one; in tagged words ("k1 v3 k2 v5 k1:v3") each answer stands behind the symbol at which it is asked.
+// The text form of sequences. In symbols ("0110=0") and words ("print a 0"), the answer follows if the last position
+// asks for one. In tagged words ("k1 v3 k2 v5 k1:v3"), each answer follows the symbol at which it is asked.
 enum class Writing { symbols, words, tagged };
 
 std::string written(const Example& example, const std::vector<std::string>& vocabulary, Writing writing);
-// The reverse; tags are passed over.
+// The reverse; answers in tags are skipped.
 std::vector<std::int32_t> read_written(std::string_view text, const std::vector<std::string>& vocabulary,
                                        Writing writing);
 
-// What a task says of itself.
+// The properties of a task.
 struct ToyForm {
   std::string name;
   std::vector<std::string> vocabulary;
@@ -31,7 +31,7 @@ struct ToyForm {
   bool scores_sequences = false;
 };
 
-// A task whose splits differ in the parameters of its law, a plain struct.
+// A task whose splits differ in the parameters of its distribution, a plain struct.
 template <class Law>
 class ToyTask : public Task {
  public:
@@ -72,16 +72,16 @@ class ToyTask : public Task {
 
 // Layouts.
 
-// All tokens are fed, and nothing is asked yet.
+// All tokens are fed, and no answer is asked yet.
 Example tag_example(std::vector<std::int32_t> tokens);
-// Position t is to answer `target`: in loss and score, or in the loss alone.
+// Position t must answer `target`. ask() counts it in loss and score, train_on() only in the loss.
 void ask(Example& example, std::size_t t, std::int32_t target);
 void train_on(Example& example, std::size_t t, std::int32_t target);
-// Prompt, which ends in its separator, and outputs: each is predicted from what stands before it, and scored.
+// A prompt, which ends in its separator, and outputs. Each output is predicted from all tokens before it, and scored.
 Example prompt_and_outputs(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& outputs);
-// A prompt with one answer, asked at the separator that is put behind it.
+// A prompt with one answer. The separator is appended, and the answer is asked at it.
 Example one_answer(std::vector<std::int32_t> prompt, std::int32_t separator, std::int32_t answer);
-// The same key wherever something is scored.
+// Sets the same key for all positions.
 void set_key(Example& example, std::int64_t key);
 
 // Draws and names.
@@ -108,21 +108,21 @@ struct LengthRange {
   std::int64_t least = 1, most = 1;
 };
 
-// A task with length splits. Errors are broken down by the number of symbols before the separator, which is where the
-// first answer is asked.
+// A task with length splits. Errors are broken down by the number of symbols before the separator, at which the first
+// answer is asked.
 class LengthTask : public ToyTask<LengthRange> {
  protected:
-  // For each n, a sequence has `times` n symbols and a separator.
+  // A sequence of length n has `times` n symbols and a separator.
   LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
              std::int64_t times = 1);
-  // That of n.
+  // A sequence of length n.
   virtual Example draw_length(Rng& rng, std::int64_t n) const = 0;
 
  private:
   Example draw(Rng& rng, const LengthRange& range) const final;
 };
 
-// A language whose every prompt has one answer, that of its beginnings included.
+// A language in which every prefix of a prompt has one answer.
 struct RunningAnswerOptions final : OptionsOf<RunningAnswerOptions> {
   LengthOptions lengths;
   bool every = false;
@@ -135,7 +135,7 @@ class RunningAnswerTask : public LengthTask {
   // The separator is the last symbol.
   RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, const RunningAnswerOptions& options,
                     std::uint64_t seed, std::uint64_t data_seed);
-  // `answers` after each symbol of the prompt: the last is asked, and with the option all are trained on.
+  // `answers` after each symbol of the prompt. The last is asked; with the option `every`, all are trained on.
   Example answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const;
 
  private:

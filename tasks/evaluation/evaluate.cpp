@@ -68,7 +68,7 @@ void add_sequence(Evaluation& evaluation, const std::vector<ScoredToken>& tokens
 }
 
 void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) {
-  if (batch.targets.device().type == DeviceType::meta) return;  // nothing is there to be read
+  if (batch.targets.device().type == DeviceType::meta) return;  // no values to read
   const Tensor on_host = best.to(Device{});
   const auto predicted = on_host.span<std::int64_t>();
   const auto targets = batch.targets.span<std::int32_t>();
@@ -86,7 +86,7 @@ void add_scores(Evaluation& evaluation, const Tensor& best, const Batch& batch) 
 
 namespace {
 
-// Positions of a batch that count in the loss: all where nothing is there to be read.
+// Positions of a batch that count in the loss: all positions if the batch has no values.
 std::int64_t counted(const Batch& batch) {
   if (batch.loss_mask.device().type == DeviceType::meta) return batch.loss_mask.numel();
   const auto mask = batch.loss_mask.span<bool>();
@@ -101,13 +101,13 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
 
 namespace {
 
-// What a model finds of a batch, on the host.
+// A model's results for a batch, on the host.
 struct Found {
-  Tensor best;               // i64 [B, T]: where the largest logit stands
-  std::vector<double> nats;  // [B T], of tokens that count alone; empty where nothing is there to be read
+  Tensor best;               // i64 [B, T]: the index of the largest logit
+  std::vector<double> nats;  // [B T], valid only for tokens that count; empty if the batch has no values
 };
 
-// The numbers of these tensors, one after the other.
+// The numbers of these tensors, concatenated.
 Tensor in_a_row(const std::vector<Tensor>& parts) {
   std::int64_t size = 0;
   for (const Tensor& part : parts) size += part.numel();
@@ -163,7 +163,7 @@ void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, 
   evaluation.loss = evaluation.loss_sum / static_cast<double>(evaluation.loss_count);
 }
 
-// What a rank has found of a batch, told to all: each has a batch of its own, those from `batches.size()` on none.
+// Sends the results of this rank's batch to all ranks. Each rank has a batch; ranks from `batches.size()` on have none.
 void share_found(const ProcessGroup& ranks, const std::vector<Batch>& batches, std::vector<Found>& found) {
   std::vector<std::size_t> begins{0};
   for (std::int64_t r = 0; r < ranks.size(); ++r) {
@@ -269,7 +269,7 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
     const std::int64_t from = std::exchange(begin, std::min(begin + batch, count));
     return collate(examples_of(task, split, from, begin));
   };
-  // What was scored of a text that was left off is not known.
+  // If evaluation was stopped, the extent of the scored text is not known.
   if (!evaluate_batches(model, next, result, parts ? &*parts : nullptr, stop)) return result;
   result.text = task.text_counts(split, count);
   if (parts) result.blocks = parts->blocks();
@@ -302,7 +302,7 @@ JsonValue text_json(const Evaluation& e) {
 
 void read_text(const JsonValue& text, Evaluation& e) {
   e.text = text_counts_from_json(text);
-  if (!text.contains("parts")) return;  // of the first version
+  if (!text.contains("parts")) return;  // a file of the first version
   const JsonValue& parts = text.at("parts");
   for (const JsonValue& nats : parts.elements("nats"))
     e.blocks.nats.push_back(nats.is_null() ? not_a_number : nats.real());
@@ -343,7 +343,7 @@ JsonValue evaluation_json(std::int64_t step, const Evaluation& e) {
 
 namespace {
 
-// Of what a file says; `of`: "key 3", where it is said of one.
+// Checks counts read from a file. `of`: "key 3" for the counts of a key.
 void check_counts(const ErrorCounts& counts, const std::string& of) {
   check(0 <= counts.wrong && counts.wrong <= counts.scored, "evaluation", counts.wrong, " wrong tokens of ",
         counts.scored, of);

@@ -14,11 +14,11 @@
 namespace tally {
 namespace {
 
-// Sequences whose answers stand at the same positions.
+// Sequences with answers at the same positions.
 struct Group {
   Answer answer;
   std::vector<Example> examples;
-  // What the model says: rows of answer.count symbols.
+  // The model's answers: rows of answer.count symbols.
   std::vector<std::int32_t> symbols;
   std::size_t count() const { return examples.size() * answer.count; }
 };
@@ -35,7 +35,7 @@ void generate_answers(SequenceModel& model, Group& group) {
   group.symbols = said.symbols.to_vector<std::int32_t>();
 }
 
-// Each rank has generated the answers of a group of its own, those from groups.size() on none; all get all.
+// Each rank has generated the answers of one group; ranks from groups.size() on have none. All ranks get all answers.
 void share_answers(const ProcessGroup& ranks, std::vector<Group>& groups) {
   std::vector<std::size_t> begins{0};
   for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {

@@ -1,4 +1,4 @@
-// Free-running generation: the most probable symbol is the answer and is fed back as the next token.
+// Free-running generation: the most probable symbol is the answer and becomes the next token.
 #pragma once
 
 #include <atomic>
@@ -12,22 +12,23 @@ namespace tally {
 
 struct Generated {
   Tensor symbols;        // i32 [B, N]
-  Tensor probabilities;  // f64 [B, N], of each when it was chosen
+  Tensor probabilities;  // f64 [B, N], of each symbol when it was chosen
 };
 
 // The N symbols that follow prompts i32 [B, T].
 Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count);
 
-// What of a sequence is generated: the targets of positions first .. first + count - 1.
+// The generated part of a sequence: the targets of positions first .. first + count - 1.
 struct Answer {
   std::size_t first = 0, count = 0;
   bool operator==(const Answer&) const = default;
 };
-// Of a sequence of a split. Throws Error where what is scored does not stand in one piece, or is not fed.
+// The answer in a sequence of a split. Throws Error if the scored positions are not contiguous, or the answer is not
+// fed.
 Answer answer_of(const Example& example, std::string_view split, std::int64_t index);
 
-// As `evaluate`, but of what the model says by itself: it gets each sequence up to its first scored position and goes
-// on from its own answers. Throws Error where what is scored does not stand in one piece.
+// Like `evaluate`, on generated answers. The model gets each sequence up to its first scored position, then its
+// own answers. Throws Error if the scored positions are not contiguous.
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
                               std::int64_t batch, const std::atomic<bool>* stop = nullptr);
 

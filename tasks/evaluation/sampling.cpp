@@ -66,7 +66,7 @@ Sampled sample(std::span<const double> logits, const SamplingOptions& options, d
     if (left < probability) return told(id);
     left -= probability;
   }
-  return told(kept.back());  // where rounding has used up the sum
+  return told(kept.back());  // if rounding has used up the sum
 }
 
 double sampling_uniform(std::uint64_t seed, std::int64_t token, std::int64_t sample) {

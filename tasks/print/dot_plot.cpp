@@ -12,14 +12,14 @@ using namespace svg;  // NOLINT: the elements of what is drawn here
 namespace {
 
 constexpr double top = 62, row_height = 19, bottom = 46, right = 22, panel_gap = 30;
-constexpr double zero_width = 26;  // of the strip in which errors of 0 stand
+constexpr double zero_width = 26;  // of the strip for errors of 0
 
 // "0.01%", "100%"
 std::string percent(double fraction) { return number(100 * fraction) + "%"; }
 
 struct Axis {
   double x0, x1;     // pixels; the logarithmic part
-  double low, high;  // that it reaches, powers of ten
+  double low, high;  // range of the axis, powers of ten
 
   double at(double error) const {
     if (error <= 0) return x0 - zero_width;
@@ -70,7 +70,7 @@ std::string svg_text(const DotPlot& plot) {
       const double tick = axis.high * std::pow(10, -n);
       drawn += path("grid", concat("M", px(axis.at(tick)), " ", px(top), "V", px(last)));
       drawn += path("axis", concat("M", px(axis.at(tick)), " ", px(last), "v5"));
-      // The last one would run into the zero.
+      // The last label would overlap the zero.
       if (n % every == 0 && n < decades) drawn += text_at(axis.at(tick), last + 18, "middle", "", percent(tick));
     }
     for (std::size_t r = 0; r < plot.rows.size(); ++r) {

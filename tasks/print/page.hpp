@@ -1,5 +1,5 @@
-// HTML pages that need nothing else: no network, no server, no library. The sources lie in tasks/pages/ and are part of
-// the program; a page has its style, its scripts and its data in it, and may be opened from a file.
+// Self-contained HTML pages: no network, server or library. The sources are in tasks/pages/ and are compiled into the
+// program. A page includes its style, scripts and data, and can be opened from a file.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace tally {
 
-// A file of tasks/pages/, "style.css"; empty where there is none. Written by the build.
+// A file of tasks/pages/, "style.css"; empty for an unknown name. Written by the build.
 std::string_view page_source(std::string_view name);
 
-// The page tasks/pages/<name>: "{{style.css}}" in it stands for that file, "{{title}}" for the title as text,
-// "{{data}}" for script_json(data). Throws Error for a name that is none of these.
+// The page tasks/pages/<name>. "{{style.css}}" is replaced by that file, "{{title}}" by the title as text, and
+// "{{data}}" by script_json(data). Throws Error for any other name.
 std::string make_page(std::string_view name, std::string_view title, const JsonValue& data);
 
-// JSON in one line that may stand in a <script>: nothing in it ends the script, opens a comment, or is a line end to a
-// script but not to JSON (U+2028, U+2029).
+// JSON on one line that is safe inside a <script>. It cannot end the script or open a comment. It has no U+2028 or
+// U+2029, which are line ends to a script but not to JSON.
 std::string script_json(const JsonValue& value);
 
-// Text as it stands in HTML, between tags or in a quoted attribute.
+// Text escaped for HTML, between tags or in a quoted attribute.
 std::string html_text(std::string_view text);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Text for people that may hold names from outside: words of the command line, paths, what stands in files.
+// Escapes untrusted text before it is printed: words of the command line, paths, contents of files.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace tally {
 
-// One line in which nothing steers a terminal: control characters and bytes that are not UTF-8 are escaped as by
-// escape_for_print (core/utf8.hpp), line ends too. Backslashes stay: what is escaped already is not escaped again.
+// One line without terminal control sequences. Control characters, line ends and bytes that are not UTF-8 are escaped
+// as by escape_for_print (core/utf8.hpp). Backslashes are unchanged, so text that is already escaped is not escaped
+// again.
 std::string printable(std::string_view text);
 
 }  // namespace tally

@@ -15,7 +15,7 @@ Interval wilson_interval(std::int64_t hits, std::int64_t n) {
   const double centre = p + z * z / (2 * count);
   const double spread = z * std::sqrt(p * (1 - p) / count + z * z / (4 * count * count));
   const double scale = 1 + z * z / count;
-  // At the ends rounding would leave 1e-19 instead of the exact bound.
+  // At the ends, rounding would give 1e-19 instead of the exact bound.
   return {hits == 0 ? 0.0 : std::max(0.0, (centre - spread) / scale),
           hits == n ? 1.0 : std::min(1.0, (centre + spread) / scale)};
 }
@@ -24,7 +24,7 @@ MeanDeviation mean_deviation(const std::vector<double>& values) {
   MeanDeviation result;
   result.n = static_cast<std::int64_t>(values.size());
   if (values.empty()) return result;
-  // From the first one on, so that equal values have no deviation by rounding.
+  // Relative to the first value, so that rounding gives equal values no deviation.
   double beyond = 0;
   for (const double value : values) beyond += value - values.front();
   beyond /= static_cast<double>(values.size());
@@ -69,12 +69,12 @@ ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
   const MeanDeviation of_scaled = mean_deviation(scaled);
   result.log_mean = largest + std::log(of_scaled.mean);
   result.log_deviation = largest + std::log(of_scaled.deviation);
-  // A mean of infinite numbers would be no number.
+  // The mean of infinite numbers would be NaN.
   if (!std::isfinite(result.value.mean)) {
     result.value.mean = std::exp(result.log_mean);
     result.value.deviation = std::exp(result.log_deviation);
   }
-  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also of equal numbers that do not fit
+  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also for equal numbers that do not fit
   return result;
 }
 
@@ -103,7 +103,7 @@ std::string percent_number(double fraction) {
   const double percent = 100 * fraction;
   if (percent == 0) return "0";
   if (!std::isfinite(percent)) return short_number(percent);
-  // Below 0.001 as many decimals as two digits take: one wrong answer of a million is not "0".
+  // Below 0.001, enough decimals for two digits: one wrong answer in a million is not "0".
   const int decimals = percent >= 99.95     ? 0
                        : percent >= 9.95    ? 1
                        : percent >= 0.095   ? 2

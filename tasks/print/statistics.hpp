@@ -12,7 +12,7 @@ struct Interval {
   double low, high;
 };
 
-// 95% interval of a proportion by Wilson's score: `hits` of `n`; [0, 1] for n = 0.
+// 95% interval of a proportion, `hits` of `n`, by Wilson's score; [0, 1] for n = 0.
 Interval wilson_interval(std::int64_t hits, std::int64_t n);
 
 struct MeanDeviation {
@@ -21,8 +21,8 @@ struct MeanDeviation {
 };
 MeanDeviation mean_deviation(const std::vector<double>& values);
 
-// Mean and deviation of e^x over values x, such as the perplexities of losses; also as logarithms, since e^x need not
-// fit a double.
+// Mean and standard deviation of e^x over values x, such as perplexities of losses. Also as logarithms, since e^x need
+// not fit a double.
 struct ExponentialMean {
   MeanDeviation value;  // infinite or NaN if it does not fit
   double log_mean = 0, log_deviation = 0;
@@ -35,7 +35,7 @@ ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms);
 // "24.65" for e^logarithm; "e^812.3" if it does not fit a double.
 std::string exponential_text(double logarithm, int digits = 4);
 
-// The same of values that come one by one and are not kept.
+// Mean and standard deviation of values that arrive one by one and are not stored.
 class RunningMean {
  public:
   void add(double value) {
@@ -50,15 +50,15 @@ class RunningMean {
   std::int64_t n_ = 0;
 };
 
-// "0.03125", "24.65": in so many significant digits, as few as it takes.
+// "0.03125", "24.65": at most `digits` significant digits, without trailing zeros.
 std::string short_number(double value, int digits = 4);
 // "26,400".
 std::string with_commas(std::int64_t value);
-// "12.3", "0.015": percent in three significant digits, as few as it takes.
+// "12.3", "0.015": percent with at most three significant digits, without trailing zeros.
 std::string percent_number(double fraction);
 // "12.3%".
 std::string percent_text(double fraction);
-// "0-0.015%": Wilson's.
+// "0-0.015%": Wilson's interval.
 std::string interval_text(std::int64_t hits, std::int64_t n);
 // "0 of 26,400 reads, 95% interval 0-0.015%".
 std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what);

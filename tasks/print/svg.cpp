@@ -17,7 +17,7 @@ constexpr std::size_t most_named_at_their_ends = 6;
 constexpr double legend_mark = 30, legend_space = 20;
 constexpr const char* muted_colour = "#b5b5b5";
 
-// Colour and dashes of a line, one for each label.
+// Colour and dashes of a line, by label.
 class Styles {
  public:
   explicit Styles(const Chart& chart) {
@@ -35,7 +35,7 @@ class Styles {
     return concat(" stroke=\"", colour(series), "\"", dash.empty() ? "" : concat(" stroke-dasharray=\"", dash, "\""));
   }
 
-  std::vector<std::string> labels;  // in the order in which they come
+  std::vector<std::string> labels;  // in order of appearance
 
  private:
   std::size_t index_of(const std::string& label) const {
@@ -43,7 +43,7 @@ class Styles {
   }
 };
 
-// One panel's area in pixels, and what its axes reach; x is logarithmic where it does not begin at 0.
+// The area of a panel in pixels, and the range of its axes. x is logarithmic if it does not begin at 0.
 struct Frame {
   double x0, x1, y0, y1;  // left, right, top, bottom
   double first_x, last_x, first_y, last_y;
@@ -72,7 +72,7 @@ std::string draw_axes(const Frame& frame, const std::string& title, const std::v
   for (const double tick : x_ticks) {
     if (tick > frame.last_x) continue;
     svg += path("axis", concat("M", frame.at(tick, frame.first_y), "v5"));
-    // Narrow panels stand so near each other that the last tick of one would meet the 0 of the next.
+    // Narrow panels are so close that the last tick of one would meet the 0 of the next.
     if (tick > 0 || with_y_labels || panel_width > narrow_panel) {
       svg += text_at(frame.at_x(tick), frame.y1 + 18, "middle", "", short_count(tick));
     }
@@ -101,7 +101,7 @@ std::string draw_series(const Frame& frame, const ChartSeries& series, const Sty
   return svg;
 }
 
-// Names beside the ends of the lines, pushed apart where they would cover each other.
+// Names next to the ends of the lines, moved apart if they would overlap.
 std::string draw_names(const Frame& frame, const ChartPanel& panel, const Styles& styles) {
   struct Name {
     double y;
@@ -125,7 +125,7 @@ std::string draw_names(const Frame& frame, const ChartPanel& panel, const Styles
   return svg;
 }
 
-// Whether the last panel of every row has all lines, few enough to be named where they end.
+// Whether the last panel of every row has all lines, and they are few enough to be named at their ends.
 bool named_at_their_ends(const Chart& chart, const Styles& styles) {
   if (chart.panels.empty() || styles.labels.empty() || styles.labels.size() > most_named_at_their_ends) return false;
   const auto in_row = static_cast<std::size_t>(chart.panels_in_row);
@@ -139,7 +139,7 @@ bool named_at_their_ends(const Chart& chart, const Styles& styles) {
   return true;
 }
 
-// Labels side by side, as many as fit. Sets `below` to where the legend ends.
+// Adjacent labels, as long as they fit. Sets `below` to the end of the legend.
 std::string draw_legend(const Styles& styles, double& below) {
   std::string svg;
   double x = left, y = title_height + 8;
@@ -161,7 +161,7 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10 * power;
   for (const double factor : {5.0, 2.0, 1.0}) {
-    // The small excess keeps a step that is exact but for rounding.
+    // The small excess keeps a step that is exact up to rounding.
     if (factor * power * (1 + 1e-9) >= rough) step = factor * power;
   }
   std::vector<double> ticks;
@@ -185,7 +185,7 @@ std::vector<double> logarithmic_ticks(double low, double high) {
 
 std::string svg_text(const Chart& given) {
   Chart chart = given;
-  std::int64_t not_drawn = 0;  // since no axis reaches so far
+  std::int64_t not_drawn = 0;  // values beyond the range of any axis
   double highest = 0, lowest = std::numeric_limits<double>::infinity();
   for (ChartPanel& panel : chart.panels) {
     for (ChartSeries& series : panel.series) {
@@ -203,13 +203,13 @@ std::string svg_text(const Chart& given) {
   }
   if (not_drawn > 0)
     chart.title += concat("; not drawn: ", not_drawn, not_drawn == 1 ? " point" : " points", " beyond 1e300");
-  // One y axis for all panels, so that heights compare.
+  // One y axis for all panels, so that heights are comparable.
   if (!chart.numbers || lowest >= highest) lowest = 0;
   const std::vector<double> y_ticks = axis_ticks(lowest, highest > 0 ? highest : 0.01, 5);
   const Styles styles(chart);
   double top = title_height, margin = right;
   std::string drawn = text_at(left, 26, "start", " class=\"title\"", chart.title);
-  const bool many = chart.panels_in_row > 4;  // small ones, each named by its title
+  const bool many = chart.panels_in_row > 4;  // small panels, each named by its title
   const bool named = !many && named_at_their_ends(chart, styles);
   if (named) {
     top += legend_row_height;
@@ -224,7 +224,7 @@ std::string svg_text(const Chart& given) {
   const std::size_t count = chart.panels.size();
   const std::size_t columns = std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(chart.panels_in_row));
   const std::size_t rows = std::max<std::size_t>(1, (count + columns - 1) / columns);
-  // 400 with one row of panels and one of the legend.
+  // 400 pixels with one row of panels and one row of the legend.
   const double panels_height = chart.panel_height * static_cast<double>(rows), height = top + panels_height + bottom;
   const double gap = many ? panel_gap / 2 : panel_gap;
   const double panel_width =

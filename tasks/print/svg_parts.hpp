@@ -1,4 +1,4 @@
-// What pictures are made of: SVG elements as text, colours, the style sheet.
+// Building blocks of pictures: SVG elements as text, colours, the style sheet.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace tally::svg {
 
-// Told apart by people who do not see all colours too (Okabe and Ito 2008), the black one grey.
+// Distinguishable with colour blindness (Okabe and Ito 2008), with black replaced by grey.
 inline constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#e69f00", "#56b4e9", "#5f5f5f", "#a5a000"};
-inline constexpr std::array dashes{"", "6 3", "2 3", "8 3 2 3"};  // beyond the colours
+inline constexpr std::array dashes{"", "6 3", "2 3", "8 3 2 3"};  // for more lines than colours
 
 constexpr double width = 900;
-// Widths of text, roughly: there are no font metrics here.
+// Approximate widths of text: font metrics are not available here.
 constexpr double character_width = 6.6;
 
 inline std::string escaped(const std::string& text) {
@@ -39,10 +39,10 @@ inline std::string number(double value) {
   return text;
 }
 
-// A coordinate: a tenth of a pixel is as fine as eyes are.
+// A coordinate, rounded to a tenth of a pixel.
 inline std::string px(double value) { return number(std::round(10 * value) / 10); }
 
-// "10k" for 10,000: tick labels must not run into each other.
+// "10k" for 10,000, so that tick labels do not overlap.
 inline std::string short_count(double value) {
   if (value >= 1e6) return number(value / 1e6) + "M";
   return value >= 1e4 ? number(value / 1e3) + "k" : number(value);
@@ -64,7 +64,7 @@ inline constexpr const char* style_sheet =
     ".grid{stroke:#e6e6e6;fill:none}.axis{stroke:#777;fill:none}"
     ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}</style>\n";
 
-// A picture of this height: title, style sheet, white ground, then what is drawn.
+// A picture of this height: title, style sheet, white background, then the drawn elements.
 inline std::string document(double height, const std::string& title, const std::string& drawn) {
   return concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", px(width), "\" height=\"", px(height),
                 "\" viewBox=\"0 0 ", px(width), " ", px(height), "\" role=\"img\">\n<title>", escaped(title),

@@ -7,7 +7,7 @@
 namespace tally {
 namespace {
 
-// Characters of UTF-8: bytes that continue none.
+// Number of UTF-8 characters: bytes that are not continuation bytes.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }

@@ -1,4 +1,4 @@
-// Tables for the terminal that are Markdown as well.
+// Tables for the terminal that are also Markdown.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace tally {
 
-// All rows have the cells of the first, which is the head.
+// The first row is the header. All rows have the same number of cells.
 using TableRows = std::vector<std::vector<std::string>>;
 
-// A Markdown table that also reads well as it stands.
+// A Markdown table that is aligned for reading as plain text.
 std::string markdown_table(const TableRows& rows);
 
 }  // namespace tally

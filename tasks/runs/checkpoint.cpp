@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// A number that a checkpoint carries in its metadata.
+// A number from the metadata of a checkpoint.
 std::int64_t metadata_number(const SafetensorsFile& file, const std::string& key) {
   const auto entry = file.metadata().find(key);
   check(entry != file.metadata().end(), "checkpoint", file.path(), ": the metadata has no '", key, "'");

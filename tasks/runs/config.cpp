@@ -27,7 +27,7 @@ std::vector<OptionInfo> options_of(const Options& options) {
   return list_options(*copy);
 }
 
-// A JSON value as the text that set_option reads. Its kind must be that of the option, so that "64" is no number.
+// A JSON value as the text that set_option reads. The kinds of value and option must match: "64" is not a number.
 std::string text_of(const JsonValue& value, const OptionValue& option, std::string_view name) {
   constexpr std::string_view kinds[] = {"true or false", "an integer", "a number", "a string"};
   const bool fits =
@@ -45,7 +45,7 @@ const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::strin
   return found != options.end() ? &*found : nullptr;
 }
 
-// Sets the options of the group with this prefix ("model.") by the members of an object of the file.
+// Sets the options of the group with this prefix ("model.") from the members of an object of the file.
 void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object,
                  OtherRules other_rules) {
   check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
@@ -70,7 +70,7 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
     if (of_another && other_rules == OtherRules::leave_out) return;
     config.set(prefix + member.name, text);
   };
-  // Which options the others are depends on the name.
+  // The name determines which options the others are.
   if (key == "optimiser" && object.contains("name")) {
     set({"name", object.at("name")});
     group = find_group();
@@ -78,7 +78,7 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
   for (const JsonMember& member : object.members()) set(member);
 }
 
-// Its value as text; empty where there is no such option.
+// The option's value as text; empty if there is no such option.
 std::string value_in(const RunConfig& config, std::string_view name) {
   const std::vector<RunConfig::Field> fields = config.fields();
   const auto field = std::ranges::find(fields, name, &RunConfig::Field::name);
@@ -180,7 +180,7 @@ void RunConfig::set(std::string_view name, std::string_view value) {
 }
 
 std::vector<RunConfig::Field> RunConfig::fields() const {
-  // Short names; "pe.p-max" is one where one encoding alone has it.
+  // Short names; "pe.p-max" is one if only one encoding has it.
   static const std::map<std::string, std::string> short_names{
       {"task.length", "length"},         {"task.data", "data"},
       {"task.tokenizer", "tokenizer"},   {"task.vocabulary", "vocabulary"},
@@ -301,7 +301,7 @@ RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
   check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
   static const std::vector<std::string> known = {
       "format", "preset",    "task", "pe",      "pe-options",
-      "model",  "optimiser", "run",  "imported"};  // which only the folder of a run heeds
+      "model",  "optimiser", "run",  "imported"};  // only the run folder uses it
   for (const JsonMember& member : json.members()) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }

@@ -1,4 +1,4 @@
-// What the embedded JSON files have in common: strict keys, settings as text, errors that name the entry.
+// Shared by the embedded JSON files: strict keys, settings as text, errors that name the entry.
 #include "tasks/runs/data_file.hpp"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<std::string> texts_in(const JsonValue& object, std::string_view key)
 
 void for_each_entry(const JsonValue& entries, const std::string& file,
                     const std::function<void(const std::string& name, const JsonValue& entry)>& take) {
-  in_file(file, [&] { entries.members(); });  // is it an object
+  in_file(file, [&] { entries.members(); });  // checks that it is an object
   for (const JsonMember& member : entries.members()) {
     in_file(concat(file, ": ", member.name), [&] { take(member.name, member.value); });
   }

@@ -1,4 +1,5 @@
-// What computes: speed depends on it and, between devices and precisions, the last bits of the numbers.
+// The hardware and software of a run. Speed depends on it; between devices and precisions, so do the last bits of
+// results.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +10,25 @@
 
 namespace tally {
 
-// The commit of the sources, with "-dirty" where they were changed since; empty for sources outside git.
+// The commit of the sources, with "-dirty" if they were changed since; empty for sources outside git.
 extern const std::string_view commit;
 
-// "AMD EPYC 9R14": the model as the system tells it.
+// "AMD EPYC 9R14": the model name that the system reports.
 std::string processor_text();
 // "g++ 12.2.0".
 std::string compiler_text();
 
 struct Machine {
   std::string device, device_name;  // "cuda:0", "NVIDIA H200"
-  std::string precision;            // of matrix products
+  std::string precision;            // of matmuls
   std::string processor;
   std::int64_t cores = 0, threads = 0;
-  std::string blas;  // which of OpenBLAS's kernels: "SkylakeX"
+  std::string blas;  // OpenBLAS's kernels: "SkylakeX"
   std::string compiler, version, commit;
 
-  // That of this process, with its default device.
+  // This process's machine, with its default device.
   static Machine here();
-  // Members that are missing stay as they are. Throws Error for one of another kind.
+  // Missing members keep their values. Throws Error for a member of another kind.
   static Machine from_json(const JsonValue& json);
   JsonValue to_json() const;  // members by their names
   std::string text() const;   // one line

@@ -80,7 +80,7 @@ std::vector<MetricsRecord> read_metrics(const std::string& path) {
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string line = concat(path, ", line ", records.size() + 1);
-    const JsonLimits limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key are many
+    const JsonLimits limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key can be many
     const JsonValue json = parse_json(std::string_view(text).substr(begin, end - begin), limits, line);
     records.push_back(in_file(line, [&] { return record_of(json); }));
   }

@@ -1,5 +1,5 @@
-// metrics.jsonl: what a run says of itself while it trains, one object a line. Its keys are known here alone, but for
-// those of an evaluation and of a machine, which other files have too (tasks/evaluation/evaluate.hpp,
+// metrics.jsonl: the records of a run during training, one object per line. Only this file knows the keys. The
+// exceptions are the keys of evaluations and machines, which other files use too (tasks/evaluation/evaluate.hpp,
 // tasks/runs/machine.hpp).
 #pragma once
 
@@ -16,15 +16,15 @@
 
 namespace tally {
 
-// The first line: what is trained, its configuration under "config". Older files say less.
+// The first line: a description of the run, with its configuration under "config". Older files have fewer members.
 struct RunRecord {
   JsonValue json;
 };
 
-// Each start of the run, the resumed ones too: what computes from here on. Like times it is no part of what a kill and
-// a resume leave as it is.
+// Written at each start of the run, including resumes: the machine from this step on. Like times, it may differ between
+// an interrupted run and an uninterrupted one.
 struct StartRecord {
-  std::int64_t step = 0;  // the last one that was trained before
+  std::int64_t step = 0;  // the last step trained before
   Machine machine;
 };
 
@@ -33,13 +33,13 @@ struct Measurement {
   Evaluation evaluation;
 };
 
-// Why the run stopped here; goes when it is resumed.
+// Why the run stopped here. Removed when the run is resumed.
 struct DivergenceRecord {
   std::int64_t step = 0;
   std::string why;
 };
 
-// A step of training is recorded as its report, without the number of steps planned.
+// A training step is recorded as its report, without the planned number of steps.
 using MetricsRecord = std::variant<RunRecord, StartRecord, StepReport, Measurement, DivergenceRecord>;
 
 // 0 for the description of a run.
@@ -55,14 +55,14 @@ std::vector<Record> all_of(const std::vector<MetricsRecord>& records) {
   return found;
 }
 
-// All records; a cut last line is left out, and a file that is not there has none. Throws Error naming file and line
-// for what is no record.
+// All records. A truncated last line is ignored, and a missing file has no records. Throws Error naming file and line
+// for a line that is not a record.
 std::vector<MetricsRecord> read_metrics(const std::string& path);
 
 // Replaces the file, atomically.
 void rewrite_metrics(const std::string& path, const std::vector<MetricsRecord>& records);
 
-// Appends records, each with one write, so that a killed run leaves at most its last line cut.
+// Appends records, each with a single write, so that a killed run truncates at most its last line.
 class MetricsWriter {
  public:
   explicit MetricsWriter(const std::string& path);

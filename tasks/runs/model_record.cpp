@@ -49,7 +49,7 @@ ModelRecord model_record_from_text(const std::string& text, const std::string& s
 
 namespace {
 
-// "300 tokens, 1a2b3c4d" of a text; other tasks record their symbols.
+// "300 tokens, 1a2b3c4d" for a text; other tasks record their symbols.
 struct TokenCount {
   std::string_view count, checksum;  // checksum: of the tokenizer; empty if only ids are known
 };
@@ -94,7 +94,7 @@ void check_same_model(const ModelRecord& record, const RunConfig& config, const 
     check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
           now->second);
   };
-  // With another task or encoding all their settings are others: these come first.
+  // Another task or encoding changes all of its settings, so these are compared first.
   for (const char* first : {"task", "pe"}) {
     if (const auto recorded = record.find(first); recorded != record.end()) compare(first, recorded->second);
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* file_name = "tasks/presets.json";
 
-// Settings in front of others are replaced in their places.
+// Replaces settings in place; new ones are appended.
 void merge(Settings& settings, const Settings& changes) {
   for (const auto& change : changes) {
     const auto found = std::ranges::find(settings, change.first, [](const auto& setting) { return setting.first; });

@@ -15,9 +15,9 @@ namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
 constexpr const char* imported_key = "imported";
-const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key are many
+const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key can be many
 
-// A free name beside `path`.
+// An unused name next to `path`.
 std::string aside_path(const std::string& path) {
   std::string candidate = path + ".old";
   for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = concat(path, ".old-", n);
@@ -29,7 +29,8 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
-// Nothing is in the folder, or what is left of a process that was killed while it wrote the configuration of a new run.
+// True if the folder is empty, or has only the remains of a process killed while it wrote the configuration of a new
+// run.
 bool holds_nothing(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
@@ -38,15 +39,15 @@ bool holds_nothing(const std::string& folder) {
   return !error;
 }
 
-// The lock of a folder, held as long as it is open. Throws RunInUse when another process has it.
+// The lock of a folder, held while it is open. Throws RunInUse if another process has it.
 FileDescriptor lock_of(const std::string& folder) {
-  // Whoever makes a run or looks whether it is free has the lock too, for a moment: a training keeps it for longer.
+  // A process that makes a run, or checks whether it is free, holds the lock for a moment. Training holds it longer.
   std::optional<FileDescriptor> lock = lock_folder("run", folder, 20);
   if (!lock) throw RunInUse(concat("[run] another process is training in '", folder, "'"));
   return std::move(*lock);
 }
 
-// Throws Error when a process trains in a run below the folder, as those of a sweep do.
+// Throws Error if a process trains in a run below the folder, such as a run of a sweep.
 void refuse_runs_at_work_below(const std::string& folder) {
   std::error_code error;
   const auto readable = fs::directory_options::skip_permission_denied;
@@ -75,9 +76,9 @@ FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
   const auto status = fs::symlink_status(folder, error);
   const bool there = fs::exists(status);
   const bool empty_folder = there && fs::is_directory(folder, error) && holds_nothing(folder);
-  FileDescriptor lock_of_old;  // so that of two processes only one moves it
+  FileDescriptor lock_of_old;  // only one of two processes can move it
   if (there && !empty_folder) {
-    // First: one that is being made is no run yet.
+    // The lock comes first: a run that is being created has no config.json yet.
     if (fs::is_directory(folder, error)) lock_of_old = lock_of(folder);
     const bool is_run = fs::exists(folder + "/config.json", error);
     check(force, "run", "'", folder,
@@ -102,7 +103,7 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   RunFolder run(folder, config.clone());
   run.imported_ = imported;
   run.lock();
-  // Between the look above and the lock another process may have made its run here, and ended.
+  // Another process may have made and finished its run here between the check above and the lock.
   check(holds_nothing(folder), "run", "'", folder, "' holds a run already: another process has just made it");
   run.write_config();
   return run;
@@ -173,7 +174,8 @@ RunConfig RunFolder::config_from(const JsonValue& stored) const {
   for (const std::string& name : path_options(*config.task, *config.task_options)) {
     const fs::path path = task.contains(name) ? task.string(name) : "";
     if (path.empty() || path.is_absolute()) continue;
-    // Earlier versions wrote what lies in the working directory so, and what lies in the folder as seen from there.
+    // Earlier versions wrote paths relative to the working directory, or, for files in the folder, relative to the
+    // folder.
     const fs::path own = fs::exists(path_ / path, error) || fs::exists(path, error) ? path : path.filename();
     if (fs::exists(path_ / own, error)) config.set("task." + name, (path_ / own).string());
   }
@@ -273,7 +275,7 @@ void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t las
     check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint", path,
           ": is in the way of a checkpoint and is not a file");
   }
-  const AtomicFile trial(checkpoint_path(first));  // its temporary file goes again
+  const AtomicFile trial(checkpoint_path(first));  // deletes its temporary file again
 }
 
 StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const {
@@ -362,7 +364,7 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
       return false;
     }
   };
-  std::int64_t newer = 0;  // planned ones beyond the one looked at
+  std::int64_t newer = 0;  // planned checkpoints newer than the current one
   for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
     const std::int64_t step = steps.back();
     const bool keep = step == 0 || newer == 0 || step == best || (planned(step) && newer < 2);

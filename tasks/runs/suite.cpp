@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// "*/quick": of all tasks.
+// "*/quick": the presets of all tasks with this name.
 std::vector<const PresetEntry*> presets_named(std::string_view name) {
   std::vector<const PresetEntry*> presets;
   for (const PresetEntry& preset : preset_registry()) {

@@ -1,4 +1,4 @@
-// Suites: presets of several tasks that are trained together, for one table of encodings and tasks, in
+// Suites: presets of several tasks that are trained together, for one table of encodings and tasks. They are in
 // tasks/suites.json.
 #pragma once
 
@@ -12,14 +12,15 @@ namespace tally {
 
 struct SuiteEntry {
   std::string name, summary;
-  // "mqar/quick": a task and its preset; "recall": all of an earlier suite; "*/quick": presets with this name or one
-  // that begins with it and a hyphen ("quick-a5"), of every task that needs no files, in the order of tasks.
+  // "mqar/quick": a task and its preset. "recall": all parts of an earlier suite. "*/quick": presets with this name, or
+  // with a name that begins with it and a hyphen ("quick-a5"), of every task that needs no files, in the order of
+  // tasks.
   std::vector<std::string> parts;
-  std::vector<const PresetEntry*> presets;  // of the parts in their order, each once
+  std::vector<const PresetEntry*> presets;  // of the parts in order, each once
 };
 
 // Suites in JSON, sorted by name: "recall": {"summary": "...", "parts": ["mqar/quick", "n-back/quick"]}. Throws Error
-// naming file, entry and key, or the part that is neither a preset nor an earlier suite.
+// naming file, entry and key, or a part that is neither a preset nor an earlier suite.
 std::vector<SuiteEntry> read_suites(std::string_view json, const std::string& file);
 
 // All suites of the program.

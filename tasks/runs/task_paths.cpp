@@ -19,7 +19,7 @@ std::vector<std::string> path_options(const TaskEntry& task, Options& options) {
 std::string absolute_path(std::string_view path) {
   if (path.empty()) return {};
   const fs::path whole = fs::absolute(path);
-  // "a/../b" is another folder than "b" where a is a link.
+  // "a/../b" differs from "b" if a is a symbolic link.
   return (std::ranges::count(whole, "..") > 0 ? whole : whole.lexically_normal()).string();
 }
 

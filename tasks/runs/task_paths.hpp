@@ -1,5 +1,5 @@
-// Which options of a task are paths, and how a run keeps them: whole, so that they mean the same from every working
-// directory, but for what lies in the run's own folder, which moves with it.
+// The options of a task that are paths, and how a run stores them. Paths are absolute, so that they are valid in every
+// working directory. Paths inside the run's folder are relative to it, because they move with it.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace tally {
 
-// The options of free text of a task that reads files, except the name of a token. Other tasks have none.
+// The free-text options of a task that reads files, except the name of a token. Other tasks have none.
 std::vector<std::string> path_options(const TaskEntry& task, Options& options);
 
-// From the root on; empty stays empty.
+// The absolute path; an empty path stays empty.
 std::string absolute_path(std::string_view path);
-// The path as seen from the folder, where it lies below it; else as it is. Both are absolute.
+// The path relative to the folder if it is inside; otherwise unchanged. Both are absolute.
 std::string path_from(const std::string& folder, const std::string& path);
 
 }  // namespace tally

@@ -22,8 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether the training sequences from number `next` on are others than with the settings of `before`, or come in
-// another order.
+// Whether changed settings change the training sequences from number `next` on, or their order.
 bool other_sequences(const RunConfig& before, const RunConfig& now, const Task& task, std::int64_t next) {
   const Split& split = task.splits().front();
   if (split.count > 0 && before.run.seed != now.run.seed) return true;
@@ -37,12 +36,12 @@ bool other_sequences(const RunConfig& before, const RunConfig& now, const Task& 
       if (a.tokens != b.tokens || a.targets != b.targets || a.loss_mask != b.loss_mask) return true;
     }
     return false;
-  } catch (const Error&) {  // there is no such task any more
+  } catch (const Error&) {  // the earlier task no longer exists
     return true;
   }
 }
 
-// What changed settings mean for a run at a step, which their names do not say.
+// Effects of changed settings on a run at a step, which the names of the settings do not show.
 std::vector<std::string> consequences(const RunConfig& before, const RunConfig& now, const Task& task,
                                       std::int64_t step, std::int64_t sequences) {
   std::vector<std::string> texts;
@@ -63,7 +62,7 @@ std::vector<std::string> consequences(const RunConfig& before, const RunConfig& 
   return texts;
 }
 
-// One run from its newest checkpoint on.
+// One run, from its newest checkpoint on.
 class Run {
  public:
   Run(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state)
@@ -90,7 +89,8 @@ class Run {
     try {
       return train_from(step);
     } catch (const Diverged& why) {
-      // The folder keeps it, until the run is resumed. A disk that is full too is not what is to be told.
+      // The folder keeps the record until the run is resumed. A failed write, such as on a full disk, must not hide the
+      // divergence.
       try {
         note(DivergenceRecord{step, why.what()});
       } catch (const Error&) {
@@ -105,14 +105,14 @@ class Run {
     return ParameterShares(trained, ranks_);
   }
 
-  // In the metrics; of several ranks one writes.
+  // Writes a record to the metrics. Only one rank writes.
   void note(const MetricsRecord& record) {
     if (metrics_) metrics_->write(record);
   }
 
-  // `step` is the one at work, also when it throws.
+  // `step` is the current step, also when this throws.
   TrainOutcome train_from(std::int64_t& step) {
-    // A kill between a checkpoint and the last line of its evaluation: the evaluation is done again.
+    // After a kill between a checkpoint and the last line of its evaluation, the evaluation is repeated.
     if (step > 0 && evaluation_due(step) && !evaluated(step) && !evaluate_all(step)) return TrainOutcome::interrupted;
     while (step < config_.run.steps) {
       ++step;
@@ -133,7 +133,7 @@ class Run {
     return step == config_.run.steps || step % config_.eval_interval() == 0;
   }
 
-  // Reads all before it writes anything. The step that the run goes on from.
+  // Reads everything before it writes anything. Returns the step from which the run is resumed.
   std::int64_t restore() {
     const auto checkpoint = folder_.newest_checkpoint(
         [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
@@ -155,7 +155,7 @@ class Run {
     const std::optional<RunConfig> trained = folder_.trained_config(records);
     const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
     sequences_ = checkpoint.sequences;
-    if (sequences_ < 0) {  // of an earlier version
+    if (sequences_ < 0) {  // written by an earlier version
       const RunConfig& before = trained ? *trained : config_;
       sequences_ = TrainingOrder(task_->splits().front(), before.run.batch, 0).seen_by(step);
     }
@@ -163,18 +163,18 @@ class Run {
       return step_of(record) > step || std::holds_alternative<DivergenceRecord>(record);
     });
     measurements_ = all_of<Measurement>(records);
-    if (!evaluated(step)) {  // it was cut off in the middle, and is done again as a whole
+    if (!evaluated(step)) {  // it was interrupted, and is repeated as a whole
       std::erase_if(records, [step](const MetricsRecord& record) {
         return step_of(record) == step && std::holds_alternative<Measurement>(record);
       });
       measurements_ = all_of<Measurement>(records);
     }
     if (const auto reports = all_of<StepReport>(records); !reports.empty()) seconds_ = reports.back().seconds;
-    // A resumed run may have other settings than the one that began.
+    // A resumed run may have other settings than at its start.
     std::erase_if(records, [](const MetricsRecord& record) { return std::holds_alternative<RunRecord>(record); });
     records.insert(records.begin(), RunRecord{description()});
     if (folder_.writes()) folder_.check_can_write_checkpoints(step + 1, config_.run.steps);
-    ranks_.check_same(step, "the step of the newest checkpoint");  // all have read now
+    ranks_.check_same(step, "the step of the newest checkpoint");  // all ranks have finished reading
 
     for (const std::string& change : changes) observer_.message(concat("changed: ", change));
     if (trained && step > 0 && !changes.empty()) {
@@ -186,7 +186,7 @@ class Run {
     return step;
   }
 
-  // Checkpoints that were passed over are not written over.
+  // Skipped checkpoints are set aside, not overwritten.
   void set_aside_after(std::int64_t step) const {
     std::vector<std::int64_t> passed_over = folder_.checkpoint_steps();
     std::erase_if(passed_over, [step](std::int64_t other) { return other <= step; });
@@ -215,7 +215,7 @@ class Run {
     observer_.stepped(report);
   }
 
-  // The last update can have spoilt the model although loss and gradients were fine: no checkpoint keeps that.
+  // The last update may have damaged the model although loss and gradients were finite. Such a model is never saved.
   void refuse_bad_update(std::int64_t step) {
     for (const auto& [name, parameter] : model_->parameters()) {
       if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
@@ -239,8 +239,8 @@ class Run {
                              model_->parameters(), state);
   }
 
-  // Of the steps with a checkpoint: lower error on the first evaluation split is better, then lower loss, on text lower
-  // loss alone; the earlier of equals stays. -1 where none was evaluated.
+  // The best step with a checkpoint: lowest error on the first evaluation split, then lowest loss; on text, only the
+  // loss. Ties go to the earlier step. -1 if none was evaluated.
   std::int64_t best_step() const {
     const auto rank = [](const Evaluation& e) { return std::pair(e.text ? 0 : e.token_error(), e.loss); };
     const Measurement* best = nullptr;
@@ -258,7 +258,7 @@ class Run {
         [this](const std::string& why) { observer_.message(concat("not removed: ", why)); });
   }
 
-  // False when it was stopped in the middle; what was evaluated is then done again by the resumed run.
+  // Returns false if it was stopped; the resumed run then repeats the whole evaluation.
   bool evaluate_all(std::int64_t step) {
     const bool last = step == config_.run.steps;
     for (std::size_t i = 1; i < task_->splits().size(); ++i) {
@@ -276,7 +276,7 @@ class Run {
     return true;
   }
 
-  // What is trained, added to a record.
+  // Adds a description of the run to a record.
   JsonValue described(JsonValue json) const {
     json.set("task", config_.task->name);
     json.set("pe", config_.encoding.text());
@@ -290,8 +290,8 @@ class Run {
     return described(JsonValue::object({{"run", "tally"}})).set("config", folder_.stored_config());
   }
 
-  // What the model answers by itself, of every split that is evaluated. False when it was stopped; the resumed run then
-  // begins with it.
+  // Evaluates generated answers on every evaluation split. Returns false if it was stopped; the resumed run then
+  // repeats this evaluation.
   bool generate_all(JsonValue& generated) {
     for (const Split& split : std::span(task_->splits()).subspan(1)) {
       const std::int64_t step = config_.run.steps;
@@ -305,7 +305,7 @@ class Run {
     return true;
   }
 
-  // False when it was stopped in the middle.
+  // Returns false if it was stopped.
   bool finish() {
     prune();
     JsonValue generated = JsonValue::array();
@@ -322,7 +322,7 @@ class Run {
     results.set("seconds", seconds_);
     results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
     if (folder_.writes()) folder_.write_results(results);
-    ranks_.barrier();  // the run is finished for whoever looks
+    ranks_.barrier();  // the run is finished for all observers
     return true;
   }
 
@@ -333,7 +333,7 @@ class Run {
   const std::atomic<bool>& stop_;
   std::unique_ptr<Task> task_;
   std::unique_ptr<SequenceModel> model_;
-  std::optional<ParameterShares> shares_;  // where the optimiser's state is split
+  std::optional<ParameterShares> shares_;  // if the optimiser's state is split
   std::unique_ptr<Optimizer> optimizer_;
   TrainStep train_step_;
   TrainingOrder order_;
@@ -349,7 +349,7 @@ class Run {
 
 TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state) {
   if (folder.finished()) {
-    folder.read_results();  // one that is damaged is not taken for the end of a run
+    folder.read_results();  // damaged results do not count as the end of a run
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
     if (folder.config().run.steps > 0 && (steps.empty() || steps.back() == 0)) {
       observer.message(concat("no trained checkpoint is left in ", folder.path(),

@@ -12,7 +12,7 @@
 
 namespace tally {
 
-// Watches a run. All hooks do nothing unless overridden.
+// Observes a run. All hooks do nothing unless overridden.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
@@ -26,12 +26,12 @@ class TrainObserver {
 
 enum class TrainOutcome { done, interrupted };
 
-// Trains from the newest good checkpoint (or from the start) to the last step and writes results.json. Killed at any
-// moment and called again, it ends with the same checkpoints, byte for byte, and the same metrics but for times.
-// `stop` becoming true ends the run after the step at work, with a checkpoint. Throws Diverged.
-// ProcessGroup (core/distributed/process_group.hpp) train it together, one of them with a folder that writes: with the
-// same bytes as one process, whatever each keeps of the optimiser's state. Throws Error where an update rule cannot
-// split it. Where the folder's configuration was changed, checkpoint and metrics are read before it is written.
+// Trains from the newest valid checkpoint (or from the start) to the last step and writes results.json. If it is killed
+// at any moment and called again, checkpoints are bit-identical and metrics are the same except for times. If `stop`
+// becomes true, the run ends after the current step, with a checkpoint. Throws Diverged. Ranks of a process group
+// (core/distributed/process_group.hpp) train the run together, and one of them has a folder that writes. The bytes are
+// the same as with one process, whichever optimiser state each rank stores. Throws Error if an update rule cannot split
+// its state. If the folder's configuration was changed, checkpoint and metrics are read before it is written.
 TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop,
                    OptimizerState state = OptimizerState::whole);
 

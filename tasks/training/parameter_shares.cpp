@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-// A number alone is a row of one.
+// A scalar is one row.
 Tensor in_rows(const Tensor& tensor) { return tensor.rank() == 0 ? tensor.reshape_view({1}) : tensor.detach(); }
 
 std::span<std::byte> bytes_of(const Tensor& on_host) {
@@ -24,7 +24,7 @@ ParameterShares::ParameterShares(NamedTensors parameters, const ProcessGroup& ra
   std::int64_t all = 0;
   for (const auto& [path, parameter] : parameters_) all += parameter.numel();
   const std::vector<std::int64_t> cuts = parts_of(all, ranks.size());
-  std::int64_t before = 0;  // elements of the parameters before
+  std::int64_t before = 0;  // elements of earlier parameters
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [path, parameter] = parameters_[i];
     const std::int64_t rows = in_rows(parameter).size(0);
@@ -57,7 +57,7 @@ void ParameterShares::take_gradients() const {
 void ParameterShares::share_parameters(GradientReducer* exchange) const {
   for (const auto& [path, rows] : own_) clear_gradient(rows);
   if (ranks_.alone()) return;
-  std::vector<std::int64_t> begins{0};  // of each rank's rows, all parameters' one after the other
+  std::vector<std::int64_t> begins{0};  // of each rank's rows, concatenated over all parameters
   for (std::int64_t r = 0; r < ranks_.size(); ++r) {
     begins.push_back(begins.back());
     for (std::size_t i = 0; i < parameters_.size(); ++i) begins.back() += rows_of(parameters_[i].second, i, r).numel();
@@ -111,7 +111,7 @@ NamedTensors ParameterShares::whole(const NamedTensors& state) const {
 std::vector<StoredTensor> ParameterShares::own_rows(std::vector<StoredTensor> whole) const {
   for (StoredTensor& stored : whole) {
     const std::size_t i = index_of(stored.name);
-    // What does not fit is left for whoever loads it to refuse.
+    // The code that loads a tensor rejects a wrong shape or name.
     if (i == parameters_.size() || stored.shape != parameters_[i].second.shape()) continue;
     stored.shape = own_[i].second.shape();
     stored.read = [this, i, read = std::move(stored.read)] { return rows_of(read(), i, ranks_.rank()); };

@@ -9,7 +9,7 @@
 namespace tally {
 namespace {
 
-// Kernels find a tensor's first element where they would in memory of its own.
+// Kernels find the first element of a tensor aligned as in an allocation of its own.
 constexpr std::int64_t alignment = 64;
 
 }  // namespace
@@ -37,7 +37,7 @@ void RankSum::set(std::size_t i, const Tensor& tensor) {
   set_[i] = true;
   defined_[i] = tensor.defined() && ranks_.rank() < terms_;
   Tensor place = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel());
-  // What is not there adds nothing: x + -0 is x, to the bit, also where x is -0; x + 0 is not.
+  // An undefined tensor must add nothing: x + -0 is x, to the bit, even for x = -0, but x + 0 is not.
   if (defined_[i]) {
     place.copy_from(tensor.reshape_view(place.shape()));
   } else {

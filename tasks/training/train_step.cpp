@@ -38,7 +38,7 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const Optimizer
   std::erase_if(parameters_, [](const auto& parameter) { return !requires_grad(parameter.second); });
 }
 
-// A captured step reads the tensors that it was captured with, part by part.
+// A captured step reads the tensors with which it was captured, part by part.
 void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
   const bool with_positions = sequences.separate() && reads_positions_;
   if (sequences.parts() != parts_ || sequences.separate() != (positions_end_ > 0)) {
@@ -67,7 +67,8 @@ std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
                                    static_cast<std::size_t>(share.last - share.first));
 }
 
-// Loss and gradients of the parts of a batch, each a term of the mean over the whole batch, are added as one list.
+// Adds the loss and the gradients of the parts of a batch as one list. Each part is a term of the mean over the whole
+// batch.
 void TrainStep::compute_gradients() {
   TreeSum total;
   std::vector<Tensor> sums;
@@ -94,7 +95,7 @@ void TrainStep::compute_gradients() {
     total.add(std::move(term));
   }
   if (ranks_.alone()) sums = total.take();
-  if (own.empty()) sums = exchange_gradients({}, total);  // of a small batch there may be none left for this rank
+  if (own.empty()) sums = exchange_gradients({}, total);  // a small batch may leave no part for this rank
   out_.on_device(loss).copy_from(sums.front());
   model_.clear_gradients();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -102,12 +103,12 @@ void TrainStep::compute_gradients() {
   }
 }
 
-// Backward comes to the last parameters first, and so they are sent first.
+// Backward reaches the last parameters first, so they are sent first.
 std::vector<Tensor> TrainStep::exchange_gradients(const Tensor& part_loss, TreeSum& total) {
   const std::int64_t terms = tree_share(static_cast<std::int64_t>(parts_.size()), ranks_.size(), 0).ranks;
   const std::size_t count = parameters_.size();
   std::vector<Shape> shapes{{1}};
-  std::unordered_map<const AutogradData*, std::size_t> places;  // among what is sent, and as terms
+  std::unordered_map<const AutogradData*, std::size_t> places;  // in the list that is sent, and in a term
   for (std::size_t i = count; i-- > 0;) {
     shapes.push_back(parameters_[i].second.shape());
     places.emplace(parameters_[i].second.autograd().get(), i + 1);
@@ -161,7 +162,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   in_.on_host(step).fill(static_cast<double>(n));
   in_.send();
   at_step(n, [&] {
-    // Both look at every operation; and what is sent to other ranks is no part of a graph.
+    // Finite checks and profiling examine every operation, and messages to other ranks cannot be captured.
     if (finite_checks() || profiling() || !ranks_.alone()) {
       work_.forget();
       compute();

@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// Undefined tensors stand for zeros.
+// Undefined tensors are zeros.
 void add_to(Tensor& sum, const Tensor& term) {
   if (!term.defined()) return;
   if (!sum.defined()) {
