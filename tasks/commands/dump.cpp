@@ -1,17 +1,17 @@
 // tally dump: writes the intermediate values of a model on a few sequences to one safetensors file, so that other
 // programs can check them (tests/outside). N sequences of T tokens, H heads, V symbols:
-// //   tokens, targets                i32 [N, T].
-// //   loss_mask, score_mask          bool [N, T].
-// //   logits                         [N, T, V].
-// //   loss                           the mean where loss_mask is set.
-// //   blocks.N.weights               [N, H, T, T], the attention weights.
-// //   gradients.model.<parameter>    gradients of the loss.
+//   tokens, targets                i32 [N, T].
+//   loss_mask, score_mask          bool [N, T].
+//   logits                         [N, T, V].
+//   loss                           the mean where loss_mask is set.
+//   blocks.N.weights               [N, H, T, T], the attention weights.
+//   gradients.model.<parameter>    gradients of the loss.
 // The encoding may add the following, in the shape of the weights (nn/forward_context.hpp):
-// //   blocks.N.gates                 contextual positions only.
-// //   blocks.N.positions             contextual positions only.
-// //   blocks.N.position_weights      softmax of the position terms of the scores.
-// //   blocks.N.decay                 from forget gates.
-// //   blocks.N.breaks                from stick-breaking.
+//   blocks.N.gates                 contextual positions only.
+//   blocks.N.positions             contextual positions only.
+//   blocks.N.position_weights      softmax of the position terms of the scores.
+//   blocks.N.decay                 from forget gates.
+//   blocks.N.breaks                from stick-breaking.
 // Encodings that add no term to the scores have no position_weights: rotations, absolute embeddings, stick-breaking
 // without another encoding. The key bias of transformer-xl is such a term and is included, although it does not depend
 // on the position.

@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, Example>> read_sequences(const InspectSetting
   }
   SequenceChoice choice = settings.sequences;
   const std::string split = choice.split_of(task);
-  choice.count_at_most(4, task);  // by default what fits on the page
+  choice.count_at_most(4, task);  // by default the number that fits on the page
   std::int64_t number = choice.start;
   for (Example& example : choice.read(task, check_length_fits)) {
     std::string name = concat(split.empty() ? "sequence" : split, " ", number++);
