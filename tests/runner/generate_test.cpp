@@ -134,7 +134,7 @@ TEST_F(Generate, EndsWhereItShould) {
   EXPECT_EQ(run_tally({"generate", run_, "--prompt=wx"}, folder_).code, 2);
 }
 
-// The table holds 16 tokens. A text of 40 tokens is cut to its last 10, the first half that fits.
+// The table holds 16 tokens. A prompt of 40 tokens is halved until it fits, to its last 10.
 TEST_F(Generate, SlidesOverAPromptThatIsTooLong) {
   train("absolute");
   std::string prompt;

@@ -1,4 +1,4 @@
-// tally sweep: the grid and its names; skipped, resumed and counted runs; signals; and that its runs equal those of
+// tally sweep: the grid and its names; skipped, resumed and counted runs; signals; and that its runs equal runs of
 // `tally train`.
 #include <gtest/gtest.h>
 #include <signal.h>
