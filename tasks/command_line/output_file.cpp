@@ -68,8 +68,8 @@ void check_output(const std::string& path, const std::string& new_run) {
                             "' and is not written over; choose another name"));
   }
   std::error_code error;
-  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be made
-  const AtomicFile trial(path);                                      // its temporary file goes again
+  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be created
+  const AtomicFile trial(path);                                      // removes its temporary file
 }
 
 std::string known_ending(const std::string& path, const std::vector<std::string>& known) {

@@ -71,8 +71,8 @@ class AddedTokens {
 
   std::vector<Entry> entries_;
   std::vector<State> states_;
-  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: none begins so
-  PairTable children_;                     // of the states behind the first
+  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: no token begins with it
+  PairTable children_;                     // of the states after the first
 };
 
 }  // namespace tally

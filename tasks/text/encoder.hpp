@@ -18,7 +18,7 @@ class Encoder {
   explicit Encoder(const Tokenizer& tokenizer, std::size_t remembered = std::size_t{1} << 20);
 
   // Appends the tokens of the text, in which names of special tokens are ordinary text. Throws Error naming the byte
-  // where a pattern fails.
+  // at which a pattern fails.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
   // The same, but the names in `allowed` become their special tokens. The leftmost match among them and the added
   // tokens wins, and the longest at one place (tasks/text/added_tokens.hpp). Throws Error for a name that is not a

@@ -249,7 +249,8 @@ void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, Tokeniz
   read_decoder(file, byte_fallback, with_tokens);
 }
 
-// Before the blanks of a word, where no token has a blank behind another character; else the whole text is a piece.
+// Cuts before the blanks of a word, unless some token has a blank after another character. In that case the whole text
+// is a single piece.
 void set_fallback_pattern(TokenizerParts& parts) {
   if (!parts.steps.empty()) return;
   const auto has_blank_behind = [](const std::string& token) {

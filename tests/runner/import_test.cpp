@@ -86,7 +86,7 @@ TEST_F(ImportedRuns, AreTakenByEveryCommand) {
   expect_done({"eval", run, "--split=validation"});
 }
 
-// As stored so, the weights come back as the numbers of two bytes nearest to them.
+// The weights are rounded to the nearest 16-bit numbers.
 TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
   ASSERT_EQ(import("llama", source("llama"), {data()}).code, 0);
   const SafetensorsFile own = SafetensorsFile::open(checkpoint("llama", 0));
