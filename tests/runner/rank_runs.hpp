@@ -25,7 +25,7 @@ inline std::string no_ranks() {
 #endif
 }
 
-// A tally command in `count` processes on this machine. They do not look for another machine.
+// A tally command in `count` processes on this machine, without contacting another one.
 inline std::vector<std::string> ranks(int count, const std::vector<std::string>& arguments) {
   std::vector<std::string> words{"/usr/bin/env",
                                  "OMPI_ALLOW_RUN_AS_ROOT=1",
