@@ -1,5 +1,5 @@
-// A command of the program `tally`: one file in tasks/commands/ each, and its line in commands.def. It declares what it
-// takes on a CommandLine and returns what it found out as a Result; printing is not its business.
+// A command of the program `tally`: one file in tasks/commands/ and one line in commands.def. It declares its options
+// on a CommandLine and returns a Result. It does not print.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class UsageError : public Error {
   using Error::Error;
 };
 
-// Calls f; an Error that it throws becomes a UsageError: a wrong option is wrong usage, whatever part of the library
-// finds it. What is only too large for this machine is not, nor a damaged file.
+// Calls f and turns an Error that it throws into a UsageError, since a wrong option is wrong usage whichever part of
+// the library detects it. DoesNotFit and DamagedText keep their type.
 template <class F>
 auto as_usage(F&& f) {
   try {
@@ -46,31 +46,31 @@ auto as_usage(F&& f) {
   }
 }
 
-// Refuses an option, if it is there, of which nothing is left in a dry run.
+// Refuses an option, if it is given, that would have no effect in a dry run.
 inline void refuse_with_dry_run(std::string_view command, std::string_view option, bool is_there) {
   if (!is_there) return;
   throw UsageError(
       concat("[", command, "] ", option, " has no effect with --dry-run; it is for what is trained and written"));
 }
 
-// What a word of the command line is read into; the variable holds the default, which the help shows. A function is
-// given the value as text ("" where `flag` lets it stand alone).
+// The target that an option's value is written to. A variable holds the default, which the help shows. A function gets
+// the value as text, which is "" if `flag` allows the option without a value.
 using Target = std::variant<bool*, std::int64_t*, std::string*, std::vector<std::int64_t>*, std::vector<std::string>*,
                             std::function<void(const std::string&)>>;
 
-// What is asked of an option's value, and how the help shows it.
+// Constraints on an option's value, and how the help shows it.
 struct Rules {
   std::string group = "What";  // title in the help; "" hides the option
   std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> allowed = {};   // texts; any when empty
-  std::vector<std::string> excludes = {};  // options declared before that cannot be given beside it
+  std::vector<std::string> excludes = {};  // options declared earlier that exclude this one
   bool required = false;
-  bool flag = false;       // of a function: the option may stand without a value
-  std::string usual = {};  // of a function: the default
+  bool flag = false;       // for a function: the value may be omitted
+  std::string usual = {};  // for a function: the default
 };
 
 struct Option {
-  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for an argument that is told by its order
+  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for a positional argument
   Target target;
   std::string help;
   Rules rules;
@@ -78,27 +78,27 @@ struct Option {
 
 class CommandLine;
 
-// Options that every command understands: those that say what is computed with, and those that say how it is told.
+// Options of every command: how to compute, and what to print.
 struct CommonOptions {
-  std::int64_t threads = 0;  // 0: as many as the machine has
+  std::int64_t threads = 0;  // 0: all cores of the machine
   std::string device = "cpu";
-  std::string precision = "f32";  // of matrix products
+  std::string precision = "f32";  // of matmuls
   bool debug_nan = false;         // name the operation whose result is not finite
   bool quiet = false;
   bool json = false;  // one JSON object on stdout at the end instead of text
 
-  // All of them, for the command line and for children(): there is no other list.
+  // The only list of these options, for the command line and for children().
   std::vector<Option> options();
-  // The words that give another process of tally the same options.
+  // The command-line words that pass the same options to another tally process.
   std::vector<std::string> words();
-  // Makes the library compute so. Throws UsageError for what does not fit together.
+  // Applies them to the library. Throws UsageError for options that contradict each other.
   void apply() const;
 };
 
-// What a command takes, and the words that it was given.
+// The options and arguments that a command declares, and the words that it was given.
 class CommandLine {
  public:
-  // `words`: those behind the command's name. Options that depend on others (--pe cope brings --pe.p-max) look ahead in
+  // `words`: those after the command's name. Options that depend on others (--pe cope brings --pe.p-max) look ahead in
   // them.
   explicit CommandLine(std::vector<std::string> words) : words_(std::move(words)) {}
   CommandLine(const CommandLine&) = delete;
@@ -109,13 +109,13 @@ class CommandLine {
   }
 
   const std::vector<std::string>& words() const { return words_; }
-  // The last value of "--name V" or "--name=V" in the words, empty when it is not there.
+  // The last value of "--name V" or "--name=V" in the words, or an empty string.
   std::string look_ahead(std::string_view name) const;
-  // All of them.
+  // All values.
   std::vector<std::string> look_ahead_all(std::string_view name) const;
 
-  // Reads the words into the targets and into `common`. The text of the help when that was asked for, else empty.
-  // Throws UsageError naming the option, and the nearest one that there is.
+  // Parses the words into the targets and `common`. Returns the help text if it was requested, else an empty string.
+  // Throws UsageError naming the option and the nearest existing one.
   std::string parse(std::string_view command, std::string_view summary);
 
   CommonOptions common;
@@ -127,28 +127,28 @@ class CommandLine {
   std::vector<Option> options_;
 };
 
-// What a command has found out. With --json its value is printed in one line, else its text; a value without a text is
-// printed as it stands, a member a line.
+// The outcome of a command. With --json its value is printed in one line, otherwise its text. A value without a text is
+// printed as is, one member per line.
 struct Result {
   int code = exit_code::done;
   JsonValue value = {};  // null: nothing is printed at the end
   std::string text = {};
-  bool notice = false;  // tells what was done and holds no result: not printed with --quiet
+  bool notice = false;  // reports an action and holds no result: not printed with --quiet
 };
 
-// A line for people while a command is at work: nothing with --quiet; on stderr with --json.
+// Prints a progress line for people: nothing with --quiet; on stderr with --json.
 void say(const CommonOptions& common, std::string_view text);
-// A line of results: also with --quiet. Nothing with --json, whose object has it at the end.
+// Prints a line of results, even with --quiet. Prints nothing with --json, because the final object has it.
 void tell(const CommonOptions& common, std::string_view text);
-// The one place through which errors of commands come: whatever they name is safe to print.
+// Prints an error. All errors of commands pass through here, so untrusted text in them is always escaped.
 void complain(std::string_view text);
-// Prints what a command has found out; its exit code.
+// Prints the result of a command and returns its exit code.
 int print(const CommonOptions& common, const Result& result);
 
 struct Command {
   std::string name;
   std::string_view summary;
-  // Declares options and arguments, and returns what to do once they are read.
+  // Declares options and arguments. Returns the function to run once they are parsed.
   std::function<Result()> (*declare)(CommandLine& line);
 };
 

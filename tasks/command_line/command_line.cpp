@@ -1,4 +1,4 @@
-// The command line, read by CLI11: its headers take seconds to compile and are seen here alone.
+// The command line, parsed by CLI11. Only this file includes its headers, because they take seconds to compile.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <type_traits>
@@ -27,7 +27,7 @@ CLI::Option* declare(CLI::App& app, const Option& option, T* value) {
 CLI::Option* declare(CLI::App& app, const Option& option, const std::function<void(const std::string&)>& set) {
   CLI::Option* declared = app.add_option_function<std::string>(option.names, set, option.help);
   declared->expected(option.rules.flag ? 0 : 1, 1)->type_name("");
-  // CLI11 would take a default as the value of a flag that stands alone.
+  // CLI11 would use a default as the value of a flag given without one.
   if (!option.rules.flag) declared->default_str(option.rules.usual);
   return declared;
 }
@@ -42,7 +42,7 @@ void declare(CLI::App& app, const Option& option) {
   declared->required(rules.required);
 }
 
-// CLI11 names what it does not know; the nearest known option is added.
+// CLI11 names the unknown option; this adds the nearest known one.
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {

@@ -1,4 +1,4 @@
-// What all commands understand, declared once: for the command line, for children, and for the library.
+// The options of all commands, declared once: for the command line, for child processes, and for the library.
 #include <algorithm>
 
 #include "autograd/finite.hpp"
@@ -27,7 +27,7 @@ std::vector<Option> CommonOptions::options() {
            "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
            "are faster",
            {.group = "Common", .allowed = precisions}},
-          {"--products", &precision, "the same", {.group = "", .allowed = precisions}},  // as it was called
+          {"--products", &precision, "the same", {.group = "", .allowed = precisions}},  // the old name
           {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},
           {"--quiet", &quiet, "print results only", rules},
           {"--json", &json, "", rules}};
@@ -58,7 +58,7 @@ void CommonOptions::apply() const {
     }
     wanted.index = static_cast<int>(mpi::own_rank_on_machine());
   }
-  kernels(wanted);  // an unbuilt backend is refused before anything is done
+  kernels(wanted);  // an unbuilt backend is refused before any work starts
   if (precision == "tf32" && wanted.type == DeviceType::cpu) {
     throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
   }

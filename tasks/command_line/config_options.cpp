@@ -11,7 +11,7 @@ namespace {
 
 const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
 
-constexpr const char* any_task = "flip-flop";  // where a configuration is asked for its other options alone
+constexpr const char* any_task = "flip-flop";  // used when only the options outside the task matter
 constexpr const char* about_encodings =
     "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
 
@@ -20,7 +20,7 @@ std::string describe(const OptionInfo& option) {
   return flag ? concat(option.help, " [", to_text(option.value), "]") : option.help_with_range();
 }
 
-// Another encoding than the file's: options of parts that it does not have are left out.
+// Replaces the encoding of the file and drops options of parts that the new one does not have.
 void replace_encoding(JsonValue& json, const std::string& encoding) {
   json.set("pe", encoding);
   if (!json.contains("pe-options") || !json.at("pe-options").is_object()) return;
@@ -70,7 +70,7 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
     if (!wanted(field.name)) continue;
     const bool flag = std::holds_alternative<bool>(field.option.value);
     const auto set = [this, name = field.name, flag](const std::string& value) {
-      // Which options the others are depends on the rule.
+      // The update rule decides which other options exist.
       const auto before = name == "optimiser.name" ? settings_.begin() : settings_.end();
       settings_.emplace(before, name, flag && value.empty() ? "true" : value);
     };
@@ -78,7 +78,7 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
              {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
     if (field.name.starts_with("pe.") && field.alias.empty()) ambiguous.insert(field.option.name);
   }
-  // What several encodings have takes the name of one of them: without it the answer says which there are.
+  // An option that several encodings share needs the name of one of them. Without it, the error lists the candidates.
   const auto choice = std::make_shared<EncodingChoice>(config.encoding.clone());
   for (const std::string& name : ambiguous) {
     const auto set = [choice, name](const std::string& value) { as_usage([&] { choice->set_option(name, value); }); };
@@ -122,7 +122,7 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
         line.footer = about_encodings;
       }
     }
-    // An option that all tasks of a suite have is one of the suite's.
+    // An option that all tasks of a suite have is an option of the suite.
     std::vector<RunConfig> others;
     for (const PresetEntry* preset : suite) others.push_back(RunConfig::make(preset->task, "none", preset->name));
     options->declare_fields(line, ahead.begin(ahead.encoding_), [&](std::string_view name) {

@@ -18,28 +18,28 @@ namespace tally {
 
 class ConfigOptions {
  public:
-  // Declares the options on `line`. The words behind the command are looked through first, because task and encodings
-  // bring options of their own; without a task the help shows those of flip-flop.
-  // several: with a list of encodings, "cope,rope,cope+rope", options are those of all of them, but for the seed, which
-  // a sweep has a list of too. There may be a --suite then instead of a task with its preset; options of a
-  // task are those that all of its tasks have.
+  // Declares the options on `line`. It first looks ahead in the words after the command, because task and encodings
+  // bring options of their own. Without a task the help shows the options of flip-flop. `several` allows a list of
+  // encodings, "cope,rope,cope+rope", and declares the options of each. The seed is then omitted, because a sweep has
+  // its own list of seeds. A --suite may then replace the task and its preset; a task option must then exist in all
+  // tasks of the suite.
   static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
-  // Declares the options of a given configuration alone, and of these only those whose full names are wanted.
+  // Declares only the options of a given configuration whose full names `wanted` accepts.
   using Wanted = std::function<bool(std::string_view name)>;
   static std::shared_ptr<ConfigOptions> declare_for(
       CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; });
-  // Declares the options of these encodings alone, for what looks at encodings and trains nothing; empty ones bring
-  // none.
+  // Declares only the options of these encodings, for commands that inspect encodings and train nothing. Empty names
+  // bring no options.
   static std::shared_ptr<ConfigOptions> declare_for_encodings(CommandLine& line, const std::vector<std::string>& names);
 
-  // Preset, then the file of --config, then single options. Throws UsageError for what does not fit.
+  // Applies the preset, then the file of --config, then single options. Throws UsageError for invalid combinations.
   RunConfig resolve() const;
-  // The same with one encoding of a list, where further settings come that are part of the whole: options of parts that
-  // it does not have are left out, and it is left to `check_whole` whether all of it fits together.
+  // The same with one encoding of a list, if more settings are still to be applied. Options of parts that it does not
+  // have are left out. `check_whole` later validates the complete configuration.
   RunConfig begin(const std::string& encoding) const;
-  // The same of a preset, where the command line names no task.
+  // The same with a preset, if the command line names no task.
   RunConfig begin(const std::string& encoding, const PresetEntry& preset) const;
-  // Throws UsageError for what does not fit together, naming the file or, where there is one, the preset of a suite.
+  // Throws UsageError for an invalid combination, naming the file or, for a suite, the preset.
   void check_whole(const RunConfig& config, const PresetEntry* of_suite = nullptr) const;
   // The name of the suite that --suite gives; empty without one.
   const std::string& suite() const { return suite_; }
@@ -50,16 +50,16 @@ class ConfigOptions {
   }
   // The encodings of a list. Throws UsageError when there is none.
   std::vector<std::string> encodings() const;
-  // One of the encodings that were declared for, as the options have it. Throws UsageError for what does not fit.
+  // One of the declared encodings with the given options. Throws UsageError for invalid values.
   EncodingChoice encoding(const std::string& name) const;
-  // Applies the single options to another configuration; those of encodings that a list has and this one has not are
-  // left out.
+  // Applies the single options to another configuration. Options of listed encodings that this one does not have are
+  // skipped.
   void apply(RunConfig& config) const;
   // The single options by their full names, in the order given.
   const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
-  // Those of encodings: "cope.p-max".
+  // The given options of encodings: "cope.p-max".
   std::vector<std::string> given_of_encodings() const;
-  // Calls f; the file of --config, if there is one, is named in an Error that it throws.
+  // Calls f, and adds the file of --config, if there is one, to an Error that it throws.
   template <class F>
   auto blaming_file(F&& f) const {
     const std::string blame = file_.empty() ? "" : file_ + ": ";
@@ -75,7 +75,7 @@ class ConfigOptions {
   }
 
  private:
-  // What stands for --pe where it is missing: "none" for a model that has no use for one, else nothing.
+  // The default of --pe: "none" for a model that does not use encodings, else nothing.
   std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
 
@@ -83,10 +83,10 @@ class ConfigOptions {
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
 
-// The elements of "cope,rope". An encoding by layer or head has commas of its own: then there is one element, or
-// semicolons stand between several.
+// The elements of "cope,rope". An encoding by layer or head contains commas, so it is a single element, or semicolons
+// separate several.
 std::vector<std::string> split_encodings(const std::string& text);
-// A sum with every part of the encodings: it has all their options. Empty ones are left out.
+// A combination with every part of the encodings, and thus with all their options. Empty names are left out.
 std::string sum_of(const std::vector<std::string>& encodings);
 
 // The configuration as lines of text: "Model: model.width=64 ...".

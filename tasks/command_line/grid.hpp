@@ -10,7 +10,7 @@
 
 namespace tally {
 
-// The whole number that the text is; nothing for another text.
+// The text as a whole number, or nothing if it is not one.
 std::optional<std::int64_t> whole_number(std::string_view text);
 // The parts of "a,b" between the separators.
 std::vector<std::string> split_text(const std::string& text, char separator);
@@ -20,12 +20,11 @@ struct GridDimension {
   std::vector<std::string> values;
 };
 
-// From the texts of --set (or another option), "model.layers=1,2". Throws UsageError for one without a key, or a key
-// that is there twice.
+// Parses the texts of --set (or another option), "model.layers=1,2". Throws UsageError for a missing or repeated key.
 std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts, std::string_view option = "--set");
 
-// Every combination of one value of each, keys in the order given, the last one changing first. One empty combination
-// without dimensions.
+// Every combination of one value per key. Keys keep the given order, and the last one changes first. Without dimensions
+// there is one empty combination.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 std::vector<Settings> combinations(const std::vector<GridDimension>& dimensions);
 

@@ -15,7 +15,7 @@ namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-// Links followed, points and double slashes gone, whether it is there or not.
+// The path with links resolved and dots and double slashes removed, whether or not the file exists.
 fs::path settled(const std::string& path) {
   std::error_code error;
   const fs::path absolute = fs::absolute(path, error);
@@ -37,7 +37,7 @@ bool is_model_of_another_library(const fs::path& folder) {
   }
 }
 
-// The run, sweep, prepared text or model of another library that keeps this file; empty for none.
+// The run, sweep, prepared text or foreign model that contains this file; empty for none.
 fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   const auto is_run = [&](const fs::path& folder) {
     std::error_code error;
@@ -68,8 +68,8 @@ void check_output(const std::string& path, const std::string& new_run) {
                             "' and is not written over; choose another name"));
   }
   std::error_code error;
-  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be made
-  const AtomicFile trial(path);                                      // its temporary file goes again
+  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be created
+  const AtomicFile trial(path);                                      // removes its temporary file
 }
 
 std::string known_ending(const std::string& path, const std::vector<std::string>& known) {

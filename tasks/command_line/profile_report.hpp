@@ -1,4 +1,4 @@
-// Where the time of a run went: a table by operation, and a file for chrome://tracing or ui.perfetto.dev.
+// Profile of a run: a table of times by operation, and a trace for chrome://tracing or ui.perfetto.dev.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ class ProfileReport {
  public:
   // Starts a profile; `path` is where write() puts the trace.
   explicit ProfileReport(std::string path);
-  // Takes in what happened since the last call. The table counts all of it; the trace ends with the step in which it
-  // passes 100,000 events, so that a long run makes a file that can be opened.
+  // Adds the events since the last call. The table counts all events. The trace ends with the step in which it exceeds
+  // 100,000 events, so that viewers can open the trace of a long run.
   void collect();
   // Ends the profile and writes the trace atomically.
   void write();
-  // Time, calls and bytes by operation, the most time first; one line each.
+  // Time, calls and bytes of each operation, one line each, sorted by falling time.
   std::string table() const;
 
  private:
@@ -34,7 +34,7 @@ class ProfileReport {
   std::string path_;
   std::map<std::string, Sum> sums_;
   std::vector<ProfileEvent> trace_;
-  double offset_us_ = 0;  // when the profile at work began
+  double offset_us_ = 0;  // start of the current profile
 };
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Dispatch: from the command line to one command, what it prints and its exit code.
+// Dispatch: maps the command line to a command, and its outcome to output and exit code.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -37,7 +37,7 @@ int run_command(const Command& command, std::vector<std::string> words) {
     return exit_code::done;
   }
   line.common.apply();
-  // One of several that train together speaks for all.
+  // Only the first rank prints.
   if (!ProcessGroup::world().first()) {
     line.common.quiet = true;
     line.common.json = false;
@@ -47,7 +47,7 @@ int run_command(const Command& command, std::vector<std::string> words) {
   return print(line.common, run());
 }
 
-// "  step          500" for a member of an object; what is inside another object is indented.
+// "  step          500" for a member of an object; members of nested objects are indented.
 std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
   std::size_t width = 0;
   for (const JsonMember& member : value.members()) width = std::max(width, member.name.size());
@@ -96,8 +96,8 @@ int print(const CommonOptions& common, const Result& result) {
 
 namespace {
 
-// Ends the program; where several train together, all of them. What goes wrong for all of them alike, the first one
-// says.
+// Ends the program, and with it all ranks that train together. For an error that all ranks share, only the first prints
+// it.
 int failed(int code, std::string_view why) {
   const ProcessGroup& ranks = ProcessGroup::world();
   if (ranks.alone()) {
@@ -111,7 +111,8 @@ int failed(int code, std::string_view why) {
   ranks.abort_all(code);
 }
 
-// Processes of srun, each of which would train the run: one of them says so. A worker's, which has a claim, is alone.
+// Whether srun started several processes that would all train the whole run. The first one prints the error. A
+// worker holds a claim, so no other process trains its run.
 bool refused_of_srun(const std::vector<std::string>& words) {
   const bool trains = words[0] == "train" || words[0] == "resume";
   const std::int64_t processes = mpi::started_by_srun();
@@ -125,7 +126,7 @@ bool refused_of_srun(const std::vector<std::string>& words) {
   return true;
 }
 
-// What is done once is not done by several processes: one of them says so.
+// Whether several processes were started for a command that must run once. The first one prints the error.
 bool refused_together(const std::string& command) {
   if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
   if (mpi::own_rank() == 0) {
@@ -136,14 +137,14 @@ bool refused_together(const std::string& command) {
   return true;
 }
 
-// Of a command.
+// Whether the words of a command ask for help.
 bool asks_for_help(const std::vector<std::string>& words) {
   return std::any_of(words.begin() + 1, words.end(),
                      [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 int run_words(const std::vector<std::string>& words) {
-  const bool speaks = mpi::own_rank() == 0;  // for all that mpirun started
+  const bool speaks = mpi::own_rank() == 0;  // for all processes of mpirun
   if (words.empty()) {
     if (speaks) {
       complain("no command");
@@ -189,12 +190,12 @@ int run_words(const std::vector<std::string>& words) {
 }  // namespace
 
 int run_program(int argc, char** argv) {
-  // A file that may not grow further is an error with a message, like a full disk, and not the end.
+  // With SIGXFSZ ignored, a file that exceeds its size limit is an error with a message, as on a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   const int code = run_words({argv + std::min(argc, 1), argv + argc});
   std::cout.flush();
   ProcessGroup::leave();
-  // Also what failed on the way, as when a training's reader has left.
+  // Also checked after a failure, for example when the reader of the output has exited.
   if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   complain("cannot write to the standard output");
   return code == exit_code::done ? exit_code::failed : code;

@@ -1,4 +1,4 @@
-// What a person sees of a run: start, one redrawn line on a terminal (plain lines otherwise), evaluations, end.
+// Progress of a run for people: start, one redrawn line on a terminal (plain lines otherwise), evaluations, end.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class ProgressPrinter : public TrainObserver {
   // quiet: only evaluations of the last step. Everything goes to stderr when `to_stderr` (stdout is then free for
   // JSON).
   ProgressPrinter(bool quiet, bool to_stderr);
-  // However the run ends, its line does not stay.
+  // Clears the redrawn line, however the run ends.
   ~ProgressPrinter() override;
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
@@ -23,7 +23,7 @@ class ProgressPrinter : public TrainObserver {
   void stepped(const StepReport& report) override;
   void evaluated(std::int64_t step, const Evaluation& evaluation) override;
   void message(const std::string& text) override;
-  // Time, tokens/s, peak memory, where things lie.
+  // Time, tokens/s, peak memory and output paths.
   void finished(const RunFolder& folder, TrainOutcome outcome);
 
  protected:

@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM: the first asks the run to stop after the step at work, the second ends the program at once.
-// SIGPIPE: who reads what is printed may leave, the work goes on.
+// SIGINT and SIGTERM: the first asks the run to stop after the current step, the second ends the program at once.
+// SIGPIPE is ignored: work continues when the reader of the output exits.
 #pragma once
 
 #include <atomic>

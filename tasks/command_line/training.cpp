@@ -17,7 +17,7 @@
 namespace tally {
 namespace {
 
-// Prints, and takes in the profile after every step.
+// Prints progress and collects the profile after every step.
 class ProfilingPrinter final : public ProgressPrinter {
  public:
   ProfilingPrinter(const CommonOptions& common, const std::string& profile)
@@ -45,9 +45,9 @@ class ProfilingPrinter final : public ProgressPrinter {
 MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
   const MemoryEstimate need = as_usage([&] {
     const std::unique_ptr<Task> task = config.make_task();
-    (void)task->example(task->splits().front().name, 0);  // there may be none to train on
+    (void)task->example(task->splits().front().name, 0);  // the training split may be empty
     MemoryEstimate estimate = estimate_training(config, *task, state);
-    check_length(model_of(config, *task), task->max_length());  // now, and not where a split first has such a sequence
+    check_length(model_of(config, *task), task->max_length());  // checked now, not when the first such sequence is read
     return estimate;
   });
   check_fits(need);
@@ -69,7 +69,7 @@ void check_ranks(const RunConfig& config) {
 
 namespace {
 
-// Also of a run that was killed between its results and its curves.
+// Also writes the curves of a run that was killed after its results were written.
 void write_curves(const RunFolder& folder, bool was_finished) {
   const std::string path = folder.path() + "/curves.svg";
   std::error_code error;
@@ -87,10 +87,10 @@ Result run_training(RunFolder folder, const CommonOptions& common, const std::st
   if (outcome == TrainOutcome::done && folder.writes()) write_curves(folder, was_finished);
   if (!was_finished) printer.finished(folder, outcome);
   printer.write_profile();
-  // Of several ranks another one may have had the signal.
+  // With several ranks, another one may have received the signal.
   const int signal = signal_exit_code() == 0 ? exit_code::terminated : signal_exit_code();
   const int code = outcome == TrainOutcome::done ? exit_code::done : signal;
-  // People have read the evaluations as they came.
+  // People have already read the evaluations during training.
   return common.json && folder.finished() ? Result{code, folder.read_results()} : Result{code};
 }
 

@@ -1,4 +1,4 @@
-// What `tally train` and `tally resume` share: the options that watch a run, the refusal of what cannot work, the run.
+// Shared by `tally train` and `tally resume`: the options for watching a run, the checks, and the training.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ namespace tally {
 // Help of the option that becomes the argument `profile`.
 inline constexpr const char* profile_help = "file for a Chrome trace; a table by operation is printed at the end";
 
-// Makes sure, before anything is written, that task and model can be made and that the model takes the sequences of all
-// splits (UsageError otherwise), and that they fit in memory (Error with the estimate). What it will need.
+// Checks before any file is written that task and model can be made. The model must accept the sequences of all splits
+// (UsageError otherwise) and fit in memory (Error with the estimate). Returns the estimate.
 MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state = OptimizerState::whole);
 
-// The folder of a run that ranks train together: the first one opens it by open(), the others beside it.
+// Opens the folder of a run that several ranks train: the first rank calls open(), the others attach to it.
 template <class F>
 RunFolder open_together(const std::string& path, F&& open) {
   const ProcessGroup& ranks = ProcessGroup::world();
@@ -32,11 +32,11 @@ RunFolder open_together(const std::string& path, F&& open) {
   return std::move(*folder);
 }
 
-// Throws UsageError for a run that the ranks cannot share: there is nothing for one of them to do.
+// Throws UsageError if a run has too little work for the number of ranks.
 void check_ranks(const RunConfig& config);
 
-// Trains to the end and prints what is to be seen of it; the results of a run that ended. `profile`: file for a Chrome
-// trace; empty for none.
+// Trains to the end and prints the progress. Returns the results of a finished run. `profile`: file for a Chrome trace;
+// empty for none.
 Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile,
                     OptimizerState state = OptimizerState::whole);
 inline constexpr const char* split_optimiser_help =

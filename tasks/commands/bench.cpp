@@ -1,5 +1,5 @@
-// tally bench: how long a whole training step takes, a layer's attention alone, or the single operations of a step, and
-// how many parameters a model has; tests/bench/README.md explains the figures.
+// tally bench: measures the time of a training step, of one attention layer, or of the single operations of a step, and
+// counts the parameters of a model. tests/bench/README.md explains the figures.
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -21,12 +21,12 @@ struct BenchSettings {
   std::string what, task = "flip-flop", preset = "paper", encoding = "cope";
   std::vector<std::string> grid;  // "pe.cope.p-max=16,64"
   std::int64_t vocabulary = 0, steps = 5, warmup = 2;
-  std::int64_t rounds = 0;  // of several encodings in turns; 0: as many as usual
+  std::int64_t rounds = 0;  // for several encodings in turns; 0: the default
   bool dry_run = false;
 };
 constexpr std::int64_t usual_rounds = 3;
 
-// What is measured, or planned: an encoding with one combination of --set.
+// A measured or planned variant: an encoding with one combination of --set.
 struct Variant {
   BenchOptions options;
   Settings combination;
@@ -46,7 +46,7 @@ Work find_work(const BenchSettings& settings) {
                           did_you_mean(settings.what, names)));
 }
 
-// One combination of --set.
+// The options of one combination of --set.
 BenchOptions make_options(const BenchSettings& settings, RunConfig config, const Settings& combination) {
   return as_usage([&] {
     for (const auto& [name, value] : combination) config.set(name, value);
@@ -60,16 +60,16 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   });
 }
 
-// What a work reads of the sequences of a task, beside their length and number.
+// The properties of a task's sequences that a work depends on, in addition to their length and number.
 struct ReadOfTask {
   bool longest = true;  // length that a model must take
   bool symbols = true;
 };
 
-// Whether a task whose option is as usual gives other sequences: of other lengths, symbols or number.
+// Whether resetting a task option to its default changes the sequences: their lengths, symbols or number.
 bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, ReadOfTask reads) {
   RunConfig given = with.config.clone();
-  given.run.batch = std::numeric_limits<std::int32_t>::max();  // of which there are as many as sequences
+  given.run.batch = std::numeric_limits<std::int32_t>::max();  // limited by the number of sequences
   try {
     RunConfig usual = given.clone();
     usual.set(field.name, to_text(field.option.value));
@@ -77,11 +77,11 @@ bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, Read
     return here.length != there.length || (reads.longest && here.max_length != there.max_length) ||
            here.config.run.batch != there.config.run.batch || (reads.symbols && here.vocabulary != there.vocabulary);
   } catch (const Error&) {
-    return true;  // the others do not fit to it
+    return true;  // the default contradicts other options
   }
 }
 
-// Whether what is counted differs where the option is as usual.
+// Whether resetting an option to its default changes the plan.
 bool changes_plan(const RunConfig::Field& field, const BenchOptions& with, Figures (*plan)(const BenchOptions&)) {
   RunConfig usual = with.config.clone();
   try {
@@ -94,8 +94,8 @@ bool changes_plan(const RunConfig::Field& field, const BenchOptions& with, Figur
   }
 }
 
-// Whether an option of a configuration changes nothing in that work: nothing that is timed or, where it is planned
-// alone, counted. A step depends on all of them, single operations on sizes alone.
+// Whether an option of a configuration has no effect on the timing of that work, or on its plan if it is only planned.
+// A step depends on all options, single operations only on sizes.
 bool is_idle(const std::string& what, bool planned, const RunConfig::Field& field, const BenchOptions& with,
              bool own_symbols) {
   const std::string& name = field.name;
@@ -113,7 +113,7 @@ bool is_idle(const std::string& what, bool planned, const RunConfig::Field& fiel
   if (name.starts_with("optimiser.")) return attention || !one_of({"optimiser.name", "optimiser.momentum"});
   if (one_of({"seed", "data-seed"})) return true;
   if (planned && one_of({"model.init", "model.norm-eps", "model.dropout"})) return true;
-  // Biases of attention are those of its encoding's projections.
+  // In the attention work, only the projections of the encoding have biases.
   const bool of_encoding = (planned && name.starts_with("pe.")) || (attention && name == "model.bias");
   if (of_encoding) return !changes_plan(field, with, attention ? plan_attention : plan_step);
   if (!attention) return false;
@@ -122,7 +122,7 @@ bool is_idle(const std::string& what, bool planned, const RunConfig::Field& fiel
                  "model.activation", "model.tied", "model.final-norm", "model.qk-norm"});
 }
 
-// `given`: on the command line and by --set; what says what the configuration has anyway passes.
+// `given`: on the command line and by --set. An option that repeats the value of the configuration passes.
 void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& usual, const Settings& given,
                  const BenchOptions& with) {
   const std::string what = concat(settings.what, planned && settings.what != "size" ? " --dry-run" : "");
@@ -140,7 +140,7 @@ void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& u
   }
 }
 
-// Several encodings are told by their lines.
+// With several encodings, each line names its own.
 std::string title(const Work& work, const std::vector<Variant>& variants, bool in_turns, std::int64_t rounds) {
   const BenchOptions& o = variants.front().options;
   const ModelOptions& m = o.config.model;
@@ -158,7 +158,7 @@ void set_peak(JsonValue& line) {
   if (line.contains("tensor_peak_mib")) line.set("peak_rss_mib", peak_rss_mib());
 }
 
-// One after the other.
+// Measures the variants one after the other.
 Figures measure(const Work& work, const std::vector<Variant>& variants) {
   Figures figures;
   for (const Variant& variant : variants) {
@@ -173,8 +173,8 @@ Figures measure(const Work& work, const std::vector<Variant>& variants) {
 
 double seconds_of(const JsonValue& line) { return line.real(line.contains("step_s") ? "step_s" : "both_s"); }
 
-// A line for each of several encodings: its figures in the round of the middle time, and the middle one of its ratios
-// to the first, each taken within a round. What else the machine does meets neighbours alike.
+// One line per encoding: its figures in the median round, and the median of its ratios to the first encoding. Each
+// ratio is taken within a round, because other load on the machine affects neighbouring measurements alike.
 Figures measure_in_turns(const Work& work, const std::vector<Variant>& variants, std::int64_t rounds) {
   std::vector<Figures> all(variants.size());
   std::vector<std::vector<double>> ratios(variants.size());
@@ -198,7 +198,7 @@ Figures measure_in_turns(const Work& work, const std::vector<Variant>& variants,
   return figures;
 }
 
-// Made before anything is measured: a wrong value is wrong usage.
+// Made before the first measurement, so that a wrong value is reported as wrong usage.
 std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work,
                                  const std::vector<std::string>& encodings, const std::vector<Settings>& combinations,
                                  const ConfigOptions& options) {
@@ -247,7 +247,7 @@ void refuse_unusable(const BenchSettings& settings, const Work& work, bool in_tu
   }
 }
 
-// A line for every combination of --set, or for every encoding; or one JSON object.
+// Prints a line for every combination of --set or every encoding, or one JSON object.
 Result run_bench(const BenchSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   const Work work = find_work(settings);
   const std::vector<std::string> encodings = split_encodings(settings.encoding);
@@ -294,7 +294,8 @@ Result run_bench(const BenchSettings& settings, const ConfigOptions& options, co
   return {.value = std::move(json), .text = std::move(text)};
 }
 
-// Of a run's own options those that a step depends on.
+// Whether an option is declared. All options with a prefix are, and the options of a run itself if a step depends on
+// them.
 bool is_wanted(std::string_view name) {
   return name.find('.') != std::string_view::npos || name == "batch" || name == "seed" || name == "data-seed" ||
          name == "dtype";

@@ -1,5 +1,5 @@
-// tally check: what an author must know of an encoding, in a minute: gradients, causality and all else that tally
-// promises of every encoding, and what it costs; or whether it is the same function as another one.
+// tally check: tests every property that an encoding must have (gradients, causality and others) and measures its cost,
+// within a minute; or compares it with another encoding that should be the same function.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -16,7 +16,7 @@ struct CheckSettings {
   bool no_costs = false;
 };
 
-// What was found of one variant.
+// The finding for one variant.
 struct Found {
   std::string label;
   Finding finding;
@@ -26,7 +26,7 @@ const char* name_of(Finding::Kind kind) {
   return kind == Finding::Kind::good ? "ok" : kind == Finding::Kind::wrong ? "WRONG" : "-";
 }
 
-// Of all variants: the first that is wrong, else what the first one has to say.
+// Summarises a property over all variants: shows the first wrong finding, else the finding of the first variant.
 JsonValue told(const std::string& property, const std::string& promise, const std::vector<Found>& all,
                const CommonOptions& common) {
   const auto is_wrong = [](const Found& one) { return one.finding.kind == Finding::Kind::wrong; };
@@ -73,7 +73,8 @@ JsonValue compare_all(const std::vector<Rewriting>& rewritings, const CommonOpti
   return JsonValue(JsonValue::Array{told("against", promise, found, common)});
 }
 
-// "options     cope gates=values; each by itself: share=layers, share=none": nothing else was looked at.
+// The tested options, "options     cope gates=values; each by itself: share=layers, share=none". No other combination
+// was tested.
 std::string options_text(const std::vector<std::string>& labels) {
   const std::string& first = labels.front();
   std::vector<std::string> others;
@@ -97,7 +98,7 @@ void add_costs(Result& result, const EncodingChoice& choice, const EncodingChoic
     result.text += cost_text(cost, other.text(), "step", "a step of flip-flop's quick preset") +
                    cost_text(cost, other.text(), "attention", "one layer over 2048 tokens");
     result.value.set("cost", cost);
-  } catch (const Error& error) {  // what was found stays
+  } catch (const Error& error) {  // the findings so far are still reported
     result.text += concat("costs were not measured: ", error.what(), "\n");
     result.value.set("cost", JsonValue::object({{"error", error.what()}}));
   }
@@ -114,7 +115,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
     if (alone) {
       variants = variants_of(choice, given);
     } else {
-      // Options go by names: the same ones have the same options.
+      // Options belong to names: two choices of the same name have the same options.
       check(choice.text() != other.text(), "check", "--pe and --against are both ", choice.text(),
             "; two forms of an idea are compared as two encodings, each with a name of its own");
       encoding_model(other);

@@ -1,5 +1,5 @@
-// tally describe: all there is to know of one task, encoding, optimiser or preset, as a value (--json) that
-// description_text.cpp tells.
+// tally describe: describes one task, encoding, optimiser or preset as a value (--json), which description_text.cpp
+// formats.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -34,7 +34,7 @@ JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& 
   return all;
 }
 
-// Sizes that no table has by itself, so that a shape can be told in letters.
+// Distinct sizes that no parameter has on its own, so that a shape can be printed with letters.
 constexpr std::int64_t heads = 34, head_width = 74, width = heads * head_width, max_length = 1031, vocabulary = 97;
 
 std::string shape_text(const Shape& shape) {
@@ -60,7 +60,7 @@ JsonValue tensor_value(std::string_view path, const Shape& shape) {
   return JsonValue::object({{"name", concat("model.", path)}, {"shape", shape_text(shape)}});
 }
 
-// The parameters that an encoding brings: "model.blocks.N.position.cope.table", "[65, d]".
+// The parameters of an encoding: "model.blocks.N.position.cope.table", "[65, d]".
 JsonValue parameters_of(const EncodingChoice& choice) {
   ModelOptions model;
   model.layers = 2;
@@ -76,7 +76,7 @@ JsonValue parameters_of(const EncodingChoice& choice) {
   return tensors;
 }
 
-// Of each value of an option by which they differ from the usual ones.
+// The parameters for each option value that changes them from the default.
 JsonValue other_parameters(const EncodingEntry& entry, const JsonValue& usual) {
   JsonValue others = JsonValue::array();
   for (const OptionInfo& option : list_options(*entry.make_options())) {
@@ -88,7 +88,7 @@ JsonValue other_parameters(const EncodingEntry& entry, const JsonValue& usual) {
       try {
         choice.parts.front().options->validate();
       } catch (const Error&) {
-        continue;  // needs another option's value as well
+        continue;  // requires another option's value as well
       }
       JsonValue tensors = parameters_of(choice);
       if (tensors == usual) continue;
@@ -112,7 +112,8 @@ JsonValue value_of(const EncodingEntry& entry) {
        {"paper", entry.paper}});
 }
 
-// A sum, or what acts where: the parameters in the smallest model that has all it names, then its parts.
+// A combination, or an assignment to layers and heads: the parameters in the smallest model that fits it, then its
+// parts.
 JsonValue value_of(const EncodingChoice& choice) {
   ModelOptions model;
   model.layers = choice.least_layers();
@@ -168,7 +169,7 @@ JsonValue value_of(const TaskEntry& entry) {
                                        {"summary", entry.summary},
                                        {"description", entry.description},
                                        {"options", options_value("task.", list_options(*options))}});
-  if (!entry.reads_files) {  // else its files say
+  if (!entry.reads_files) {  // for others the files define them
     const std::unique_ptr<Task> task = entry.make(*options, 1, 0);
     JsonValue splits = JsonValue::array();
     for (const Split& split : task->splits()) {

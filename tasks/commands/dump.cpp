@@ -1,15 +1,23 @@
-// tally dump: what a model computes on a few sequences, in one safetensors file that other programs can check
-// (tests/outside). N sequences of T tokens, H heads, V symbols:
-//   tokens, targets i32 [N, T]    loss_mask, score_mask bool [N, T]    logits [N, T, V]    loss, the mean where
-//   loss_mask is set    blocks.N.weights [N, H, T, T]    gradients.model.<parameter>, those of the loss
-// and of the same shape as the weights, where the encoding has them (nn/forward_context.hpp):
-//   blocks.N.gates, blocks.N.positions    where positions are contextual
-//   blocks.N.position_weights    what position alone would attend to, from all that joins the scores: none where
-//   nothing does (rotations, what is added to the embeddings, stick-breaking by itself). A key bias of transformer-xl
-//   joins them too and is in it, though it says nothing of positions blocks.N.decay of forget gates, blocks.N.breaks of
-//   the stick
-// Logits, loss and gradients come from a pass as in training, but without dropout; what is said of attention from
-// one whose attention is written out. At a kink of the interpolation the positions decide which derivative is meant.
+// tally dump: writes the intermediate values of a model on a few sequences to one safetensors file, so that other
+// programs can check them (tests/outside). N sequences of T tokens, H heads, V symbols:
+//   tokens, targets                i32 [N, T].
+//   loss_mask, score_mask          bool [N, T].
+//   logits                         [N, T, V].
+//   loss                           the mean where loss_mask is set.
+//   blocks.N.weights               [N, H, T, T], the attention weights.
+//   gradients.model.<parameter>    gradients of the loss.
+// The encoding may add the following, in the shape of the weights (nn/forward_context.hpp):
+//   blocks.N.gates                 contextual positions only.
+//   blocks.N.positions             contextual positions only.
+//   blocks.N.position_weights      softmax of the position terms of the scores.
+//   blocks.N.decay                 from forget gates.
+//   blocks.N.breaks                from stick-breaking.
+// Encodings that add no term to the scores have no position_weights: rotations, absolute embeddings, stick-breaking
+// without another encoding. The key bias of transformer-xl is such a term and is included, although it does not depend
+// on the position.
+//
+// Logits, loss and gradients come from a training pass without dropout; the attention values come from a pass with
+// reference attention. At a kink of the interpolation the positions decide which derivative is meant.
 #include <memory>
 
 #include "autograd/node.hpp"

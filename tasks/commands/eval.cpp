@@ -1,5 +1,5 @@
-// tally eval: errors of a trained model with counts, also on sequences longer than those it was trained on, and of
-// answers that it generates by itself.
+// tally eval: error rates of a trained model with counts, also for sequences longer than the training sequences and for
+// free-running generation.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -27,7 +27,7 @@ struct EvalSettings {
   bool generate = false, by = false;
 };
 
-// One of the tasks that are asked for in place of the run's own.
+// A task that --lengths or another option requests instead of the run's own.
 struct OtherTask {
   std::string label;  // "length 64  ", empty for the run's own lengths
   std::vector<ChangedOption> changes;
@@ -53,7 +53,7 @@ std::vector<OtherTask> other_tasks(const RunConfig& config, const EvalSettings& 
   return others;
 }
 
-// Those that are asked for. Throws UsageError for one that is not there or has not as many sequences.
+// The requested splits. Throws UsageError for an unknown split, or one with too few sequences.
 std::vector<Split> splits_of(const Task& task, const EvalSettings& settings) {
   std::vector<Split> splits;
   if (settings.split.empty()) {
@@ -94,7 +94,7 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
     std::string label;
   };
   std::vector<std::unique_ptr<Task>> tasks;
-  std::vector<Work> works;  // all is looked through first: a wrong length is wrong usage
+  std::vector<Work> works;  // all are prepared first, because a wrong length is wrong usage
   for (const OtherTask& other : other_tasks(config, settings)) {
     tasks.push_back(make_other_task(config, *trained.task, other.changes));
     for (const Split& split : splits_of(*tasks.back(), settings)) {
@@ -119,7 +119,7 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
       tell(common, concat(label, ": ", evaluation_text(result)));
       if (settings.by) tell(common, breakdown_text(result));
-    } catch (const Error& error) {  // an encoding that cannot go on at this length: the others still can
+    } catch (const Error& error) {  // an encoding may not support this length; the other lengths still run
       complain(concat(label, ": ", error.what()));
       code = exit_code::failed;
     }

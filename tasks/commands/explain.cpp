@@ -1,4 +1,4 @@
-// tally explain: what the heads of a trained model do, as means over the sequences of a split.
+// tally explain: summarises the heads of a trained model as means over the sequences of a split.
 #include <algorithm>
 #include <memory>
 
@@ -23,7 +23,7 @@ Result run_explain(const ExplainSettings& settings) {
   check(config.model.is_transformer(), "explain", "'", trained.folder.path(), "' is an ", config.label(),
         ", which has no heads");
   const std::string split = settings.sequences.split_of(*trained.task);
-  std::int64_t batch = 4;  // attention is written out
+  std::int64_t batch = 4;  // reference attention needs the memory
   SequenceChoice sequences = settings.sequences;
   sequences.count_at_most(100, *trained.task);
   const std::vector<Example> examples = sequences.read(*trained.task, [&](std::int64_t count, auto length) {

@@ -1,5 +1,5 @@
-// tally export: the weights of a run alone, with the configuration that they belong to; or its model as another library
-// reads it (tasks/foreign/).
+// tally export: writes only the weights of a run and their configuration, or the model in the format of another library
+// (tasks/foreign/).
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -69,7 +69,7 @@ std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& p
   return tokenizer_config_json(parts, number("bos_token_id"), number("eos_token_id"), length);
 }
 
-// Made under another name, so that a folder that is there is whole.
+// Writes under another name first, so that an existing folder is always complete.
 Result export_folder(const ExportSettings& settings, const CommonOptions& common) {
   const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
   std::string out = settings.out;
@@ -96,14 +96,14 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
         "': ", failure ? failure.message() : "another process has just made it");
   try {
     std::error_code error;
-    const Metadata metadata{{"format", "pt"}};  // which its readers ask for
+    const Metadata metadata{{"format", "pt"}};  // the readers of this format require it
     write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
     const auto* text = dynamic_cast<const SpecialTokens*>(trained.task.get());
     if (text != nullptr && text->tokenizer() != nullptr) {
       const TokenizerParts& parts = text->tokenizer()->parts();
       write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
       write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
-      // The loaders of the other families add no token unless they are asked to.
+      // Without this, the loaders of the other families add no token.
       const bool begins = imported && imported->family == "llama" && imported->begin;
       if (begins) {
         say(common, concat("note: the exported tokenizer puts no token in front of a text; a llama model's own "

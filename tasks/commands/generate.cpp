@@ -1,4 +1,4 @@
-// tally generate: a trained model goes on from a text, token by token, from its own samples.
+// tally generate: continues a text with a trained model, token by token, from its own samples.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -37,10 +37,10 @@ std::string prompt_of(const GenerateSettings& settings) {
   return as_usage([&] { return read_whole_file(settings.prompt_file, std::uint64_t{1} << 30); });
 }
 
-// One text and what is known of it.
+// One generated text and its state.
 struct Text {
   TextStream shown;
-  std::vector<std::int32_t> ids = {};  // that were made
+  std::vector<std::int32_t> ids = {};  // generated so far
   std::vector<double> log_probabilities = {};
   std::string bytes = {};
   bool done = false;
@@ -59,7 +59,7 @@ class Generator {
     }
   }
 
-  // Until `count` tokens are there, or every text has ended.
+  // Generates until `count` tokens exist or every text has ended.
   void run() {
     const std::atomic<bool>& stop = watch_signals();
     const NoGrad no_grad;
@@ -118,20 +118,20 @@ class Generator {
     return tokens;
   }
 
-  // For an imported model, the token that its own library begins with.
+  // The first token that an imported model's own library adds.
   std::vector<std::int32_t> beginning() const {
     if (imported_ && imported_->begin) return {static_cast<std::int32_t>(*imported_->begin)};
     return trained_.task->beginning();
   }
 
-  // The end of a text is the beginning of the next; an imported model may have several ends of its own.
+  // Whether the token ends a text. It also begins the next one; an imported model may have several end tokens.
   bool ends(std::int32_t id) const {
     const std::vector<std::int32_t> end = trained_.task->beginning();
     if (!end.empty() && id == end.front()) return true;
     return imported_ && std::ranges::find(imported_->ends, id) != imported_->ends.end();
   }
 
-  // Names of special tokens are text like any other unless they are allowed.
+  // Encodes the prompt. Names of special tokens count as plain text unless they are allowed.
   std::vector<std::int32_t> encoded(const std::string& prompt) const {
     const auto* text = dynamic_cast<const SpecialTokens*>(trained_.task.get());
     if (text != nullptr) return text->encode_allowing(prompt, settings_.specials);
@@ -140,7 +140,7 @@ class Generator {
     return trained_.task->encode(prompt);
   }
 
-  // Computed once, whatever the number of texts.
+  // Feeds the prompt once, whatever the number of texts.
   void begin_with_prompt() {
     std::vector<std::int32_t> tokens = prompt_;
     while (settings_.full == "slide" && tokens.size() > 1 && !takes(static_cast<std::int64_t>(tokens.size()))) {
@@ -160,7 +160,7 @@ class Generator {
     repeat();
   }
 
-  // Where the text is not.
+  // Prints a note to stderr, apart from the text.
   void tell_beside(const std::string& line) const {
     if (!common_.quiet) std::fprintf(stderr, "%s\n", line.c_str());
   }
@@ -174,12 +174,12 @@ class Generator {
     return true;
   }
 
-  // Tokens of `rows` texts, one after the other, that come behind what they have in common with the state.
+  // Feeds the next tokens of `rows` texts, stored text after text, to the model.
   void feed(const std::vector<std::int32_t>& tokens, std::int64_t rows) {
     const Tensor all = Tensor::from(tokens, {rows, static_cast<std::int64_t>(tokens.size()) / rows});
     const std::int64_t length = all.size(1);
     trained_.model->check_length(state_.length + length);
-    // Logits of all these tokens are there for a moment.
+    // The logits of all these tokens are in memory at the same time.
     constexpr std::int64_t most_logits = 1 << 24;
     const std::int64_t at_once = std::clamp<std::int64_t>(most_logits / (rows * trained_.model->vocabulary()), 1, 256);
     for (std::int64_t begin = 0; begin < length && signal_exit_code() == 0; begin += at_once) {
@@ -187,7 +187,7 @@ class Generator {
     }
   }
 
-  // One state for each text. All that layers keep begins with the axis of sequences.
+  // Copies the state for each text. The first axis of all cached tensors is the sequence.
   void repeat() {
     const auto samples = static_cast<std::int64_t>(texts_.size());
     if (samples == 1) return;
@@ -204,7 +204,7 @@ class Generator {
     for (std::int64_t n = 1; n < samples; ++n) logits_.insert(logits_.end(), one.begin(), one.end());
   }
 
-  // Keeps the last logits.
+  // Keeps the logits of the last token.
   void take(const Tensor& logits) {
     logits_ = cast(slice(logits, 1, logits.size(1) - 1, logits.size(1)), DType::f64).to_vector<double>();
   }
@@ -238,7 +238,8 @@ class Generator {
     std::fflush(stdout);
   }
 
-  // Feeds what was chosen; where the model takes no more, ends or goes on from the last half. Whether it went on.
+  // Feeds the chosen tokens. When the model's length is reached, either stops or restarts from the last half of the
+  // text. Returns whether it continued.
   bool go_on(const std::vector<std::int32_t>& chosen) {
     try {
       trained_.model->check_length(state_.length + 1);
@@ -279,7 +280,7 @@ class Generator {
   std::string note_;
 };
 
-// Temperature 0 takes the largest logit, whatever else is asked for.
+// At temperature 0 the largest logit is chosen, so the other sampling options have no effect.
 void refuse_idle(const GenerateSettings& settings) {
   if (settings.sampling.temperature != 0) return;
   const auto refuse = [](std::string_view option) {

@@ -1,6 +1,6 @@
-// tally gradcheck: derivatives of a whole small transformer against central differences in f64, for every encoding and
-// every value of its options; or tiled attention, forward and backward, against the composed form, whose derivatives
-// follow from its operations.
+// tally gradcheck: compares derivatives with central differences in f64, for a whole small transformer with every
+// encoding and every value of its options. Or it compares fused attention, forward and backward, with reference
+// attention, whose derivatives follow from its operations.
 #include <cstdio>
 #include <memory>
 
@@ -12,7 +12,8 @@
 namespace tally {
 namespace {
 
-// A case of the report: {"encoding", "ok", "text", ...}; null where there is nothing to compare, `line` says why.
+// A case of the report: {"encoding", "ok", "text", ...}. It is null if there is nothing to compare; then `line` has the
+// reason.
 struct Compared {
   JsonValue json;
   std::string line;

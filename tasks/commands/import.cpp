@@ -28,16 +28,16 @@ struct ImportSettings {
   bool force = false;
 };
 
-// Nothing where the folder holds none.
+// The tokenizer of the folder; nothing if it has none.
 std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
   std::error_code error;
   const bool there = fs::exists(folder + "/tokenizer.json", error) || fs::exists(folder + "/vocab.json", error);
   return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
 }
 
-// The tokenizer of the run: the folder's own, which a text that is named must have too; else the text's; else bytes,
-// which all commands can work with, whatever the model's tokens were. For token files whose tokenizer is not known
-// there is none: their ids are the model's.
+// Chooses the tokenizer of the run. The folder's own comes first, and a named text must have the same one. Next is the
+// text's. Otherwise it is bytes, which all commands can handle, whatever the model's tokens were. Token files with an
+// unknown tokenizer get none: their ids are the model's.
 std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const std::string& data,
                                                const std::string& tokenizer, std::int64_t vocabulary,
                                                const CommonOptions& common) {
@@ -72,8 +72,8 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
   return of_data;
 }
 
-// The token that ends a text: the same as `tally prepare` takes, or else the first end in config.json that the
-// tokenizer has. Throws as end_token() for a name.
+// The token that ends a text: the choice of `tally prepare`, or else the first end in config.json that the tokenizer
+// has. Throws like end_token() for a name.
 std::optional<std::int32_t> end_in(const TokenizerParts& parts, const std::string& name, const std::string& from,
                                    const std::vector<std::int64_t>& ends) {
   if (!name.empty()) return end_token(parts, name, from);
@@ -82,13 +82,14 @@ std::optional<std::int32_t> end_in(const TokenizerParts& parts, const std::strin
   return end != ends.end() ? std::optional(static_cast<std::int32_t>(*end)) : std::nullopt;
 }
 
-// As the option end-token has it.
+// The value of the option end-token for this token.
 std::string name_of(const TokenizerParts& parts, std::int32_t id) {
   const auto special = std::ranges::find(parts.specials, id, &SpecialToken::id);
   return special != parts.specials.end() ? special->name : std::to_string(id);
 }
 
-// The tokenizer; with an end, a prepared text without a text, which is what a run needs to read and write tokens.
+// Writes the tokenizer. With an end token it writes an empty prepared text, so that the run can read and write
+// text.
 void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std::optional<std::int32_t> end) {
   const std::string text = tokenizer_json(parts);
   std::error_code error;
@@ -105,7 +106,7 @@ void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std
           "\n");
 }
 
-// Made under another name, so that a run that is there is whole.
+// Writes under another name first, so that an existing run is always complete.
 void write_run(const ImportSettings& settings, RunConfig config, const SequenceModel& model,
                const std::optional<TokenizerParts>& tokenizer, const ImportedRecord& record) {
   std::string run = settings.run;
@@ -123,10 +124,10 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
     if (data.empty()) {
       if (!end) end = end_token(*tokenizer, name, settings.from);  // throws
       config.set("task.data", partial + "/tokenizer");
-      config.set("task.end-token", "");  // in the manifest
+      config.set("task.end-token", "");  // it is in the manifest
     } else {
       config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
-      // Only the model's folder names it.
+      // Only the model's folder names this token.
       if (end && end != tokenizer->end_of_text()) config.set("task.end-token", name_of(*tokenizer, *end));
     }
   }
@@ -218,7 +219,7 @@ std::function<Result()> declare_import(CommandLine& line) {
     const ForeignDescription description = read_description(from, line.look_ahead_all("--ignore-key"));
     const RunConfig config = as_usage([&] { return config_of(description, line.look_ahead("--pe")); });
     const std::string own = concat("pe.", description.model.encoding, ".");
-    // What the file says is not to be said otherwise.
+    // Options that the file fixes are not declared.
     options = ConfigOptions::declare_for(line, config, [own](std::string_view name) {
       const bool of_model =
           name.starts_with("model.") && name != "model.dropout" && name != "model.attention" && name != "model.init";

@@ -1,4 +1,4 @@
-// tally info: what this build and this machine compute with.
+// tally info: the device, kernels and instruction sets of this build on this machine.
 #include <thread>
 
 #include "core/cpu/matmul/blas.hpp"
@@ -13,7 +13,7 @@
 namespace tally {
 namespace {
 
-// Which clone of the CPU kernels runs (core/cpu/parallel.hpp).
+// The active clone of the CPU kernels (core/cpu/parallel.hpp).
 std::string kernels_text() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(TALLY_SANITIZED)
   __builtin_cpu_init();
@@ -26,7 +26,7 @@ std::string kernels_text() {
   return "baseline";
 }
 
-// What products of bf16 run on, and why on nothing faster.
+// The instruction set used for bf16 matmuls, and why not a faster one.
 std::string bf16_text() {
   const Bf16Instructions found = bf16_instructions();
   return found.why_not_more.empty() ? found.name : concat(found.name, " (", found.why_not_more, ")");

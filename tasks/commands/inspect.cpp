@@ -1,4 +1,4 @@
-// tally inspect: what runs attend to and what their gates count, as one HTML page to look at.
+// tally inspect: shows the attention and gates of runs in one HTML page.
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -19,7 +19,7 @@
 namespace tally {
 namespace {
 
-// A page of a few megabytes opens at once anywhere.
+// A page of a few megabytes opens quickly in any browser.
 constexpr std::int64_t comfortable_bytes = 4'500'000;
 
 struct InspectSettings {
@@ -29,8 +29,8 @@ struct InspectSettings {
   SequenceChoice sequences;
 };
 
-// The task whose sequences are shown, where it is not the run's own: another text, or windows of another length or from
-// another token on. Throws UsageError for what the task has not.
+// The task that provides the sequences, if it is not the run's own: another text, another window length or another
+// first token. Throws UsageError if the task does not support this.
 std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedModel& trained) {
   const RunConfig& config = trained.folder.config();
   std::vector<ChangedOption> changes;
@@ -45,13 +45,13 @@ std::unique_ptr<Task> other_task(const InspectSettings& settings, const TrainedM
   return make_other_task(config, *trained.task, changes);
 }
 
-// Texts have lines.
+// The marks to show. Only texts have lines.
 std::vector<Mark> marks_of(const InspectSettings& settings, const TaskEntry& task) {
   if (!settings.mark.empty()) return {{settings.mark, settings.mark}};
   return task.reads_files ? text_marks() : std::vector<Mark>{};
 }
 
-// The sequences, by name.
+// The sequences with their names.
 std::vector<std::pair<std::string, Example>> read_sequences(const InspectSettings& settings, const Task& task,
                                                             const auto& check_length_fits) {
   std::vector<std::pair<std::string, Example>> named;
@@ -60,14 +60,14 @@ std::vector<std::pair<std::string, Example>> read_sequences(const InspectSetting
     if (tokens.size() < 2) throw UsageError("[inspect] the text must have at least two symbols");
     check_length_fits(1, static_cast<std::int64_t>(tokens.size()));
     Example example = next_token_example(std::move(tokens));
-    // A loss must have something to count; what of it would be right, nobody has said.
+    // A loss needs at least one counted token, although the text has no known targets.
     std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
     named.emplace_back("text", std::move(example));
     return named;
   }
   SequenceChoice choice = settings.sequences;
   const std::string split = choice.split_of(task);
-  choice.count_at_most(4, task);  // as many of these as there is room for
+  choice.count_at_most(4, task);  // by default the number that fits on the page
   std::int64_t number = choice.start;
   for (Example& example : choice.read(task, check_length_fits)) {
     std::string name = concat(split.empty() ? "sequence" : split, " ", number++);

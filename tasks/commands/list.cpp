@@ -15,7 +15,7 @@ namespace {
 
 const std::vector<std::string> kinds{"tasks", "encodings", "optimisers", "presets", "suites"};
 
-// Options are only named.
+// The options appear only by name.
 template <class Entry>
 JsonValue value_of(const Entry& entry) {
   JsonValue line = JsonValue::object({{"name", entry.name}, {"summary", entry.summary}});
@@ -32,7 +32,7 @@ JsonValue value_of(const Entry& entry) {
   return line;
 }
 
-// All of a kind: the entries of the program's files are values, the others pointers.
+// All entries of a registry. Entries of the program's own files are values, the others are pointers.
 template <class Registry>
 JsonValue entries_of(const Registry& registry) {
   JsonValue entries = JsonValue::array();
@@ -57,7 +57,7 @@ std::string listing(const JsonValue& entries) {
   return text;
 }
 
-// A table for a page; a bar would end its cell.
+// A Markdown table. A bar would end its cell.
 std::string markdown(const JsonValue& entries) {
   const auto cell = [](const JsonValue& entry, const char* key) {
     return entry.contains(key) ? joined(split_text(entry.string(key), '|'), "\\|") : "";

@@ -1,4 +1,5 @@
-// tally predict: what a trained model answers to a text, how sure it is, and which symbols its last one attends to.
+// tally predict: prints a trained model's answer to a text with its probability, and the symbols that the last one
+// attends to.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,13 +24,13 @@ struct PredictSettings {
   std::int64_t top = 4, symbols = 1;
 };
 
-// The last row of one head's square.
+// The last row of one head's matrix.
 std::vector<double> last_row(const Tensor& squares, std::int64_t head) {
   const Tensor square = squares.select_view(0, 0).select_view(0, head);
   return square.select_view(0, square.size(0) - 1).to(DType::f64).to_vector<double>();
 }
 
-// Indices of the `count` largest values, largest first; the earlier of equals first.
+// Indices of the `count` largest values, largest first. Ties keep their order.
 std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t count) {
   std::vector<std::size_t> indices(values.size());
   std::iota(indices.begin(), indices.end(), 0);
@@ -38,8 +39,8 @@ std::vector<std::size_t> largest(const std::vector<double>& values, std::int64_t
   return indices;
 }
 
-// Answer, candidates by falling probability, and for each head the keys that the last query attends to, by falling
-// weight.
+// The answer, candidates by falling probability, and the keys that the last query attends to by falling weight, for
+// each head.
 JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& tokens, std::int64_t symbols,
                   std::int64_t top) {
   const std::vector<std::string>& vocabulary = trained.task->vocabulary();
@@ -56,7 +57,7 @@ JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& 
     candidates.push(JsonValue::object({{"symbol", vocabulary[id]}, {"probability", probabilities[id]}}));
   }
   std::vector<std::int32_t> answer{static_cast<std::int32_t>(best.front())};
-  double probability = probabilities[best.front()];  // of the whole answer
+  double probability = probabilities[best.front()];  // of the complete answer
   if (symbols > 1) {
     std::vector<std::int32_t> prompt = tokens;
     prompt.push_back(answer.front());
@@ -68,7 +69,7 @@ JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& 
     if (!trace[layer].weights.defined()) continue;
     for (std::int64_t head = 0; head < trace[layer].weights.size(1); ++head) {
       const std::vector<double> weights = last_row(trace[layer].weights, head);
-      std::vector<double> positions(weights.size());  // as the gates count; 0 without gates
+      std::vector<double> positions(weights.size());  // as counted by the gates; 0 without gates
       if (trace[layer].positions.defined()) positions = last_row(trace[layer].positions, head);
       JsonValue keys = JsonValue::array();
       for (const std::size_t index : largest(weights, top)) {

@@ -1,4 +1,4 @@
-// tally prepare: texts of files and folders as a folder of tokens that the task text trains on.
+// tally prepare: tokenizes files and folders into a folder that the task text trains on.
 #include <unistd.h>
 
 #include <chrono>
@@ -25,7 +25,7 @@ double part_of(const std::string& text) {
   return as_usage([&] { return parse_json(text, {}, "part of the texts").real(); });
 }
 
-// The rules of tasks/text/fetch.sh's corpora.
+// Fills in the settings of a corpus of tasks/text/fetch.sh.
 void fill_in(const std::string& recipe, PrepareSettings& settings) {
   settings.recipe = recipe;
   CorpusRules& rules = settings.rules;

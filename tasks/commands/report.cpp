@@ -1,4 +1,4 @@
-// tally report: what runs say together.
+// tally report: compares the results of several runs.
 #include <memory>
 
 #include "core/io/atomic_file.hpp"

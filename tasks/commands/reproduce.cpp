@@ -1,5 +1,6 @@
-// tally reproduce: a table or figure of a paper, from its runs to the page that shows them beside the printed numbers.
-// What is finished is skipped; stopped or killed at any moment, it goes on where it was and ends with the same table.
+// tally reproduce: reproduces a table or figure of a paper, from training the runs to a page that compares them with
+// the printed numbers. Finished runs are skipped. A stopped or killed reproduction resumes and ends with the same
+// table.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -30,7 +31,7 @@ struct ReproduceSettings {
   bool dry_run = false, show = false, cost = false;
 };
 
-// What makes the same table again, of whatever folder.
+// The command that reproduces this table in any folder.
 std::string command_of(const ReproduceSettings& settings) {
   std::vector<std::string> words{"tally",        "reproduce", settings.name, "--scale",
                                  settings.scale, "--seeds",   settings.seeds};
@@ -44,7 +45,7 @@ std::string command_of(const ReproduceSettings& settings) {
   return command_text(words);
 }
 
-// Throws UsageError that says how to make a text that a table needs and that is not there.
+// Throws UsageError if a text that the table needs is missing, with the command that prepares it.
 void check_texts(const Reproduction& table, const ReproductionSetting& setting) {
   for (const ReproductionColumn& column : table.columns) {
     if (column.text == nullptr) continue;
@@ -64,7 +65,7 @@ struct ContextCell {
   ContextQuestion question;
 };
 
-// All of them, those of one run and row one after the other.
+// All context cells, grouped by run and row.
 std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
                                        const std::string& folder) {
   std::vector<ContextCell> cells;
@@ -81,8 +82,8 @@ std::vector<ContextCell> context_cells(const Reproduction& table, const Reproduc
   return cells;
 }
 
-// Evaluates the finished runs at the contexts that the table asks for, each model loaded once a row. What was found is
-// kept beside the runs. Whether every context was taken.
+// Evaluates the finished runs at the contexts of the table and loads each model once per row. The results are stored
+// with the runs. Returns whether all contexts were evaluated.
 bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOptions& common) {
   const std::atomic<bool>& stop = watch_signals();
   bool all = true;
@@ -103,7 +104,7 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
       VariedCell found;
       work->evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
       all &= found.refusal.empty();
-    } catch (const Error& why) {  // of one run; the others are evaluated
+    } catch (const Error& why) {  // of one run; the others are still evaluated
       complain(concat(cell.path, ": ", why.what()));
       all = false;
     }
@@ -111,20 +112,20 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
   return all;
 }
 
-// Of these, how many nobody has evaluated yet.
+// The number of cells without a stored evaluation.
 std::int64_t count_missing(const std::vector<ContextCell>& cells) {
   return std::ranges::count_if(cells, [](const ContextCell& cell) {
     const ContextQuestion& question = cell.question;
     try {
       return VariedFile(cell.path).find_largest({cell.steps, "task.length", question.value, question.split, 0, false,
                                                  changes_text(question.beside, question.changes)}) == nullptr;
-    } catch (const Error&) {  // said where it is read to be used
+    } catch (const Error&) {  // reported later, when the file is read for the table
       return true;
     }
   });
 }
 
-// contexts: evaluations after training that are missing.
+// contexts: number of missing evaluations.
 std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs,
                       std::int64_t contexts) {
   const std::string evaluations =
@@ -138,14 +139,14 @@ std::string left_text(const RunPlan& plan, const std::optional<double>& seconds,
   return concat("what is left takes about ", duration_text(*seconds), ", ", jobs, " at a time", then);
 }
 
-// What the runs that are left will take, those that differ in the seed alone measured once. As the plan trains them on
-// a CPU: with one thread each, as many at a time as there are cores and memory goes.
+// The estimated cost of the remaining runs. Runs that differ only in the seed are measured once. As in a plan on a CPU,
+// each run has one thread, and cores and memory limit how many run at a time.
 Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int64_t jobs, const CommonOptions& common) {
   if (common.threads == 0 && default_device().type != DeviceType::cuda) set_thread_count(1);
   std::vector<CostedRuns> costs;
   std::map<std::string, std::size_t> known;  // by configuration without the seed
   JsonValue too_large = JsonValue::array();
-  std::string told;  // of these
+  std::string told;  // the text for these
   for (const PlannedRun& run : plan.runs()) {
     if (run.state == RunState::finished) continue;
     if (plan.is_too_large(run)) {
@@ -171,7 +172,7 @@ Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int6
              printable(Machine::here().text()), ":\n\n", cost_text(costs, jobs))};
 }
 
-// The runs, their states, what is left.
+// The runs, their states and the remaining work.
 Result dry_run(const RunPlan& plan, const ReproduceSettings& settings, const std::optional<double>& left,
                std::int64_t contexts) {
   Result result;
@@ -206,7 +207,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   if (!settings.show) as_usage([&] { check_texts(table, setting); });
   std::vector<PlannedRun> runs;
   std::vector<ReproductionRun> needed = as_usage([&] { return runs_of(table, setting); });
-  if (settings.show) needed.clear();  // what is looked at need not fit into this machine's memory
+  if (settings.show) needed.clear();  // a table that is only shown need not fit into the memory of this machine
   for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
   RunPlan plan(folder, std::move(runs), common);
   bool contexts = true;
@@ -248,7 +249,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
           concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
 }
 
-// The tables whose models are trained on a text, each for hours.
+// The tables that train on a text, which takes hours per model.
 std::string names_of_texts() {
   std::vector<std::string> names;
   for (const Reproduction& table : reproduction_registry()) {

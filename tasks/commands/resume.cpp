@@ -1,4 +1,4 @@
-// tally resume: goes on with a run, perhaps with other settings, but never with another model.
+// tally resume: continues a run, possibly with other settings, but never with another model.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -19,14 +19,14 @@ namespace {
 
 struct ResumeSettings {
   std::string run, profile;
-  std::string task, encoding;  // as given, to be refused when they are not the run's
-  std::int64_t claim = 0;      // of the plan that trains it
+  std::string task, encoding;  // as given, refused if they differ from the run's
+  std::int64_t claim = 0;      // of the plan that trains the run
   bool restart = false, split_optimiser = false;
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
-// The run among the words behind the command: its configuration decides which options there are. Empty when none of
-// them is a run; the command then says what is wrong.
+// Finds the run among the words after the command, because its configuration decides which options exist. Empty if none
+// of them is a run; the command then reports the error.
 std::string find_run(const std::vector<std::string>& arguments) {
   for (const std::string& word : arguments) {
     std::error_code error;
@@ -35,7 +35,7 @@ std::string find_run(const std::vector<std::string>& arguments) {
   return "";
 }
 
-// What the checkpoints of a run hold.
+// The contents of a run's checkpoints.
 enum class Held { nothing, weights, weights_and_state };
 
 // Throws UsageError for a change of the model.
@@ -54,7 +54,7 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after, Held he
   }
 }
 
-// Throws UsageError for a change after which the saved state of the optimiser would not fit.
+// Throws UsageError for a change that makes the saved optimiser state unusable.
 void refuse_other_optimiser(const RunConfig& before, const RunConfig& after) {
   if (before.run.train != after.run.train) {
     throw UsageError("[resume] which parameters are trained can change before the first step alone");
@@ -76,7 +76,7 @@ Held held_by(const RunFolder& folder, bool restart) {
   return folder.imported() ? Held::weights : Held::nothing;
 }
 
-// Throws UsageError when the run is beyond so many steps. A file that cannot be read does not say that it is.
+// Throws UsageError when the run is already beyond this step. A file that cannot be read is ignored here.
 void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
   const std::vector<std::int64_t> saved = folder.checkpoint_steps();
   if (saved.empty() || saved.back() <= steps) return;
@@ -84,7 +84,7 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
   if (reached > steps) throw UsageError(concat("[resume] the run is at step ", reached, " already, beyond ", steps));
 }
 
-// Of a run that is finished: writes down where its data lies now, if it is the same.
+// Updates the data paths of a finished run, if the data is the same.
 void relocate(RunFolder& folder, const RunConfig& config) {
   const StoredCheckpoint newest = folder.newest_checkpoint([](const std::string&) {});
   in_file(folder.checkpoint_path(newest.step), [&] { check_same_data(newest.data, *config.make_task()); });
@@ -105,7 +105,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   if (settings.claim > 0) folder.claimed(settings.claim);
   RunConfig after = folder.config().clone();
   options.apply(after);
-  // Where files that were moved lie now makes no other run.
+  // Moved data files do not make it another run.
   const RunConfig before = folder.config().with_paths_of(after);
   const std::vector<std::string> moved = differences(folder.config(), before);
   make_own_task(folder, before);

@@ -1,4 +1,5 @@
-// tally show: what a .safetensors or .npy file holds. Its names and texts come from outside: they are printed escaped.
+// tally show: lists the contents of a .safetensors or .npy file. Names and texts in the file are untrusted and printed
+// escaped.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -20,8 +21,8 @@ bool is_npy(const std::string& path) {
   return reader.size() >= npy_magic.size() && reader.read_string(0, npy_magic.size()) == npy_magic;
 }
 
-// A safetensors file may be damaged and is still told what is wrong with it: but a length that is text is none, nor is
-// one that leaves the file when no object stands behind it.
+// A damaged safetensors file still counts, so that its reader can report the error. A file is not safetensors if its
+// length field is text. It is not safetensors either if the length exceeds the file and no object follows.
 bool may_be_safetensors(const std::string& path) {
   std::uint64_t header_bytes = 0;
   const FileReader reader(path);
@@ -48,7 +49,7 @@ Result show_npy(const std::string& path) {
                          header.fortran_order ? ", first axis fastest" : "", "\n")};
 }
 
-// Empty where the file has no checksums or all of them hold.
+// The tensors whose checksums are wrong; empty if the file has no checksums.
 std::vector<std::string> bad_checksums(const SafetensorsFile& file) {
   if (!file.metadata().contains(std::string(checksum_prefix))) return {};
   return verify_checksums(file);

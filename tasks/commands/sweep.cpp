@@ -1,5 +1,6 @@
-// tally sweep: a grid of runs, every encoding with every seed and every combination of settings, several at a time; of
-// a suite, on each of its presets. On one machine, or by workers on any number of them.
+// tally sweep: trains a grid of runs, several at a time: every encoding with every seed and every combination of
+// settings. With a suite, it does so for each of its presets. It runs on one machine, or with workers on any number of
+// machines.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -26,31 +27,31 @@ constexpr const char* usual_seeds = "1..3";
 struct SweepSettings {
   std::string folder, seeds = usual_seeds;
   std::vector<std::string> grid;  // "model.layers=1,2"
-  std::int64_t jobs = 0;          // 0: as many as the machine takes
+  std::int64_t jobs = 0;          // 0: the most that fit on the machine
   bool dry_run = false;
   bool worker = false, status = false;
-  std::string print;              // which script
+  std::string print;              // kind of script
   std::vector<std::string> only;  // names of runs; empty: all
   std::int64_t lease = lease_seconds;
 
-  // Where the command line names no grid, the folder lists the runs.
+  // Whether the folder lists the runs, because the command line names no grid.
   bool from_folder(const ConfigOptions& options) const {
     return (worker || status || !print.empty()) && options.names_nothing() && grid.empty() && seeds == usual_seeds;
   }
 };
 
 struct SweepVariant {
-  std::string folder;  // of its runs in the sweep's folder: "mqar/", and nothing where there is one task
+  std::string folder;  // subfolder of the sweep's folder: "mqar/", or empty for a single task
   RunConfig config;
   const PresetEntry* preset = nullptr;  // of a suite
 };
 
-// "mqar/", where tally reproduce has the same runs; "group-word-quick-a5/" of another preset than quick.
+// "mqar/", the same path that tally reproduce uses; "group-word-quick-a5/" for a preset other than quick.
 std::string folder_of(const PresetEntry& preset) {
   return concat(preset.task, preset.name == "quick" ? "" : "-" + preset.name, "/");
 }
 
-// Every encoding, of a suite on every preset, without the grid, which may set what the rest does not fit to.
+// Every encoding, for a suite on every preset. The grid is not applied yet, since its settings may contradict the rest.
 std::vector<SweepVariant> variants_of(const ConfigOptions& options) {
   std::vector<SweepVariant> variants;
   const std::vector<std::string> encodings = options.encodings();
@@ -67,8 +68,8 @@ std::vector<SweepVariant> variants_of(const ConfigOptions& options) {
   return variants;
 }
 
-// Every encoding with every combination of values, seed by seed, so that what is there after half the time compares
-// all. A setting of an encoding is left out of the names of the encodings that do not have it.
+// Every encoding with every combination of values, one seed after the other, so that an unfinished sweep already
+// compares all variants. The name of a run omits settings that its encoding does not have.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
   const std::vector<GridDimension> dimensions = parse_grid(settings.grid);
   const std::vector<SweepVariant> bases = variants_of(options);
@@ -123,7 +124,7 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
   return plan;
 }
 
-// The runs are listed in the folder, and the script that trains them is printed.
+// Lists the runs in the folder and prints the script that trains them.
 Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
   plan.take_stock();
   plan.write_list();
@@ -142,7 +143,7 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
   }
   check(!script.runs.empty(), "sweep", "every run in '", plan.folder(), "' is finished: there is nothing to start");
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  constexpr std::int64_t elements = 100;  // of an array, so that a cluster's other users have a place too
+  constexpr std::int64_t elements = 100;  // of an array, to leave room for other users of the cluster
   script.jobs = settings.jobs > 0 ? settings.jobs : settings.print == "slurm" ? elements : cores;
   const std::string text = sweep_script(settings.print, script);
   return {.value = JsonValue::object({{"script", text}}), .text = text};

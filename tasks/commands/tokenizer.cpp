@@ -1,4 +1,4 @@
-// tally tokenizer: trains a tokenizer on texts, and shows what one makes of a text.
+// tally tokenizer: trains a tokenizer on texts, or shows how one tokenizes a text.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::string read_source(const std::string& path) {
   return read_whole_file(path, max_text_bytes);
 }
 
-// The bytes of --text, or of the files one after the other.
+// The bytes of --text, or the concatenated files.
 std::string text_of(const TokenizerSettings& settings) {
   if (!settings.text.empty()) return settings.text;
   if (settings.files.empty()) throw UsageError("a file, - for the standard input, or --text is wanted");
@@ -66,7 +66,7 @@ void write_config(const TokenizerParts& parts, const std::string& path, const Co
 }
 
 void write_tokenizer(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
-  const std::string vocabulary = "vocab.json", merges = "merges.txt";  // each is nothing without the other
+  const std::string vocabulary = "vocab.json", merges = "merges.txt";  // neither is usable without the other
   const std::string& name = path.ends_with(vocabulary) ? vocabulary : merges;
   if (!path.ends_with(name)) {
     write_file_atomically(path, tokenizer_json(parts));
@@ -151,7 +151,7 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
     const JsonValue numbers = parse_json(
         "[" +
             [&] {
-              std::string list;  // words of digits, parted by blanks or commas
+              std::string list;  // decimal ids, separated by blanks or commas
               for (std::size_t at = 0; at < text.size();) {
                 const std::size_t begin = text.find_first_not_of(" \t\r\n,", at);
                 if (begin == text.npos) break;
@@ -176,12 +176,12 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
     write_file_atomically(settings.out, bytes);
     return {.value = JsonValue::object({{"out", settings.out}, {"bytes", bytes.size()}}), .notice = true};
   }
-  // What steers a terminal is made visible; a file has the bytes as they are.
+  // Control characters are escaped on a terminal; a file gets the raw bytes.
   return {.value = JsonValue::object({{"text", escape_for_print(bytes, bytes.size())}}),
           .text = escape_for_print(bytes, bytes.size()) + "\n"};
 }
 
-// The tokens of a text as pieces of text, and what they save.
+// Shows the tokens of a text as pieces of text, and the compression.
 Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   const Tokenizer tokenizer = open_tokenizer(settings, common);
   std::vector<std::int32_t> by_length(static_cast<std::size_t>(tokenizer.vocabulary()));

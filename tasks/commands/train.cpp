@@ -21,7 +21,7 @@ struct TrainSettings {
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
-// What the run would be, without making the model.
+// The plan of the run. The model is not created.
 Result plan_of(const RunConfig& config, const MemoryEstimate& estimate) {
   const std::unique_ptr<Task> task = config.make_task();
   const std::int64_t tokens = config.run.batch * task->splits().front().length;
@@ -55,14 +55,14 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
     return plan_of(config, need);
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
-  watch_signals();  // before the first word is printed
+  watch_signals();  // before the first output
   RunFolder folder =
       open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
-  say(common, config_text(config));  // a run that is refused says why and nothing else
+  say(common, config_text(config));  // a refused run prints only the error
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
-// Whether one of the words is a run that begins with imported weights and has not been trained yet.
+// Whether one of the words is an imported run that has not been trained yet.
 bool is_imported(const std::vector<std::string>& words) {
   return std::ranges::any_of(words, [](const std::string& word) {
     std::error_code error;
@@ -71,7 +71,7 @@ bool is_imported(const std::vector<std::string>& words) {
       const RunFolder run = RunFolder::open(word);
       const std::vector<std::int64_t> steps = run.checkpoint_steps();
       return run.imported() && (steps.empty() || steps.back() == 0);
-    } catch (const Error&) {  // it is no run, or the command reports the error
+    } catch (const Error&) {  // it is not a run, or the command reports the error
       return false;
     }
   });
@@ -80,7 +80,7 @@ bool is_imported(const std::vector<std::string>& words) {
 }  // namespace
 
 std::function<Result()> declare_train(CommandLine& line) {
-  // A model that was imported has its configuration already.
+  // An imported model already has a configuration.
   if (is_imported(line.words())) return declare_resume(line);
   const auto settings = std::make_shared<TrainSettings>();
   line.add("RUN", &settings->run, "folder to train into", {.required = true});

@@ -1,5 +1,5 @@
-// tally vary: errors of trained models while one option of their task changes, from one checkpoint each: how long
-// sequences may become, how dense what has to be read.
+// tally vary: error rates of trained models, each from one checkpoint, as one option of their task changes, such as the
+// sequence length.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -31,7 +31,7 @@ struct VarySettings {
   bool generate = false;
 };
 
-// What goes with a context of a text, so that all of them score the same targets; else nothing.
+// Options that change together with the context of a text, so that all contexts score the same targets; otherwise none.
 TaskSettings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
   if (option != "task.length" || !has_option(config, "after") || !has_option(config, "stride")) return {};
   std::vector<std::int64_t> lengths;
@@ -43,14 +43,14 @@ TaskSettings beside(const RunConfig& config, const std::string& option, const st
   return same_targets(lengths);
 }
 
-// Whether a change, "pe.relative.far=cap", is one of an encoding that the run has.
+// Whether a change, "pe.relative.far=cap", belongs to an encoding of the run.
 bool concerns(const std::string& change, const RunConfig& config) {
   return std::ranges::any_of(config.encoding.parts, [&](const EncodingChoice::Part& part) {
     return change.starts_with(concat("pe.", part.entry->name, "."));
   });
 }
 
-// Throws UsageError for a change that none of the runs would take.
+// Throws UsageError for a change that applies to none of the runs.
 void check_changes(const std::vector<std::string>& changes, const std::vector<RunSummary>& runs) {
   for (const std::string& change : changes) {
     if (std::ranges::none_of(runs, [&](const RunSummary& run) { return concerns(change, run.config); })) {
@@ -59,7 +59,7 @@ void check_changes(const std::vector<std::string>& changes, const std::vector<Ru
   }
 }
 
-// "; did you mean 'task.p-ignore'?", of the options of the task alone.
+// "; did you mean 'task.p-ignore'?", from the task's options only.
 std::string did_you_mean_of_task(const RunConfig& config, const std::string& name) {
   std::vector<std::string> names;
   for (const RunConfig::Field& field : config.fields()) {
@@ -69,7 +69,7 @@ std::string did_you_mean_of_task(const RunConfig& config, const std::string& nam
   return nearest.empty() ? "" : concat("; did you mean 'task.", nearest, "'?");
 }
 
-// The full name of a task's option; empty where the task has none of this name.
+// The full name of a task's option; empty if the task has no option of this name.
 std::string option_of(const RunConfig& config, const std::string& name) {
   for (const RunConfig::Field& field : config.fields()) {
     if (field.name.starts_with("task.") && (name == field.name || name == field.alias)) return field.name;
@@ -77,12 +77,12 @@ std::string option_of(const RunConfig& config, const std::string& name) {
   return "";
 }
 
-// What is asked of the runs of one task: all is looked through before anything is computed.
+// The evaluations of one task's runs. All are validated before the first one is computed.
 struct Plan {
   const ReportTask* report;
   std::string option, split;
-  TaskSettings beside = {};              // other options of the task that go with it
-  std::string with = {};                 // what is changed beside the option, as text
+  TaskSettings beside = {};              // other task options that change with it
+  std::string with = {};                 // the other changes, as text
   std::vector<std::string> values = {};  // as the option prints them
 };
 

@@ -1,4 +1,4 @@
-// Measuring: see explain_views.cpp for how it is told.
+// Measurement; explain_views.cpp formats the results.
 #include "tasks/inspect/explain.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace tally {
 namespace {
 
-// One sequence as it is looked at.
+// One sequence with its roles and sources.
 struct Reading {
   std::size_t length;
   std::vector<std::size_t> roles;     // of each token
@@ -21,7 +21,7 @@ struct Reading {
   const std::vector<std::uint8_t>* scored;
 };
 
-// T x T numbers of one head, row after row; those of a shorter sequence stand in its upper left corner.
+// A T x T matrix of one head, row by row. A shorter sequence uses the upper left corner.
 struct Square {
   const double* values;
   std::size_t width;
@@ -51,23 +51,23 @@ class RoleMeans {
   std::vector<RunningMean> all_, scored_;
 };
 
-// Where a kind of gate stands in a trace, and how it is read.
+// The location of a kind of gate in a trace, and its formula.
 struct GateSource {
   GateKind kind;
   Tensor AttentionTrace::*tensor;
-  // The gate of query i and key j, nothing where there is none.
+  // The gate of query i and key j; nothing if there is none.
   std::optional<double> (*read)(const Square& square, std::size_t i, std::size_t j);
 };
 
 const GateSource gate_sources[] = {
     {contextual_gates, &AttentionTrace::gates,
      [](const Square& g, std::size_t i, std::size_t j) -> std::optional<double> { return g.at(i, j); }},
-    // What is left of key j-1 at query j is f_j. The first token has nothing before it to forget.
+    // Key j-1 is scaled by f_j at query j. The first token has no predecessor to forget.
     {forget_gates, &AttentionTrace::decay,
      [](const Square& decay, std::size_t, std::size_t j) -> std::optional<double> {
        return j == 0 ? std::nullopt : std::optional(1 - decay.at(j, j - 1));
      }},
-    // A query takes nothing from itself unless it may: then the stick has no share of exactly 0 there.
+    // A query has no break for its own key unless it may attend to itself; otherwise the share there is exactly 0.
     {stick_breaks, &AttentionTrace::breaks,
      [](const Square& share, std::size_t i, std::size_t j) -> std::optional<double> {
        return i == j && share.at(i, j) == 0 ? std::nullopt : std::optional(share.at(i, j));
@@ -86,7 +86,7 @@ class HeadMeans {
     }
   }
 
-  // `positions` has no values where the head has none.
+  // `positions` has no values if the head has none.
   void add_attention(const Square& weights, const Square& positions, const Reading& reading, std::size_t roles) {
     for (std::size_t i = 0; i < reading.length; ++i) {
       std::vector<double> given(roles, 0.0);
@@ -105,7 +105,7 @@ class HeadMeans {
                          {}};
     for (std::size_t kind = 0; kind < kinds; ++kind) {
       MeansByRole means = gates_[kind].result(roles);
-      // Heads that lack what others of the layer have left zeros; no gate is 0 in all pairs.
+      // A head without a gate that others in the layer have holds zeros; real gates are not 0 in all pairs.
       const bool has =
           std::any_of(means.all.begin(), means.all.end(), [](const MeanDeviation& m) { return m.mean > 0; });
       if (!has) continue;
@@ -120,7 +120,7 @@ class HeadMeans {
   RunningMean source_attention_, source_position_;
 };
 
-// [B, H, T, T] on the host as doubles; empty when there is none.
+// [B, H, T, T] on the host as doubles; empty for an undefined tensor.
 std::vector<double> values_of(const Tensor& tensor) {
   return tensor.defined() ? tensor.to(Device{}).to(DType::f64).to_vector<double>() : std::vector<double>{};
 }
@@ -172,7 +172,7 @@ Explanation explain(SequenceModel& model, const Task& task, const std::vector<Ex
     heads.resize(pass.layers.size());
     for (std::size_t layer = 0; layer < pass.layers.size(); ++layer) {
       const AttentionTrace& trace = pass.layers[layer];
-      if (!trace.weights.defined()) continue;  // an attention of its own leaves none
+      if (!trace.weights.defined()) continue;  // a custom attention has no weights
       const auto heads_here = static_cast<std::size_t>(trace.weights.size(1));
       heads[layer].resize(heads_here);
       const auto each_head = [&](const std::vector<double>& values, const auto& take) {

@@ -1,5 +1,6 @@
-// What the heads of a trained model do, measured on sequences: means over pairs of a query and a key that it sees, by
-// what the key is (Task::roles). `tally explain` prints it, tasks/explained.md tells how to read it.
+// Explains the heads of a trained model by measurements on sequences: means over pairs of a query and a key visible to
+// it, grouped by the role of the key (Task::roles). `tally explain` prints them; tasks/explained.md explains how to
+// read them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@
 
 namespace tally {
 
-// One kind of gate that a head has, a number from 0 to 1 for query i and key j <= i.
+// A kind of gate of a head, a number from 0 to 1 for query i and key j <= i.
 struct GateKind {
   std::string_view name, formula;
 };
@@ -24,7 +25,7 @@ inline constexpr GateKind contextual_gates{"gates", "g_ij, what key j adds to th
 inline constexpr GateKind forget_gates{"forgets", "1 - f_j, the share of all before it that token j has forgotten"};
 inline constexpr GateKind stick_breaks{"breaks", "the share that key j takes of what is left of the stick"};
 
-// Means by role: over the queries at which something is scored, and over all.
+// Means by role: over the scored queries, and over all.
 struct MeansByRole {
   std::vector<MeanDeviation> scored, all;
 };
@@ -37,32 +38,31 @@ struct HeadGates {
 
 struct HeadExplanation {
   std::int64_t layer = 0, head = 0;
-  MeansByRole attention;           // what a query gives to all keys of a role together; n: queries
-  MeanDeviation source_attention;  // what a scored query gives to the token that holds its answer (Task::sources),
-  MeanDeviation source_position;   // and the contextual position of that; n: queries, 0 where there is no such thing
-  std::vector<HeadGates> gates;    // of the kinds that the head has
+  MeansByRole attention;           // total attention of a query to all keys of a role; n: queries
+  MeanDeviation source_attention;  // attention of a scored query to the token with its answer (Task::sources),
+  MeanDeviation source_position;   // and the contextual position of that token; n: queries, 0 if there is none
+  std::vector<HeadGates> gates;    // only the kinds that the head has
 };
 
 struct Explanation {
-  std::vector<std::string> roles;         // in the order in which they first come
+  std::vector<std::string> roles;         // in order of first occurrence
   std::vector<std::int64_t> role_counts;  // tokens of each
   std::vector<HeadExplanation> heads;
   Evaluation evaluation;  // on the same sequences
 };
 
-// Roles on which gates are open, if they tell roles apart: those whose mean is at least 0.9 of the largest, if that is
-// at least 0.1 and all other roles have at most 0.1 of it. Empty otherwise, and when there are no others. A head that
-// is open on w alone counts writes.
+// Roles on which gates are open, if gates distinguish roles. Such a role's mean is at least 0.9 of the largest mean,
+// which is at least 0.1, and every other role has at most 0.1 of the largest. Empty otherwise, or when there are no
+// other roles. A head that is open only on w counts writes.
 std::vector<std::size_t> open_roles(const std::vector<MeanDeviation>& by_role);
 
-// The model reads the sequences `batch` at a time, its attention written out.
+// The model reads `batch` sequences at a time with reference attention.
 Explanation explain(SequenceModel& model, const Task& task, const std::vector<Example>& examples, std::int64_t batch);
 
-// Which queries a text is about.
+// The queries to report.
 enum class Queries { scored, all };
 
-// Tables in Markdown, one for each kind of gate and one of attention; roles beyond the commonest are left out, and said
-// to be.
+// Tables in Markdown, one for each kind of gate and one for attention. Rare roles are omitted, with a note.
 std::string explanation_text(const Explanation& explanation, Queries queries);
 // {"roles": [...], "heads": [{"layer", "head", "attention": {"scored": {role: {"mean", "deviation", "n"}}, "all": ...},
 //  "source_attention", "source_position", "gates": [{"kind", "scored", "all", "open_on": [role]}]}], "evaluation"}

@@ -1,4 +1,4 @@
-// An explanation as tables and as JSON.
+// Formats an explanation as tables and as JSON.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -35,7 +35,7 @@ std::string names_of(const std::vector<std::size_t>& roles, const Explanation& e
   return text;
 }
 
-// Roles that have a column: the commonest among the tokens, in the order in which they first come.
+// Roles that have a column: the most frequent among the tokens, in order of first occurrence.
 std::vector<std::size_t> columns_of(const std::vector<MeanDeviation>& means, const Explanation& explanation) {
   const std::vector<std::int64_t>& counts = explanation.role_counts;
   std::vector<std::size_t> columns(means.size());
@@ -57,7 +57,7 @@ std::string left_out(std::size_t columns, std::size_t roles) {
   return columns == roles ? "" : concat("; ", columns, " of ", roles, " kinds of keys, the commonest; --json has all");
 }
 
-// Every kind of gate that some head has.
+// The table of one kind of gate, for every head that has it.
 std::string gates_text(const GateKind& kind, const Explanation& explanation, Queries queries) {
   TableRows rows;
   std::vector<std::size_t> columns;

@@ -20,9 +20,9 @@
 namespace tally {
 namespace {
 
-constexpr std::size_t most_counted = 24;  // symbols that have a row and a column in the tables of means
+constexpr std::size_t most_counted = 24;  // symbols with a row and a column in the tables of means
 
-// What a page shows of a trace, beside what it adds up from that by itself.
+// A quantity of a trace that the page stores. The page computes sums and products of them itself.
 struct Quantity {
   std::string_view name;
   Tensor AttentionTrace::*tensor;
@@ -36,10 +36,10 @@ constexpr std::array<Quantity, 5> quantities{{
     {"breaks", &AttentionTrace::breaks, Packing::breaks},
 }};
 
-// As JSON has it: four decimals are more than anybody reads.
+// Rounded for JSON: four decimals are enough for a reader.
 JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
 
-// The symbols of a table of means: those that occur, the most frequent ones of many. By id.
+// The symbols of a table of means: the most frequent ones, at most `most_counted`. Sorted by id.
 class CountedSymbols {
  public:
   CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : indices_(vocabulary, -1) {
@@ -58,7 +58,7 @@ class CountedSymbols {
     for (std::size_t n = 0; n < ids_.size(); ++n) indices_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
   }
   const std::vector<std::int32_t>& ids() const { return ids_; }
-  // Of each token in ids(); -1 for one that is not counted.
+  // The index in ids() of each token; -1 for one that is not counted.
   std::vector<int> indices(const std::vector<std::int32_t>& tokens) const {
     std::vector<int> result;
     for (const std::int32_t token : tokens) result.push_back(indices_[static_cast<std::size_t>(token)]);
@@ -70,9 +70,9 @@ class CountedSymbols {
   std::vector<int> indices_;  // by token
 };
 
-// Means of one head by the symbols, or marks, of query (row) and key (column). Of a quantity that adds up to 1 over the
-// keys, the sum over all keys of the symbol; of the others, that of a pair. Of decay one row: what the forget gate of a
-// symbol leaves, which is the decay of its left neighbour.
+// Means of one head by the symbols, or marks, of query (row) and key (column). For a quantity that adds up to 1 over
+// the keys, it is the mean sum over all keys of the symbol; for others, the mean of a pair. Decay has a single row: the
+// factor that a symbol's forget gate keeps, which is the decay of its left neighbour.
 class MeansBySymbol {
  public:
   MeansBySymbol(const Quantity& quantity, std::size_t symbols)
@@ -93,7 +93,7 @@ class MeansBySymbol {
       for (std::size_t key = 0; summed() && key < size_; ++key) add(own, key, 0, 1);
     }
   }
-  // A row a symbol of the query, and a last one of all queries together.
+  // A row for each symbol of the query, and a last one for all queries together.
   JsonValue json() const {
     JsonValue rows = JsonValue::array();
     std::vector<double> all_sums(size_), all_counts(size_);
@@ -130,7 +130,7 @@ class MeansBySymbol {
   std::vector<double> sums_, counts_;  // [queries, keys]
 };
 
-// The row of each token of a sequence in tables of means, one of `size`; -1 in none.
+// The row of each token of a sequence in tables of `size` rows; -1 for no row.
 struct Grouping {
   std::vector<int> rows;
   std::size_t size;
@@ -145,7 +145,7 @@ class Means {
     while (heads.size() <= head) heads.emplace_back(quantity, tokens.size);
     heads[head].add(tokens.rows, square);
   }
-  // An object a layer: rows a head, by the name of the quantity.
+  // An object for each layer: rows for each head, by the name of the quantity.
   JsonValue json(std::size_t layers) const {
     std::vector<JsonValue> result(layers, JsonValue::object());
     for (const auto& [layer_and_kind, heads] : heads_) {
@@ -157,7 +157,7 @@ class Means {
   }
 
  private:
-  std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> heads_;  // one a head
+  std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> heads_;  // one per head
 };
 
 std::vector<double> numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
@@ -172,7 +172,8 @@ JsonValue encodings_json(const EncodingChoice& choice) {
   return all;
 }
 
-// {"answers", "sure"}: the largest logit of every position, which becomes one of those shown, and its probability.
+// {"answers", "sure"}: the largest logit of every position and its probability. Adds the answers to the `shown`
+// symbols.
 void add_answers(const Tensor& logits, JsonValue& sequence, std::set<std::int32_t>& shown) {
   const Tensor probabilities = softmax(logits.select_view(0, 0).to(Device{}).to(DType::f64));
   const auto symbols = static_cast<std::size_t>(probabilities.size(1));
@@ -197,7 +198,7 @@ JsonValue integers_json(const auto& values) {
 }  // namespace
 
 struct Inspection::Parts {
-  // One run and what was found out of it.
+  // A run and its collected results.
   struct Run {
     InspectedRun run;
     JsonValue sequences = JsonValue::array();
@@ -219,7 +220,7 @@ struct Inspection::Parts {
 void Inspection::Parts::Run::add(const Example& example, const Grouping& by_id, const Grouping& by_line, Parts& parts) {
   const TracedPass pass = trace_pass(run.model, collate(std::vector<Example>{example}), false);
   const auto length = static_cast<std::int64_t>(example.tokens.size());
-  // The squares of one quantity, one a head; null for heads that have none.
+  // The packed matrices of one quantity, one per head; null for heads without it.
   const auto pack = [&](const Tensor& squares, std::size_t layer, const Quantity& quantity) {
     JsonValue heads = JsonValue::array();
     for (std::int64_t head = 0; head < squares.size(1); ++head) {
@@ -300,7 +301,7 @@ JsonValue Inspection::json() {
   Parts& parts = *parts_;
   JsonValue symbols = JsonValue::object(), packings = JsonValue::object(), runs = JsonValue::array();
   JsonValue marks = JsonValue::array();
-  for (const std::int32_t id : parts.shown) {  // a part of a character as it is printed, special tokens by their names
+  for (const std::int32_t id : parts.shown) {  // a partial character as it is printed, special tokens by their names
     const std::string_view bytes = parts.task.bytes_of(id);
     const bool whole = !bytes.empty() && find_invalid_utf8(bytes) == std::string_view::npos;
     symbols.set(std::to_string(id), whole ? bytes : parts.task.vocabulary()[static_cast<std::size_t>(id)]);

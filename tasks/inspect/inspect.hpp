@@ -1,18 +1,21 @@
-// What `tally inspect` shows, as the JSON that its page reads: sequences, and for each run what the model answers, what
-// every head of every layer attends to, and what its gates are on average for each symbol.
+// The JSON that the page of `tally inspect` reads. It holds sequences and, for each run, the model's answers, the
+// attention of every head of every layer, and the mean gates for each symbol.
 //
-//   {"task", "symbols": {id: text} of those that occur, "version", "marks": [name],
+//   {"task", "symbols": {id: text}, "version", "marks": [name],
 //    "sequences": [{"name", "tokens": [id], "targets": [id], "scored": [0 or 1], "gate_levels": 255,
-//                   "marked": [of each token the number of its mark, or -1]}],
-//    "quantities": {"weights": "share", "gates": "gates", ...},            how each is packed
-//    (tasks/inspect/packing.hpp) "runs": [{"name", "pe", "step", "layers", "heads", "seed", "encodings": [{"name",
-//    "summary", "formula", "paper"}],
-//              "counted": [id],                                            the symbols that the means are of
+//                   "marked": [the number of each token's mark, or -1]}],
+//    "quantities": {"weights": "share", "gates": "gates", ...},
+//    "runs": [{"name", "pe", "step", "layers", "heads", "seed",
+//              "encodings": [{"name", "summary", "formula", "paper"}],
+//              "counted": [id],
 //              "sequences": [{"answers": [id], "sure": [p of the answer],
 //                             "layers": [{"weights": [packed or null, one a head], "gates": ...}]}],
 //              "means": [one a layer: {"weights": [one a head: rows], ...}],
 //              "marked_means": [the same by marks: tokens without one, then each mark]}]}
-// rows: one for each counted symbol of the query and one of all queries, with a mean for each counted symbol of the key
+//
+// symbols: only if they occur. quantities: how each is packed (tasks/inspect/packing.hpp). counted: the symbols with
+// means. rows: one for each counted symbol of the query and one of all queries, with a mean for each counted symbol of
+// the key.
 #pragma once
 
 #include <cstdint>
@@ -35,20 +38,19 @@ struct InspectedRun {
 
 class Inspection {
  public:
-  // The runs' vocabulary must be that of the task. `tokens`: of all sequences that will be added; the symbols that
-  // there are most of them are those that the means are of. `marks`: what is pointed out in them
-  // (tasks/inspect/marks.hpp). References to task and runs are kept.
+  // The runs' vocabulary must equal the task's. `tokens`: of all sequences that will be added; the means cover the most
+  // frequent symbols. `marks`: the lines to mark (tasks/inspect/marks.hpp). Keeps references to task and runs.
   Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens,
              std::vector<Mark> marks = {});
   ~Inspection();
   Inspection(const Inspection&) = delete;
   Inspection& operator=(const Inspection&) = delete;
 
-  // Has every run read the sequence. Throws Error where one is too long for a run.
+  // Runs every model on the sequence. Throws Error if it is too long for a run.
   void add(const Example& example, const std::string& name);
-  // Bytes that the page takes for what was added.
+  // The size in bytes of the added sequences on the page.
   std::int64_t packed_bytes() const;
-  // Of what was added. To be called once.
+  // The JSON of all added sequences. Call it once.
   JsonValue json();
 
  private:

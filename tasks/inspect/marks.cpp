@@ -15,8 +15,8 @@ std::vector<int> find_marks(const Task& task, std::span<const std::int32_t> toke
   for (const Mark& mark : marks) patterns.push_back(std::make_unique<TextPattern>(mark.pattern));
   std::vector<int> found(tokens.size(), -1);
   std::string line;
-  bool whole = false, first = true;  // whether the line's beginning is in the text; whether the next byte is its first
-  std::size_t begins = 0;            // the token that has it
+  bool whole = false, first = true;  // whether the line's first byte is in the text; whether the next byte is its first
+  std::size_t begins = 0;            // the token that contains it
   const auto end_line = [&] {
     for (std::size_t n = 0; whole && !first && n < patterns.size(); ++n) {
       if (!patterns[n]->found_in(line)) continue;

@@ -31,7 +31,7 @@ void append_shares(std::span<const double> row, double largest, Bytes& bytes) {
 }
 
 void append_gates(std::span<const double> row, double levels, Bytes& bytes) {
-  double sum = 0, kept = 0;  // of the gates, and of the bytes
+  double sum = 0, kept = 0;  // of the gates, and of their bytes
   for (std::size_t j = row.size(); j-- > 0;) {
     sum += std::clamp(row[j], 0.0, 1.0);
     bytes.push_back(rounded(levels * sum - kept, levels));
@@ -40,7 +40,7 @@ void append_gates(std::span<const double> row, double levels, Bytes& bytes) {
 }
 
 void append_breaks(std::span<const double> row, Bytes& bytes) {
-  double left = 1, kept = 1;  // of the stick, and as the bytes say
+  double left = 1, kept = 1;  // of the stick, exactly and from the bytes
   for (std::size_t j = row.size(); j-- > 0;) {
     const int nearest = rounded_root(row[j]);
     left *= 1 - std::clamp(row[j], 0.0, 1.0);
@@ -140,7 +140,7 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
   for (std::size_t n = 0; n < 256; n += 2)
     packed.push_back(static_cast<std::uint8_t>(lengths[n] << 4 | lengths[n + 1]));
   std::uint64_t bits = 0;
-  int waiting = 0;  // bits that make no byte yet
+  int waiting = 0;  // bits of an incomplete byte
   for (const std::uint8_t n : numbers) {
     bits = bits << lengths[n] | codes[n];
     for (waiting += lengths[n]; waiting >= 8; waiting -= 8)

@@ -1,18 +1,18 @@
-// Attention as text for a page. Of a square [T, T] of numbers from 0 to 1 what lies on and below the diagonal is kept,
-// one byte a number, and the bytes by their frequencies (a canonical Huffman code for each square):
+// Attention as text for a page. The lower triangle, with the diagonal, of a matrix [T, T] of numbers from 0 to 1 is
+// stored with one byte per number. The bytes are compressed with a canonical Huffman code for each matrix:
 //
 //   text = base64( 128 bytes: the lengths of the 256 codes, 4 bits each, the first in the high half;
 //                  then the codes of row 0, row 1, ..., each row from the diagonal to the left, high bits first )
 //
 // A code has up to 15 bits; shorter codes come first, of equal length the smaller byte. tasks/pages/packed.js reads it.
 //
-// What a byte n stands for depends on what the numbers add up to on their way from the diagonal to the left:
-//   share   v = (n/255)², within sqrt(v)/255: fine where numbers are small, as most of a row that adds up to 1 are
-//   gates   g = n/L, rounded so that the SUMS of the n/L are right within 1/(2L): they are contextual positions.
-//           A single gate is right within 1/L. L = gate_levels(T)
-//   breaks  b = (n/255)², rounded up or down so that the PRODUCTS of the 1-b follow those of the true ones: they are
-//           what is left of a stick, right within 1/100. A single break is right within 3 sqrt(b)/255
-// Shares of which one is negative or above 1, as some rules have them, begin with "m:", m the largest of |v|:
+// The value of a byte n depends on how the page sums or multiplies the numbers from the diagonal to the left:
+//   share   v = (n/255)², within sqrt(v)/255: precise for small numbers, the usual case in a row with the sum 1.
+//   gates   g = n/L with L = gate_levels(T), rounded so that the SUMS of the n/L are right within 1/(2L): the sums
+//           are contextual positions. A single gate is right within 1/L.
+//   breaks  b = (n/255)², rounded up or down so that the PRODUCTS of the 1-b follow the exact ones within 1/100: the
+//           products are the leftover of a stick. A single break is right within 3 sqrt(b)/255
+// If a share is negative or above 1, which some rules allow, the text begins with "m:", where m is the largest |v|:
 //           v = m c |c| with c = (n-128)/127, within sqrt(m |v|)/127
 #pragma once
 
@@ -26,10 +26,10 @@ namespace tally {
 enum class Packing { share, gates, breaks };
 std::string_view name_of(Packing packing);
 
-// 255; 100 for more than 256 tokens, whose pages would grow beyond what is comfortable.
+// 255, or 100 for more than 256 tokens, to limit the size of the page.
 int gate_levels(std::int64_t length);
 
-// square: T² numbers row by row. Of gates and breaks what is outside of 0..1 is taken to its end.
+// square: T² numbers row by row. Gates and breaks are clamped to 0..1.
 std::string pack_square(std::span<const double> square, std::int64_t length, Packing packing);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Two language models on the same tokens: by how much their losses differ, and how sure that is.
+// Compares two language models on the same tokens: the difference of their losses and its standard error.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct PairedSplit {
   std::string split;
   TextCounts text;
   double first = 0, second = 0;  // nats per token
-  LossDifference difference;     // first - second; its error is over the parts of the text, the same in both
+  LossDifference difference;     // first - second; its error is over the same parts of the text in both
   std::size_t parts = 0;
 };
 
-// Of every split that both runs were evaluated on at their end. Throws Error naming the run that has no such result,
-// and where text, tokenizer, context or stride differ.
+// The differences on every split that both runs evaluated at their end. Throws Error naming the run without such a
+// result, and if text, tokenizer, context or stride differ.
 std::vector<PairedSplit> paired(const RunSummary& first, const RunSummary& second);
 
-// A table in Markdown, and what its columns are.
+// A table in Markdown, and a description of its columns.
 std::string paired_text(const RunSummary& first, const RunSummary& second, const std::vector<PairedSplit>& splits);
 JsonValue paired_json(const RunSummary& first, const RunSummary& second, const std::vector<PairedSplit>& splits);
 

@@ -1,4 +1,4 @@
-// Gathering runs and grouping them.
+// Collects runs and groups them.
 #include "tasks/results/report.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void add_once(std::vector<T>& list, const T& value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 
-// x.old, x.old-2: what RunFolder::create moved aside.
+// Whether RunFolder::create moved the folder aside: x.old, x.old-2.
 bool moved_aside(const std::string& name) {
   const std::string_view tail = std::string_view(name).substr(std::min(name.rfind(".old"), name.size()));
   return tail == ".old" || (tail.starts_with(".old-") && tail.find_first_not_of("0123456789", 5) == tail.npos);
@@ -31,7 +31,7 @@ class Gatherer {
  public:
   explicit Gatherer(Report& report) : report_(report) {}
 
-  // The runs in a folder and below; false when there is none.
+  // Collects the runs in a folder and its subfolders. Returns false if there is none.
   bool visit(const std::string& folder) {
     std::error_code error;
     if (fs::exists(folder + "/config.json", error)) {
@@ -62,7 +62,7 @@ class Gatherer {
     }
   }
 
-  // What the runs' folders do not tell: which failed, and which have no folder yet.
+  // Adds the facts that the runs' folders do not have: which runs failed, and which have no folder yet.
   void add_sweep(const std::string& folder, const JsonValue& sweep) {
     for (const JsonValue& run : sweep.elements("runs")) {
       const std::string path = concat(folder, "/", run.string("name"));
@@ -83,13 +83,13 @@ class Gatherer {
   }
 
   Report& report_;
-  std::set<std::string> seen_;  // a path may be given twice, or lie below another
+  std::set<std::string> seen_;  // a path may be given twice or be inside another
 };
 
 ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs) {
   ReportTask report;
   report.task = task;
-  std::map<std::string, std::set<std::string>> values;  // that an option has among the runs
+  std::map<std::string, std::set<std::string>> values;  // of an option among the runs
   for (const RunSummary& run : runs) {
     if (run.config.task != task) continue;
     if (!task->reads_files) report.scores_sequences = run.config.make_task()->scores_sequences();
@@ -121,7 +121,7 @@ ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs)
     if (report.settings.size() > all_named && presets.size() == 1) {
       group.unnamed = settings_of_preset(group.runs.front()->config);
     }
-    // There may be no such model, and no longer such files.
+    // The model may be invalid, or its files may be gone.
     if (group.count(RunState::finished) == 0 || task->reads_files) continue;
     const RunConfig& config = group.runs.front()->config;
     const std::unique_ptr<Task> made = config.make_task();
@@ -186,7 +186,7 @@ std::set<std::string> settings_of_preset(const RunConfig& config) {
       const auto own = given.find(name);
       if (own != given.end() && own->second == value) same.insert(name);
     }
-  } catch (const Error&) {  // there is no such preset any more
+  } catch (const Error&) {  // the preset no longer exists
   }
   return same;
 }

@@ -1,4 +1,4 @@
-// Encodings and tasks in one table, of runs of several tasks or presets.
+// A single table of encodings and tasks, for runs of several tasks or presets.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,10 +12,10 @@
 namespace tally {
 namespace {
 
-// Errors of the finished runs of a row on a task.
+// Error rates of the finished runs of a row on a task.
 struct Cell {
-  std::vector<double> in, out;  // in distribution; the mean over the splits out of it
-  bool untrained = false;       // one of these reaches rows that no training sequence does
+  std::vector<double> in, out;  // in distribution; the mean over the out-of-distribution splits
+  bool untrained = false;       // one of these reaches rows beyond any training sequence
 };
 
 struct Column {
@@ -30,8 +30,8 @@ bool out_of_distribution(const std::string& split) { return split.starts_with("o
 
 double error_of(const Evaluation& e, bool sequences) { return sequences ? e.sequence_error() : e.token_error(); }
 
-// "cope", or "cope model.layers=2" where runs of one task and preset differ in more than encoding and seed, and this
-// one from the preset.
+// "cope". The label is "cope model.layers=2" if the runs of one task and preset differ in more than encoding and seed,
+// and this run differs from the preset.
 std::vector<std::string> labels_of(const Column& column) {
   std::map<std::string, std::set<std::string>> values;
   for (const RunSummary* run : column.runs) {
@@ -63,7 +63,7 @@ void add_run(Cell& cell, const Column& column, const RunSummary& run) {
   int count = 0;
   for (const Evaluation& e : run.results) {
     if (!out_of_distribution(e.split)) {
-      in = &e;  // the last: where there is a test beside the validation, it
+      in = &e;  // the last one: the test split if there is also a validation split
     } else {
       sum += error_of(e, column.sequences);
       ++count;
@@ -106,7 +106,7 @@ Overview overview_of(const Report& report, ErrorKind kind) {
   return overview;
 }
 
-// "mqar"; "group-word quick-a5" where there are several presets of the task.
+// "mqar", or "group-word quick-a5" if the task occurs with several presets.
 std::string title_of(const Overview& overview, const Column& column) {
   const auto same_task = [&](const Column& other) { return other.task == column.task; };
   const bool alone = std::ranges::count_if(overview.columns, same_task) == 1;

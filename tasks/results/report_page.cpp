@@ -11,12 +11,12 @@ namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-// [wrong tokens, of, wrong sequences, of]
+// [wrong tokens, all tokens, wrong sequences, all sequences]
 JsonValue counts_json(const Evaluation& e) {
   return JsonValue(JsonValue::Array{e.wrong, e.scored, e.wrong_sequences, e.sequences});
 }
 
-// By split: [[step, wrong, of, wrong sequences, of], ...]
+// By split: [[step, wrong, all, wrong sequences, all], ...]
 JsonValue curves_json(const RunSummary& run) {
   JsonValue curves = JsonValue::object();
   std::map<std::string, JsonValue::Array> by_split;
@@ -29,7 +29,7 @@ JsonValue curves_json(const RunSummary& run) {
   return curves;
 }
 
-// By split, of those that are broken down: [[key, wrong, of, wrong sequences, of], ...] at the end.
+// By split, for splits with a breakdown: the final [[key, wrong, all, wrong sequences, all], ...].
 JsonValue keys_json(const RunSummary& run) {
   JsonValue keys = JsonValue::object();
   for (const Evaluation& e : run.results) {
@@ -44,7 +44,7 @@ JsonValue keys_json(const RunSummary& run) {
   return keys;
 }
 
-// "length": what results of a task are broken down by; empty where they are not.
+// The key of a task's breakdown, "length"; empty without a breakdown.
 std::string breakdown_of(const ReportTask& task) {
   for (const ReportGroup& group : task.groups) {
     for (const RunSummary* run : group.runs) {

@@ -1,4 +1,5 @@
-// A report as one HTML page: tables, final errors as dots, curves with spread, configuration and machine of every run.
+// A report as one HTML page: tables, final errors as dots, curves with spread, and configuration and machine of every
+// run.
 #pragma once
 
 #include <string>
@@ -7,11 +8,11 @@
 
 namespace tally {
 
-// What the page is made of. Of each run: its name, seed, state, machines and configuration, errors at the end and on
-// the way as counts, and the way from `folder`, in which the page will lie, to the run's inspect.html where it has one.
+// The data of the page. Each run has its name, seed, state, machines and configuration, and its error counts at the end
+// and during training. If it has an inspect.html, its path relative to `folder`, the folder of the page, is included.
 JsonValue report_page_json(const Report& report, const std::string& folder);
 
-// The page itself (tasks/pages/report.html), which needs no network and no other file.
+// The complete page (tasks/pages/report.html), which needs no network and no other file.
 std::string report_page(const Report& report, const std::string& folder);
 
 }  // namespace tally

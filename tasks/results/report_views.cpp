@@ -1,4 +1,4 @@
-// A report as a table, as JSON and as a chart.
+// Formats a report as a table, as JSON and as a chart.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -34,27 +34,27 @@ std::string runs_cell(const ReportGroup& group) {
   return text;
 }
 
-// "24.65 (0.31)": mean and deviation of e^x.
+// "24.65 (0.31)": mean and standard deviation of e^x.
 std::string mean_exponential_text(const std::vector<double>& logarithms) {
   const ExponentialMean mean = mean_of_exponentials(logarithms);
   if (mean.value.n == 0) return "-";
   return mean.mean_text() + (mean.value.n > 1 ? concat(" (", mean.deviation_text(3), ")") : "");
 }
 
-// "24.65 (0.31)": mean and deviation in four digits.
+// "24.65 (0.31)": mean and standard deviation in four digits.
 std::string mean_text(const std::vector<double>& values) {
   const MeanDeviation mean = mean_deviation(values);
   if (mean.n == 0) return "-";
   return short_number(mean.mean) + (mean.n > 1 ? concat(" (", short_number(mean.deviation, 3), ")") : "");
 }
 
-// "length" where the results are broken down by it; empty where they are not.
+// The key of the results' breakdown, "length"; empty without a breakdown.
 std::string breakdown_of(const std::vector<Evaluation>& results) {
   const bool all = !results.empty() && std::ranges::all_of(results, [](const Evaluation& e) { return !e.by.empty(); });
   return all ? results.front().breakdown : "";
 }
 
-// "4.9% (4.4)": over seeds, of the means over keys.
+// "4.9% (4.4)": mean and standard deviation over seeds, of means over keys.
 std::string mean_over_keys_text(const std::vector<Evaluation>& results, bool sequences) {
   ErrorRates errors;
   for (const Evaluation& e : results) {
@@ -73,8 +73,7 @@ std::vector<std::string> begin_of_row(const ReportTask& task, const ReportGroup&
   return cells;
 }
 
-// Perplexities over seeds, with what they were taken over; nothing for tasks that are no text, and before any
-// evaluation.
+// Perplexities over seeds with their token counts. Empty for tasks without text, and before any evaluation.
 std::string text_table(const ReportTask& task, std::vector<std::string> head) {
   head.insert(head.end(), {"split", "perplexity", "loss +-", "bits per byte", "word perplexity", "context", "stride",
                            "tokens", "bytes", "words", "documents", "tokens' checksum", "tokenizer", "runs"});
@@ -103,7 +102,7 @@ std::string text_table(const ReportTask& task, std::vector<std::string> head) {
            text.token_checksum, text.tokenizer_checksum, runs_cell(group)});
       any = true;
     }
-    if (rows.size() == before) {  // none of its runs has an evaluation
+    if (rows.size() == before) {  // none of its runs has been evaluated
       rows.push_back(begin_of_row(task, group));
       rows.back().resize(head.size() - 1, "-");
       rows.back().push_back(runs_cell(group));
@@ -120,7 +119,7 @@ std::string text_table(const ReportTask& task, std::vector<std::string> head) {
 std::string task_text(const ReportTask& task, bool sequences) {
   std::vector<std::string> head{"encoding"};
   head.insert(head.end(), task.settings.begin(), task.settings.end());
-  // How often a text's next token is another than the likeliest tells little beside its perplexity.
+  // For a text, the rate of wrong tokens adds little to the perplexity.
   if (std::string text = text_table(task, head); !text.empty()) return text;
   TableRows means{head}, counts{head}, over_keys{head};
   std::string breakdown;
@@ -166,7 +165,7 @@ std::string task_text(const ReportTask& task, bool sequences) {
   return text;
 }
 
-// "Trained on: <machine> (3 runs)", a line for each.
+// "Trained on: <machine> (3 runs)", one line per machine.
 std::string machines_text(const std::vector<RunSummary>& runs) {
   std::map<std::string, std::int64_t> machines;
   for (const RunSummary& run : runs) {
@@ -282,14 +281,14 @@ std::optional<double> mean_error(const ReportGroup& group, std::string_view spli
   return mean_deviation(errors.rates).mean;
 }
 
-// How many lines a chart of the task has.
+// The number of lines in a chart of the task.
 std::size_t line_count(const ReportTask& task) {
   const auto evaluated = [](const RunSummary* run) { return !run->measurements.empty(); };
   return static_cast<std::size_t>(std::ranges::count_if(
       task.groups, [&](const ReportGroup& group) { return std::ranges::any_of(group.runs, evaluated); }));
 }
 
-// Groups with finished runs (all where there is none) by their final errors, the lowest sum over the splits first.
+// Groups with finished runs (all groups if none is finished), sorted by the sum of their final errors over the splits.
 std::vector<const ReportGroup*> by_error(const ReportTask& task, bool sequences) {
   std::vector<std::pair<double, const ReportGroup*>> sums;
   const auto is_finished = [](const ReportGroup& group) { return group.count(RunState::finished) > 0; };
@@ -298,7 +297,7 @@ std::vector<const ReportGroup*> by_error(const ReportTask& task, bool sequences)
     if (any_finished && !is_finished(group)) continue;
     double sum = 0;
     for (const std::string& split : task.splits) {
-      sum += mean_error(group, split, sequences).value_or(2);  // behind all others
+      sum += mean_error(group, split, sequences).value_or(2);  // after all others
     }
     sums.emplace_back(sum, &group);
   }
@@ -327,7 +326,7 @@ DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& g
   return plot;
 }
 
-// A panel for each group, of the split that tells groups apart most among those that all have.
+// A panel for each group, on the split with the widest range of errors among the splits that all groups have.
 Chart multiples_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
   std::string split;
   double widest = -1;

@@ -1,4 +1,4 @@
-// From a table to its runs, and from runs to what they measured.
+// Maps a table to its runs, and runs to their measurements.
 #include "tasks/results/reproduction.hpp"
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 namespace tally {
 namespace {
 
-// Without a run folder all of the run's settings are there already.
+// The settings of a run are known before its folder exists.
 class Runs {
  public:
   Runs(const std::string& folder, Reproduced& result) : folder_(folder), result_(result) {}
 
-  // The run, read once; nothing where it is not there or cannot be read.
+  // The run, read at most once. Null if it does not exist or cannot be read.
   const RunSummary* find(const ReproductionRun& run) {
     const auto known = runs_.find(run.name);
     if (known != runs_.end()) return known->second ? &*known->second : nullptr;
@@ -54,7 +54,7 @@ class Runs {
   std::map<std::string, std::optional<RunSummary>> runs_;
 };
 
-// What counts: at the end, or where the column looks.
+// The evaluation for a cell: at the end, or at the context of the column.
 std::optional<Evaluation> evaluation_of(const RunSummary& run, const ReproductionColumn& column,
                                         const std::optional<ContextQuestion>& context) {
   if (run.state != RunState::finished) return std::nullopt;
@@ -76,8 +76,8 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
   return std::nullopt;
 }
 
-// Throws Error for a split that the task does not have. Tasks that read files know their splits only once these are
-// open.
+// Throws Error for a split that the task does not have. Splits of tasks that read files are known only after the files
+// are opened.
 void check_split(const Reproduction& table, const ReproductionColumn& column, const ReproductionSetting& setting) {
   const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, setting.seeds.front());
   if (!run || run->config.task->reads_files) return;
@@ -263,7 +263,7 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
         std::optional<Evaluation> e;
         try {
           e = evaluation_of(*summary, column, context_of(table, row, column, setting.scale));
-        } catch (const Error& why) {  // what is kept beside a run is damaged: the rest of the table is not
+        } catch (const Error& why) {  // damaged evaluations of one run do not affect the rest of the table
           if (std::ranges::count(result.problems, why.what()) == 0) result.problems.emplace_back(why.what());
         }
         if (!e) continue;
@@ -292,10 +292,10 @@ bool Reproduced::Cell::differs() const {
   if (!comparable()) return false;
   const MeanDeviation measured = mean_deviation(values());
   if (!std::isfinite(measured.mean)) return true;
-  const double unit = perplexities.empty() ? 100 : 1;  // errors are printed in percent
+  const double unit = perplexities.empty() ? 100 : 1;  // printed errors are in percent
   const double theirs = printed->mean / unit;
   const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / unit;
-  // Two standard errors of the difference; the paper's means are of three seeds.
+  // Two standard errors of the difference. The paper's means are over three seeds.
   constexpr double their_seeds = 3;
   const double error = std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +
                                  their_deviation * their_deviation / their_seeds);

@@ -1,4 +1,4 @@
-// A published table or figure as a plan of runs, and their measurements next to the numbers in print. The tables are in
+// A published table or figure as a plan of runs, with their measurements next to the printed numbers. The tables are in
 // tasks/reproductions.json.
 #pragma once
 
@@ -20,13 +20,12 @@
 
 namespace tally {
 
-// paper: exactly the published setting. quick: reduced, so that two cores finish a table in less than two hours,
-// but for `encodings` and those of texts, and shaped so that the published order can show. Both are presets of the
-// task.
+// paper: exactly the published setting. quick: reduced so that two cores finish a table in less than two hours, except
+// for `encodings` and tables on text, but still able to show the published order. Both are presets of the task.
 enum class Scale { quick, paper };
 std::string_view name_of(Scale scale);
 
-// A text that may differ between the scales.
+// A text that may depend on the scale.
 struct Scaled {
   std::string quick, paper;
   Scaled(const char* both = "") : quick(both), paper(both) {}
@@ -42,7 +41,7 @@ struct ScaledNumber {
   double at(Scale scale) const { return scale == Scale::quick ? quick : paper; }
 };
 
-// A number in print, in percent or in the unit that its column says. Not a number: not stated.
+// A printed number, in percent or in the unit of its column. NaN: not stated.
 struct Printed {
   double mean = std::numeric_limits<double>::quiet_NaN();
   double deviation = std::numeric_limits<double>::quiet_NaN();
@@ -52,30 +51,30 @@ struct Printed {
 struct ReproductionRow {
   std::string label;
   Scaled encoding;
-  Scaled settings = {};               // of its runs beyond the preset's: "model.layers=2 model.heads=2"
+  Scaled settings = {};               // of its runs, in addition to the preset: "model.layers=2 model.heads=2"
   std::vector<Printed> printed = {};  // by column; may end early
-  Scaled beyond = {};                 // how it is evaluated on other contexts than trained on: "pe.relative.far=cap"
+  Scaled beyond = {};  // changes for evaluation at contexts other than the trained one: "pe.relative.far=cap"
 };
 
 // A prepared text that language models are trained on.
 struct ReproductionText {
   Scaled preset;   // of the task `text`
   Scaled data;     // its folder
-  Scaled made_by;  // a command, or what has to be done
+  Scaled made_by;  // a command, or an instruction
 };
 
 struct ReproductionColumn {
   Scaled title;
   std::string task;        // empty: a column with printed numbers only
   std::string split;       // on which the error is measured
-  Scaled settings = {};    // of the runs behind this column
-  double share = 1;        // of the training after which the error was taken
+  Scaled settings = {};    // of the runs in this column
+  double share = 1;        // fraction of the training after which the error was measured
   ScaledNumber x = {};     // position in a picture over columns, on a logarithmic axis
-  bool generated = false;  // the error of answers that were fed back
+  bool generated = false;  // the error of generated answers
   std::string unit = {};   // of the printed numbers if they are not errors in percent: "perplexity"
   std::shared_ptr<const ReproductionText> text = {};  // if set, perplexities are measured, not errors
-  ScaledNumber context = {};  // of the windows evaluated, where it is said; all of a table's score the same targets
-  Scaled preset = {};         // of the task; empty: that of the text, else the one named as the scale
+  ScaledNumber context = {};  // length of the evaluated windows, if given; all in a table score the same targets
+  Scaled preset = {};         // of the task; empty: the text's preset, else the preset with the name of the scale
 };
 
 // A choice that the paper leaves open.
@@ -94,8 +93,8 @@ struct Reproduction {
   std::vector<OpenChoice> choices = {};
   ReproductionPicture picture = ReproductionPicture::none;
   std::string x_label = {};               // of a picture over columns
-  std::vector<std::string> aliases = {};  // "table9": the same numbers in print once more
-  bool published = true;                  // else no paper trains it, and there is no scale `paper`
+  std::vector<std::string> aliases = {};  // "table9": another table with the same printed numbers
+  bool published = true;                  // if false, no paper trains it, and there is no scale `paper`
   std::string note = {};                  // about the comparison; may be empty
 };
 
@@ -124,74 +123,75 @@ const std::vector<Reproduction>& reproduction_registry();
 const Reproduction& find_reproduction(std::string_view name);
 // "figure2, figure5, table2"
 std::string reproduction_names();
-// What stands between commas, without the blanks around it.
+// The parts of a text between commas, without surrounding blanks.
 std::vector<std::string> names_in(const std::string& text);
-// The labels in a text with commas between them: "cope, rope". Labels may have commas themselves, "relative, capped":
-// of those that a place may begin the longest counts. What is no label stands alone.
+// The labels in a text with commas between them: "cope, rope". Labels may contain commas, "relative, capped": the
+// longest label that matches at a position is used. Other text is returned as a separate part.
 std::vector<std::string> labels_in(const Reproduction& table, const std::string& text);
-// The table with these rows, by label, and the columns of these tasks alone, which its title says; none named: all.
-// Throws Error for a name that it does not have.
+// The table with only these rows, by label, and only the columns of these tasks; the title names the tasks. An empty
+// list selects all. Throws Error for a name that it does not have.
 Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
                      const std::vector<std::string>& tasks);
 
-// How a table is to be reproduced.
+// The options of a reproduction.
 struct ReproductionSetting {
   Scale scale = Scale::quick;
   std::vector<std::int64_t> seeds{1, 2, 3};
-  std::string changes;  // to every run: "steps=100 model.width=32"; then it is neither scale, which all output says
+  std::string changes;  // to every run: "steps=100 model.width=32". The result is then neither scale, and all output
+                        // states this.
 };
 
-// A run of the plan; runs that several tables need have one name.
+// A run of the plan. Tables that share a run use the same name.
 struct ReproductionRun {
   std::string name;  // "flip-flop/cope-model.layers=1-seed2", from the folder of the scale
   RunConfig config;
 };
-// The preset of the task behind a column of runs.
+// The preset of the task in a column of runs.
 std::string preset_of(const ReproductionColumn& column, Scale scale);
-// The context of a cell that is evaluated after training, as 'tally vary --over task.length' does (runner/vary.cpp):
-// what is asked of its run, but for step and count.
+// The context of a cell that is evaluated after training, as in 'tally vary --over task.length'
+// (tasks/commands/vary.cpp): the evaluation of its run, without step and count.
 struct ContextQuestion {
   std::string value, split;                                      // of task.length
-  std::vector<std::pair<std::string, std::string>> beside = {};  // other options of the task that go with it
+  std::vector<std::pair<std::string, std::string>> beside = {};  // other task options that change with it
   std::vector<std::string> changes = {};                         // of the encoding: "pe.relative.far=cap"
 };
 std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
                                           const ReproductionColumn& column, Scale scale);
-// The run behind a cell; nothing in a column without runs.
+// The run of a cell; nothing in a column without runs.
 std::optional<ReproductionRun> run_of(const Reproduction& table, const ReproductionRow& row,
                                       const ReproductionColumn& column, const ReproductionSetting& setting,
                                       std::int64_t seed);
-// All, each once, seed by seed. Throws Error for one that cannot be, for a split that its task does not have (files are
-// not opened for that), and for a scale that the table does not have.
+// All runs without repetition, seed by seed. Throws Error for an invalid run, for a split that its task does not have
+// (it does not open files to check), and for a scale that the table does not have.
 std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting);
 
-// What the runs in a folder say.
+// The measurements of the runs in a folder.
 struct Reproduced {
   struct Cell {
     ErrorRates errors{};                 // of the finished runs
     std::optional<Printed> printed{};    // of the paper
     std::vector<double> perplexities{};  // of the finished runs, on text instead of errors,
-    std::vector<double> losses{};        // their logarithms,
+    std::vector<double> losses{};        // the logarithms of the perplexities,
     std::vector<double> bits_per_byte{};
-    std::optional<TextCounts> text{};  // and what they were taken over
+    std::optional<TextCounts> text{};  // and their token counts
     bool sequences = false;            // counts sequences, not tokens
-    bool untrained = false;            // the split reaches rows that no training sequence does
+    bool untrained = false;            // the split reaches rows beyond any training sequence
     const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
-    bool comparable() const;  // with a number in print: two seeds at least, one has no spread
+    bool comparable() const;  // with the printed number: at least two seeds, since one has no spread
     bool differs() const;     // comparable, and beyond the spread of both and the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;
   std::vector<std::vector<Cell>> cells = {};   // by row and column
-  std::vector<std::string> paths = {};         // runs that are there
+  std::vector<std::string> paths = {};         // existing runs
   std::map<RunState, std::int64_t> runs = {};  // planned, by state
   double seconds = 0;                          // of training, together
   std::vector<std::string> problems = {};      // runs that could not be read
 };
 Reproduced reproduced(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder);
 
-// Markdown: measured mean (deviation) beside the number in print, what differs marked, how many of the pairs that the
-// paper tells apart are in its order, the open choices.
+// Markdown: measured mean (deviation) next to the printed number, with a mark if they differ. It then gives the
+// order of row pairs that the paper separates, and the open choices.
 std::string reproduced_text(const Reproduced& result);
 // The presets of the runs: summary, settings, source and note of each.
 std::string presets_text(const Reproduction& table, Scale scale);

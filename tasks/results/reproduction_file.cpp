@@ -34,7 +34,7 @@ ScaledNumber scaled_number(const JsonValue& object, std::string_view key) {
   return {value->real("quick"), value->real("paper")};
 }
 
-// A scale that is left out has no settings.
+// An omitted scale has no settings.
 Scaled settings_in(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
   if (value != nullptr && value->is_object()) check_scales(*value);
@@ -158,7 +158,7 @@ class TableFile {
     rows.push_back(std::move(row));
   }
 
-  // Errors name the element by its number.
+  // Errors give the number of the element.
   template <class Take>
   static void each_of(const JsonValue& json, const char* key, const char* one, const Take& take) {
     std::size_t number = 0;

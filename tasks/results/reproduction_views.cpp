@@ -1,4 +1,4 @@
-// A reproduced table as Markdown, as JSON, as a picture.
+// A reproduced table as Markdown, as JSON, and as a picture.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -14,7 +14,7 @@
 namespace tally {
 namespace {
 
-// "6.8 (6.9)", as in print.
+// "6.8 (6.9)", as printed in the paper.
 std::string printed_cell(const std::optional<Printed>& printed) {
   if (!printed) return "";
   return to_text(printed->mean) +
@@ -27,12 +27,12 @@ std::string perplexity_text(const std::vector<double>& losses) {
   return concat(mean.mean_text(), mean.value.n > 1 ? concat(" (", mean.deviation_text(2), ")") : "");
 }
 
-// Stands behind a number that differs from one in print whose deviation is not printed.
+// Marks a number that differs from a printed one without a deviation.
 constexpr std::string_view exact_mark = "\u2021";
 
 bool has_spread(const Reproduced::Cell& cell) { return cell.printed && !std::isnan(cell.printed->deviation); }
 
-// "4.9% (4.4)*"; with the number of runs where some are missing.
+// "4.9% (4.4)*", with the number of runs if some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
   const std::size_t n = cell.values().size();
   return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.losses),
@@ -47,16 +47,16 @@ bool any_printed(const Reproduced& result, std::size_t column) {
   return std::ranges::any_of(result.cells, [&](const auto& row) { return row[column].printed.has_value(); });
 }
 
-// How two rows stand to each other, told from means and the standard errors of their difference.
+// Compares two rows: 0 if their means differ by at most two standard errors.
 int order(double a, double a_error, double b, double b_error) {
   if (a == b || std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
   return a < b ? -1 : 1;
 }
 
-// Pairs of rows that the paper tells apart in a column.
+// Pairs of rows that the paper separates in a column.
 struct Pairs {
   int same = 0, open = 0, reversed = 0;
-  int lower = 0;        // of those that one seed leaves open: its means stand as in print
+  int lower = 0;        // open pairs with one seed whose means are in the printed order
   bool unsure = false;  // some have no deviation in print
   int all() const { return same + open + reversed; }
 };
@@ -68,7 +68,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
     for (std::size_t j = i + 1; j < rows; ++j) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
       if (!a.printed || !b.printed || a.values().empty() || b.values().empty()) continue;
-      // Where no deviation is printed, means say which is lower, and nobody how surely.
+      // Without a printed deviation, the means give the order, but not its significance.
       constexpr double their_seeds = 3;
       const auto their_error = [&](const Printed& printed) {
         return std::isnan(printed.deviation) ? 0 : printed.deviation / std::sqrt(their_seeds);
@@ -79,7 +79,7 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       const MeanDeviation x = mean_deviation(a.values()), y = mean_deviation(b.values());
       const auto our_error = [](const MeanDeviation& mean) {
         return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
-                          : std::numeric_limits<double>::infinity();  // one seed tells nothing of the spread
+                          : std::numeric_limits<double>::infinity();  // one seed gives no estimate of the spread
       };
       const int ours = order(x.mean, our_error(x), y.mean, our_error(y));
       ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
@@ -113,13 +113,13 @@ std::string choices_text(const Reproduction& table, Scale scale) {
   return "\n" + markdown_table(rows);
 }
 
-// "paper", or for a column of numbers in print alone "paper, Wikitext-103: perplexity".
+// "paper", or "paper, Wikitext-103: perplexity" for a column with printed numbers only.
 std::string printed_title(const ReproductionColumn& column, Scale scale) {
   const std::string title = column.task.empty() ? column.title.at(scale) : "paper";
   return column.unit.empty() ? title : concat(title, ": ", column.unit);
 }
 
-// What the numbers and the marks of the table say.
+// Explains the numbers and marks of the table.
 std::string legend_text(const Reproduced& result) {
   const std::size_t seeds = result.setting.seeds.size();
   bool any_different = false, any_from_exact = false, any_untrained = false, any_alone = false;
@@ -160,7 +160,7 @@ std::string legend_text(const Reproduced& result) {
   return text;
 }
 
-// What the perplexities of each column were taken over, which may differ between its rows.
+// The token counts of each column's perplexities, which may differ between its rows.
 std::string text_counts_of(const Reproduced& result) {
   std::string text;
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {

@@ -18,7 +18,7 @@ namespace {
 
 const JsonLimits file_limits{.max_depth = 8, .max_values = 1'000'000};
 
-// The numbers that the values are, or their turns.
+// The values as numbers, or else their indices.
 std::vector<double> coordinates_of(const std::vector<std::string>& values) {
   std::vector<double> numbers, coordinates;
   for (const std::string& value : values) {
@@ -61,7 +61,7 @@ double bits_per_byte(const VariedCell& cell) {
   return sum / static_cast<double>(cell.results.size());
 }
 
-// What the perplexities at each value were taken over.
+// The token counts of the perplexities at each value.
 std::string text_counts_of(const VariedTable& table) {
   std::string text;
   for (std::size_t n = 0; n < table.values.size(); ++n) {
@@ -129,8 +129,8 @@ const Evaluation* VariedFile::find_largest(VariedKey key) const {
 }
 
 void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
-  // Other processes may write into the file at the same time: what is theirs stays. The lock is that of a file which
-  // every run has, since this one may not be there yet, and the folder's is held for as long as a run is trained.
+  // Other processes may add entries to the file at the same time, and these are kept. The lock is on config.json, which
+  // every run has, because the file itself may not exist yet. The folder's own lock is held during the whole training.
   const FileDescriptor lock = wait_for_lock(folder_ + "/config.json");
   read();
   if (find(key) != nullptr) return;

@@ -28,8 +28,8 @@ pid_t start_tally(const std::vector<std::string>& arguments, const std::string& 
   const pid_t child = fork();
   check(child >= 0, "sweep", "cannot start another process: ", std::strerror(errno));
   if (child > 0) return child;
-  // Only calls that are safe after a fork. A group of its own keeps Ctrl-C of the terminal away: the parent passes it
-  // on, and two signals would stop the child at once.
+  // Only calls that are safe after a fork. A separate process group keeps the terminal's Ctrl-C from the child: the
+  // parent forwards it, and two signals would stop the child at once.
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(143);  // it ended before the line above

@@ -8,7 +8,7 @@ namespace tally {
 namespace fs = std::filesystem;
 namespace {
 
-// How a claim of a run ends that is neither finished nor given up: it is to be gone on with.
+// The end of a claim whose run is neither finished nor given up: another process may resume it.
 constexpr const char* released = "released";
 
 }  // namespace

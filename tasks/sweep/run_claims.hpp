@@ -1,5 +1,5 @@
-// Which of a plan's runs this process has claimed for itself (core/io/lease.hpp): every plan claims what it trains, so
-// that plans and workers on any number of machines share the runs of a folder.
+// The runs of a plan that this process has claimed (core/io/lease.hpp). Every plan claims a run before it trains it, so
+// plans and workers on any number of machines can share a folder.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@ class RunClaims {
  public:
   explicit RunClaims(double seconds) : seconds_(seconds) {}
 
-  // Takes the claims that have ended so far for past: however they did, the run may be tried once more.
+  // Treats claims that have ended so far as past: their runs may be tried once more, however they ended.
   void take_stock(const std::string& path);
 
   enum class Answer { ours, in_use, ended };
-  // Tries to claim the run; makes its folder's parent. Ended: by another process since stock was taken, with the state
-  // of found().
+  // Tries to claim the run; makes its folder's parent. Returns `ended` if another process ended it after take_stock(),
+  // with the state found_state().
   Answer take(const std::string& path);
   // The newest claim that take() saw.
   const Claim& found() const { return found_; }
   RunState found_state() const;
   std::int64_t number_of(const std::string& path) const { return held_.at(path).number(); }
 
-  // Says how work on a run ended; on one that is not finished, nothing more.
+  // Records how work on a run ended. An unfinished run is only released.
   void end(const std::string& path, RunState state);
-  // Renews all that are held, as often as is needed. Those that were lost, which others may train by now.
+  // Renews all held claims, as often as needed. Returns the lost ones, which others may be training by now.
   std::vector<std::string> renew();
   // Forgets a claim that was lost.
   void forget(const std::string& path) { held_.erase(path); }

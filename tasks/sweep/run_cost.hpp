@@ -1,4 +1,4 @@
-// What runs will take in time, from a few steps and evaluations of each, measured before anybody waits for days.
+// The time that runs will take, extrapolated from a few measured steps and evaluations.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct RunCost {
   double total() const { return step * static_cast<double>(steps) + evaluations; }
 };
 
-// Trains three steps after one that does not count, and evaluates a batch of each split; nothing is written. Throws
-// Error as training does.
+// Trains one warm-up step and three measured ones, and evaluates a batch of each split. Writes nothing. Throws Error as
+// training does.
 RunCost measure_cost(const RunConfig& config);
 
-// What the processor has worked for this process so far, all threads together, which other programs on the machine
-// hardly stretch; on a GPU time on the clock.
+// CPU time of this process over all threads, which other programs on the machine hardly affect. On a GPU it is
+// wall-clock time.
 double measured_seconds();
 
-// Runs that differ in nothing but the seed.
+// Runs that differ only in the seed.
 struct CostedRuns {
   std::string name;  // of the first
   std::int64_t count = 0;
@@ -35,7 +35,7 @@ struct CostedRuns {
   double total() const { return of_each.total() * static_cast<double>(count); }
 };
 
-// Markdown, a row each, and what all of them take with so many of them at a time.
+// Markdown with a row per group of runs, and the total time with `jobs` runs at a time.
 std::string cost_text(std::span<const CostedRuns> runs, std::int64_t jobs);
 JsonValue cost_json(std::span<const CostedRuns> runs, std::int64_t jobs);
 

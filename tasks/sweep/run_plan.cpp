@@ -33,7 +33,7 @@ std::int64_t parse_seed(const std::string& text) {
   return *seed;
 }
 
-// A folder of the plan with a run that is not the plan's.
+// The folder of a planned run holds a different run.
 class OtherRun : public Error {
  public:
   using Error::Error;
@@ -63,7 +63,7 @@ std::string last_line(const std::string& path) {
   }
 }
 
-// Multiply-adds of the training of a run, roughly: matrices and attention, three times for forward and backward.
+// Approximate multiply-adds to train a run: matmuls and attention, times three for forward and backward.
 double work_of(const RunConfig& config) {
   const double length = static_cast<double>(config.make_task()->splits().front().length);
   const double width = static_cast<double>(config.model.width), layers = static_cast<double>(config.model.layers);
@@ -150,7 +150,7 @@ bool RunPlan::look_at(PlannedRun& run) const {
   }
   run.state = RunState::unfinished;
   if (!run_folder.finished()) return false;
-  run_folder.read_results();  // damaged ones are no end of a run
+  run_folder.read_results();  // damaged results do not count as the end of a run
   try {
     if (RunFolder::open_to_train(path).finished()) run.state = RunState::finished;
   } catch (const RunInUse&) {  // its process is about to end
@@ -188,7 +188,7 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
     seconds += needed;
     longest = std::max(longest, needed);
   }
-  return std::max(longest, seconds / static_cast<double>(jobs));  // the last runs have nobody beside them
+  return std::max(longest, seconds / static_cast<double>(jobs));  // the last runs cannot overlap with others
 }
 
 std::int64_t RunPlan::jobs(std::int64_t wanted) const {
@@ -232,8 +232,8 @@ void RunPlan::fill() {
   for (; room() && next_ < runs_.size(); ++next_) {
     if (is_open(runs_[next_])) start(next_);
   }
-  // Then what others train, one look at a time however many there are: what they finish is taken, what they leave is
-  // gone on with.
+  // Then the runs that others train, one check at a time however many there are. Finished ones are counted, and
+  // abandoned ones are resumed.
   if (!room() || in_use_.empty()) return;
   const std::size_t index = in_use_.front();
   in_use_.pop_front();
@@ -251,7 +251,7 @@ void RunPlan::start(std::size_t index) {
   PlannedRun& run = runs_[index];
   const std::string path = path_of(run);
   try {
-    // Who trains it by hand, or is about to end it, has no claim.
+    // A process that trains the run outside a plan, or that is about to exit, holds no claim.
     std::error_code error;
     const bool begun = fs::exists(path + "/config.json", error);
     if (begun) RunFolder::open_to_train(path);
@@ -277,7 +277,7 @@ void RunPlan::start(std::size_t index) {
 void RunPlan::start_claimed(std::size_t index) {
   PlannedRun& run = runs_[index];
   const std::string path = path_of(run);
-  // A plan of another table may have made the run since this one took stock.
+  // A plan of another table may have created the run after take_stock().
   std::error_code error;
   const bool begun = fs::exists(path + "/config.json", error);
   if (!begun) RunFolder::create(path, run.config, false);
@@ -286,7 +286,7 @@ void RunPlan::start_claimed(std::size_t index) {
     say(concat(run.name, ": finished meanwhile"));
     return;
   }
-  // A new run too is one that is resumed, from step 0: its folder alone says what it is.
+  // A new run is also resumed, from step 0: its folder holds the whole configuration.
   std::vector<std::string> words{"resume", path, concat("--claim=", claims_.number_of(path))};
   for (const std::string& word : child_.words()) words.push_back(word);
   children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});

@@ -1,7 +1,9 @@
-// Runs that are planned: trained several at a time, each by a process of its own, in folder/<name> with what it prints
-// in folder/<name>.log; sweep.json keeps what the folders do not tell. Started again, finished runs are skipped and the
-// others go on. A run is claimed before it is touched, so that any number of plans, on machines that share the folder,
-// divide its runs among themselves; when all that is left is others', a plan waits, and takes over what they leave.
+// A plan trains runs, several at a time, each in a process of its own. A run's folder is folder/<name>, and its output
+// goes to folder/<name>.log. sweep.json keeps the facts that the run folders do not hold. A restarted plan skips
+// finished runs and resumes the others.
+//
+// A plan claims a run before it touches it, so any number of plans on machines that share the folder divide the runs
+// among themselves. When only runs of others are left, a plan waits and takes over abandoned ones.
 #pragma once
 
 #include <sys/types.h>
@@ -23,22 +25,22 @@
 namespace tally {
 
 struct PlannedRun {
-  std::string name;  // of its folder, from the plan's: "cope-model.layers=1-seed2", "flip-flop/cope-seed1"
+  std::string name;  // of its folder, relative to the plan's: "cope-model.layers=1-seed2", "flip-flop/cope-seed1"
   RunConfig config;
   RunState state = RunState::waiting;
-  std::string too_large = {};  // why it does not fit in memory; empty where it does
+  std::string too_large = {};  // why it does not fit in memory; empty if it fits
 };
 
 // "1..3,7" -> 1, 2, 3, 7. Throws UsageError.
 std::vector<std::int64_t> parse_seeds(const std::string& text);
 
-// Those that the folder's sweep.json lists. Throws Error when there is none, or a run that is not understood.
+// The runs listed in the folder's sweep.json. Throws Error if the file is missing or a run cannot be parsed.
 std::vector<PlannedRun> listed_runs(const std::string& folder);
 
 class RunPlan {
  public:
-  // Throws UsageError for a name that is there twice and for runs that cannot be made. Those that do not fit in memory
-  // are passed over, and fail. seconds: of a lease on a run.
+  // Throws UsageError for a repeated name and for runs that cannot be made. Runs that do not fit in memory are skipped
+  // and fail. seconds: the duration of a lease on a run.
   RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common,
           double seconds = lease_seconds);
 
@@ -46,34 +48,34 @@ class RunPlan {
   const std::vector<PlannedRun>& runs() const { return runs_; }
   std::string path_of(const PlannedRun& run) const { return folder_ + "/" + run.name; }
   std::int64_t count(RunState state) const;
-  // Not finished, and does not fit in memory.
+  // Whether it is unfinished and does not fit in memory.
   bool is_too_large(const PlannedRun& run) const;
   // Whether no run is known to fail.
   bool can_finish() const;
   // "unfinished", "does not fit: [memory] this needs about ...".
   std::string state_text(const PlannedRun& run) const;
 
-  // Sees what is there already, and writes nothing. A run that cannot be read has failed, which is said. Throws Error
+  // Reads the state of existing runs and writes nothing. A run that cannot be read is reported as failed. Throws Error
   // when a folder holds another run.
   void take_stock();
-  // Seconds for what is left to train, `jobs` at a time: the arithmetic of the steps that are missing at the rate of
-  // the finished runs of the same task, or else of any. Nothing without a finished run.
+  // Estimated seconds for the remaining training, `jobs` runs at a time. The arithmetic of the missing steps is divided
+  // by the rate of finished runs of the same task, or else of any task. Nothing without a finished run.
   std::optional<double> seconds_left(std::int64_t jobs) const;
-  // How many at a time when `wanted` is 0: as many as there are cores, which is faster than one after the other with
-  // all of them, as far as they fit in memory together; on a GPU one. Never more than are open, at least 1.
+  // How many runs to train at a time. If `wanted` is 0: on a CPU one per core, as far as they fit in memory together,
+  // which is faster than one run with all cores; on a GPU one. At least 1, and at most the number of open runs.
   std::int64_t jobs(std::int64_t wanted) const;
-  // Of what it does itself, sweep.json is then told only how runs ended badly: for many plans at once.
+  // From now on records only failures in sweep.json. For many plans that share a folder.
   void work_beside_others() { beside_others_ = true; }
   // The memory that the largest run needs.
   double bytes_of_run() const { return bytes_of_run_; }
-  // Trains all that is open until it is done, by whomever, or a signal comes.
+  // Trains all open runs until every run is finished, by this plan or others, or a signal arrives.
   void execute(std::int64_t jobs);
   // Makes the folder, and lists the runs in its sweep.json.
   void write_list();
   // What execute did: "4 runs trained in 12 min, 2 at a time with 1 thread each".
   std::string work_text() const;
 
-  // What a command that executed it ends with: "3 of 4 runs finished, 1 diverged", the exit code, states as JSON.
+  // The outcome of a command that executed the plan: "3 of 4 runs finished, 1 diverged", the exit code, states as JSON.
   std::string states_text() const;
   int code() const;
   JsonValue states_json() const;
@@ -83,40 +85,40 @@ class RunPlan {
   struct Child {
     std::size_t index;  // of its run
     Clock::time_point begin;
-    bool lost = false;  // its claim; it has been ended for that
+    bool lost = false;  // its claim was lost, so the process was stopped
   };
 
   void say(const std::string& text) const;
-  // Sets the state of a run that is there, and returns whether it is finished. Throws Error when it is another run.
+  // Sets the state of an existing run, and returns whether it is finished. Throws Error when it is another run.
   bool look_at(PlannedRun& run) const;
-  // Whether a run whose process failed did so because another one was quicker to begin it; sets its state then.
+  // Whether the process of a run failed because another one started the run first. Sets the run's state in that case.
   bool left_to_others(PlannedRun& run);
-  // Comes back to the run when no other is to be begun.
+  // Checks the run again when no other run is waiting to start.
   void wait_for_others(PlannedRun& run, const std::string& who);
-  // Notes how far the run is.
+  // Records the state of the run.
   void note(const PlannedRun& run) const;
   void write_state() const;
-  // Begins as many runs as there is room for.
+  // Starts runs until `jobs_` of them are running.
   void fill();
   void start(std::size_t index);
   void start_claimed(std::size_t index);
-  // Ends the runs whose claims are lost.
+  // Stops the runs whose claims were lost.
   void renew_claims();
   void finish(const EndedProcess& ended, bool stopping);
 
   std::string folder_;
   std::vector<PlannedRun> runs_;
   const CommonOptions& common_;
-  CommonOptions child_;      // those of every run
-  double bytes_of_run_ = 0;  // that the largest needs
+  CommonOptions child_;      // of every run
+  double bytes_of_run_ = 0;  // of the largest run
   RunClaims claims_;
   bool beside_others_ = false;
   std::int64_t jobs_ = 1, trained_ = 0;
-  double seconds_ = 0;    // that execute took
+  double seconds_ = 0;    // spent in execute()
   std::size_t next_ = 0;  // the first run that has not been looked at
   std::map<pid_t, Child> children_;
   std::deque<std::size_t> in_use_;  // runs that other processes train
-  std::set<std::size_t> told_;      // of which that has been said
+  std::set<std::size_t> told_;      // those already reported
 };
 
 }  // namespace tally

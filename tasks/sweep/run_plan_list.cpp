@@ -1,4 +1,4 @@
-// The list of a plan's runs in its folder: sweep.json, in which every plan that works there keeps what it knows.
+// sweep.json: the list of runs in a plan's folder, shared by all plans that work there.
 #include <algorithm>
 #include <filesystem>
 
@@ -41,7 +41,7 @@ void RunPlan::note(const PlannedRun& run) const {
 }
 
 void RunPlan::write_state() const {
-  // Other plans may write into the folder at the same time: what is theirs stays.
+  // Other plans may write to the folder at the same time, so their entries are kept.
   const std::string file = concat(folder_, "/", sweep_file_name);
   const FileDescriptor lock = wait_for_lock_file(file + ".lock");
   std::map<std::string, const PlannedRun*> own;

@@ -7,14 +7,14 @@
 namespace tally {
 namespace {
 
-// A word for the shell that stands for itself, whatever it holds.
+// The word quoted for the shell.
 std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
 }
 
-// The command of a worker, but for the name of its run.
+// The command of a worker, without the name of its run.
 std::string worker(const SweepScript& script) {
   std::string command = concat(quoted(script.program), " sweep ", quoted(script.folder), " --worker --jobs=1");
   for (const std::string& word : script.words) command += " " + quoted(word);

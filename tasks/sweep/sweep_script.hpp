@@ -1,4 +1,4 @@
-// tally sweep --print: scripts by which schedulers that are there already start the workers of a sweep.
+// tally sweep --print: scripts with which an existing scheduler starts the workers of a sweep.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tally {
 struct SweepScript {
   std::string program;             // tally, with its whole path
   std::string folder;              // of the sweep, with its whole path
-  std::vector<std::string> runs;   // names of those that are open
+  std::vector<std::string> runs;   // names of the open runs
   std::vector<std::string> words;  // common options of the workers: {"--threads=2"}
   std::int64_t jobs = 1;           // at a time: elements of the array of Slurm
   std::int64_t threads = 1;        // of a worker
@@ -19,8 +19,8 @@ struct SweepScript {
 
 inline const std::vector<std::string> script_kinds{"slurm", "parallel", "make"};
 
-// The text of the script; `kind` is one of those above. Each run is a worker's that is started for this run alone
-// (--only), so that a script which is started again, or beside others, does what is left.
+// The text of the script; `kind` is one of the names above. Each run gets a worker of its own (--only), so a script
+// that is restarted, or runs next to others, trains only the remaining runs.
 std::string sweep_script(const std::string& kind, const SweepScript& script);
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// tally sweep --status: how far a grid is, from any machine that sees its folder; nothing is written.
+// tally sweep --status: the progress of a sweep, from any machine that can read its folder. It writes nothing.
 #pragma once
 
 #include "tasks/command_line/command.hpp"
@@ -6,8 +6,8 @@
 
 namespace tally {
 
-// The numbers of runs by state, who trains which, which ended badly, and what is left at this pace. Takes stock of the
-// plan. Exit code 0 whatever it finds.
+// The number of runs in each state, the holders of claims, the failed runs, and the remaining time. Takes stock of the
+// plan. The exit code is always 0.
 Result sweep_status(RunPlan& plan);
 
 }  // namespace tally

@@ -1,5 +1,4 @@
-// A hash of bytes for tables in memory, and a table of ids by the bytes of their tokens. Nothing that is written
-// depends on it.
+// A hash of bytes for tables in memory, and a table of ids by the bytes of their tokens. No output depends on the hash.
 #pragma once
 
 #include <array>
@@ -14,13 +13,13 @@ namespace tally {
 
 __extension__ using DoubleWord = unsigned __int128;
 
-// Both halves of a product of 128 bits: every bit of the result depends on all bits of both.
+// XOR-folds a 128-bit product: every bit of the result depends on all bits of both factors.
 inline std::uint64_t fold_product(std::uint64_t a, std::uint64_t b) {
   const auto product = static_cast<DoubleWord>(a) * b;
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-// Another one in every process: whoever writes a file cannot choose texts that share a slot in a table.
+// Random in every process, so that the author of a file cannot choose texts that share a slot in a table.
 inline const std::array<std::uint64_t, 2> hash_secrets = [] {
   std::random_device random;
   const auto draw = [&] { return std::uint64_t{random()} << 32 | random(); };
@@ -43,10 +42,10 @@ inline std::uint64_t hash_of(std::string_view bytes) {
   return hash_of(hash, word);
 }
 
-// Ids 0, 1, ... of texts that are kept elsewhere.
+// A table of ids 0, 1, ... by text. The texts are stored elsewhere.
 class TextIndex {
  public:
-  // The id of the text, -1 when there is none. text_of(id) gives the text of an id that was added.
+  // The id of the text, or -1. text_of(id) returns the text of an added id.
   template <class TextOf>
   std::int32_t find(std::string_view text, TextOf&& text_of) const {
     if (slots_.empty()) return -1;
@@ -56,7 +55,7 @@ class TextIndex {
     }
     return -1;
   }
-  // A text that find() does not find.
+  // Adds a text that is not in the table.
   template <class TextOf>
   void add(std::int32_t id, TextOf&& text_of) {
     if (2 * (count_ + 1) > slots_.size()) {
@@ -82,7 +81,7 @@ class TextIndex {
   std::size_t count_ = 0;
 };
 
-// Merges by their pair of ids: a hash table with open addressing, of which most look-ups find nothing.
+// Merges by their pair of ids: a hash table with open addressing. Most look-ups find no entry.
 class PairTable {
  public:
   struct Entry {
@@ -93,14 +92,14 @@ class PairTable {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
   }
 
-  // Room for so many pairs.
+  // Reserves room for this many pairs.
   explicit PairTable(std::size_t pairs = 0) {
     std::size_t size = 16;
     while (size < 2 * pairs) size *= 2;
     entries_.assign(size, {none, 0, 0});
   }
 
-  // Null when the pair is not there.
+  // Null for an unknown pair.
   const Entry* find(std::int32_t left, std::int32_t right) const {
     const std::uint64_t pair = pair_of(left, right);
     for (std::size_t slot = slot_of(pair);; slot = (slot + 1) & (entries_.size() - 1)) {
@@ -108,7 +107,7 @@ class PairTable {
       if (entries_[slot].pair == none) return nullptr;
     }
   }
-  // False when the pair is there already.
+  // Returns false if the pair already exists.
   bool add(std::int32_t left, std::int32_t right, std::int32_t rank, std::int32_t result) {
     const std::uint64_t pair = pair_of(left, right);
     std::size_t slot = slot_of(pair);

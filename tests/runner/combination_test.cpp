@@ -39,7 +39,7 @@ TEST(Combinations, AreTrainedSavedAndResumed) {
   EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.alibi.slopes")->shape), "[1]");
   EXPECT_EQ(read_file(run + last), read_file(straight + last));
 
-  // Only the head with gates tells positions.
+  // Only the head with gates distinguishes positions.
   const Finished predicted = run_tally({"predict", run, "w0i1r", "--json"}, folder);
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   const JsonValue prediction = parse_json(predicted.out, {}, "stdout");
@@ -69,7 +69,7 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
   }
 }
 
-// Whatever asks about an encoding refuses what training refuses, with the same words.
+// Every command refuses the same encodings as training, with the same message.
 TEST(Combinations, AreRefusedAlikeByEveryCommand) {
   const TemporaryFolder folder;
   for (const std::string pe : {"hard+stick-breaking", "0:rope,1:cope@0,hard+stick-breaking@1"}) {
@@ -147,7 +147,7 @@ TEST(Combinations, NameWhatIsHardlyMeant) {
   EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;
 }
 
-// Where no part by itself needs memory for all pairs, too; with the options of a run.
+// Also when only the combination needs memory for all pairs; with the options of a run.
 TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   const TemporaryFolder folder;
   const std::string composed = " is computed in composed operations, not in tiles: memory grows with the square of",

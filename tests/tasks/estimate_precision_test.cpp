@@ -1,4 +1,4 @@
-// What a run takes where products read bf16, and what is kept for backward is bf16 too (core/precision.md).
+// The memory of a run with bf16 matmul operands, whose saved activations are bf16 too (core/precision.md).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +15,7 @@ namespace estimate_precision_test {
 
 using testing::expect_exact;
 
-// Several tiles of keys and of rows, the last ones not full.
+// Several tiles of keys and of rows, with partial last tiles.
 RunConfig small(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& more = {}) {
   RunConfig config = RunConfig::make("flip-flop", encoding, "quick");
   for (const auto& [name, value] :
@@ -26,7 +26,7 @@ RunConfig small(const std::string& encoding, const std::vector<std::pair<std::st
   return config;
 }
 
-// Told of the paper's model, where nothing is run: what is kept of activations takes half as much in bf16.
+// The estimate for the paper's model, without running it. In bf16, saved activations take half as much.
 TEST(EstimateOfPrecision, AStepInBf16TakesThreeFifthsOfTheMemory) {
   set_product_precision(ProductPrecision::bf16);
   for (const char* encoding : {"none", "cope", "path"}) expect_exact(small(encoding), encoding);

@@ -1,4 +1,4 @@
-// Two language models on the same tokens: the difference of their losses, and when it counts as one.
+// Two language models on the same tokens: the difference of their losses, and its significance.
 #include "tasks/results/paired.hpp"
 
 #include <gtest/gtest.h>

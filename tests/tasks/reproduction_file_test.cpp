@@ -1,4 +1,4 @@
-// Tables of papers in JSON: every member arrives, and errors name file, table, row and key.
+// Tables of papers in JSON: every member is read, and errors name file, table, row and key.
 #include <gtest/gtest.h>
 
 #include <cmath>

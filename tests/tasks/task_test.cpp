@@ -1,4 +1,4 @@
-// What holds for every task of the registry, and how tasks and symbols are found.
+// Properties of every task in the registry, and look-up of tasks and symbols.
 #include "tasks/data/task.hpp"
 
 #include <gtest/gtest.h>

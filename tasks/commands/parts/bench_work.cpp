@@ -67,14 +67,14 @@ Column rate_of(const std::string& name) {
 const Column tensor_peak = count_of("tensors", "tensor_peak_mib", " MiB");
 const Column process = count_of("process", "peak_rss_mib", " MiB");
 
-// The figures of one, behind its sizes.
+// The figures of one work, after its sizes.
 Figures with_sizes(const std::string& what, const BenchOptions& o, const JsonValue& measured) {
   JsonValue json = sizes_json(what, o);
   for (const JsonMember& member : measured.members()) json.set(member.name, member.value);
   return {json};
 }
 
-// Throws Error where it cannot be counted, or an encoding does not take the sequences.
+// Throws Error if the memory cannot be counted, or an encoding does not accept the sequences.
 MemoryEstimate checked(const BenchOptions& o, MemoryEstimate memory) {
   check(!memory.more, "memory", "this needs more than ", bytes_text(memory.total()));
   check_length(model_of(o), o.length);

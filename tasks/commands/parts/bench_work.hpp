@@ -1,4 +1,4 @@
-// What `tally bench` can measure, or plan: the work, and the columns of its table.
+// The works that `tally bench` can measure or plan, with the columns of their tables.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace tally {
 
 std::string fixed(double value, int digits);
 
-// A cell of the table from the figures of a line.
+// A table cell, computed from the figures of a line.
 struct Column {
   std::string title;
   std::function<std::string(const JsonValue& figures)> cell;
@@ -25,25 +25,26 @@ struct Work {
   std::string name, help;
   std::vector<Column> columns;
   Figures (*measure)(const BenchOptions& options);
-  MemoryEstimate (*estimate)(const BenchOptions& options);  // null where nothing is run
+  MemoryEstimate (*estimate)(const BenchOptions& options);  // null for work that is only planned
 };
 // step, attention, ops and size.
 const std::vector<Work>& works();
-// What is counted of attention where nothing is run.
+// The planned figures of attention. Nothing runs.
 Work planned_attention();
 
 ModelSetting model_of(const BenchOptions& o);
-// As it is computed: an encoding may have attention written out though tiles were asked for.
+// The attention that actually runs: some encodings need reference attention even if fused attention was requested.
 std::string form_of(const std::string& what, const BenchOptions& o);
-// What all figures begin with.
+// The sizes at the beginning of all figures.
 JsonValue sizes_json(const std::string& what, const BenchOptions& o);
 
-// What a step would take, with nothing run; the same of attention, whose encoding has all its parameters.
+// The memory of a step, planned without running it. plan_attention does the same for attention; its encoding has all
+// its parameters.
 Figures plan_step(const BenchOptions& o);
 Figures plan_attention(const BenchOptions& o);
 
-// Of steps: their rate beside that of a matrix product. Measured last: its matrices would count in the memory of the
-// process.
+// For steps: adds their speed relative to a matmul. Call it last, because the matrices would count in the process's
+// peak memory.
 void add_shares(Figures& figures);
 
 }  // namespace tally

@@ -9,7 +9,7 @@ namespace {
 
 std::string indented(const std::string& text) { return concat("  ", joined(split_text(text, '\n'), "\n  "), "\n"); }
 
-// As it is written on the command line.
+// The value as written on the command line.
 std::string value_text(const JsonValue& value) {
   if (value.is_string()) return value.string();
   return value.is_real() ? to_text(value.real()) : write_json(value);
@@ -66,7 +66,7 @@ std::string one_text(const JsonValue& one) {
   if (one.contains("task")) text += " of task " + one.string("task");
   if (one.contains("summary")) text += ": " + one.string("summary");
   text += "\n";
-  // A title and what stands below it, where the value has the member and it holds something.
+  // Adds a title and the text below it, if the value has a non-empty member of this name.
   const auto section = [&](const char* member, const std::string& title, auto&& told) {
     const JsonValue* const value = one.find(member);
     if (value == nullptr || (value->is_array() && value->elements().empty())) return;

@@ -1,4 +1,4 @@
-// What `tally describe` has found, for people.
+// The output of `tally describe` as text.
 #pragma once
 
 #include <string>

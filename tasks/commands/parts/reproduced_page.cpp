@@ -24,7 +24,7 @@ std::string today() {
   return day;
 }
 
-// "### [Table 2](table2.md), and counting" -> "table-2-and-counting", as GitHub names the place of a heading.
+// "### [Table 2](table2.md), and counting" -> "table-2-and-counting", the anchor that GitHub gives a heading.
 std::string anchor_of(const std::string& heading) {
   std::string anchor;
   bool address = false;
@@ -44,7 +44,7 @@ std::string anchor_of(const std::string& heading) {
   return anchor;
 }
 
-// The line that leads to what is said of the page beside it, or nothing.
+// A line that links to the discussion of the page in reading.md, or nothing.
 std::string reading_text(const std::string& path) {
   const std::filesystem::path page(path), reading = page.parent_path() / reading_name;
   std::error_code error;

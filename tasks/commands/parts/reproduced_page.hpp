@@ -1,4 +1,4 @@
-// The page that `tally reproduce --out` writes: Markdown, a table with all that anyone needs to judge it.
+// The page that `tally reproduce --out` writes: a Markdown table with the evidence behind it.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 namespace tally {
 
 struct ReproducedPage {
-  std::string path;     // where it will lie
+  std::string path;     // path of the page
   std::string command;  // that makes it
-  std::string picture;  // beside it; empty: none
-  std::string work;     // what this call trained; empty where it only shows what is there
+  std::string picture;  // next to the page; empty: none
+  std::string work;     // the runs that this call trained; empty if it only shows existing results
 };
 
-// How the table came about, then every run with counts and machine. Where a file named reading.md lies beside the page
-// and a heading of it leads to the page, the page leads back to what is said there.
+// The origin of the table, then every run with its counts and machine. If a file reading.md next to the page has a
+// heading that links to the page, the page links back to that heading.
 std::string page_text(const Reproduced& result, const ReproducedPage& page);
 
-// Words of a command as a shell takes them: those with other characters than names and numbers have in quotes.
+// The words of a command, quoted for a shell if needed.
 std::string command_text(const std::vector<std::string>& words);
 
 }  // namespace tally

@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// Sequences of one's own [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
+// The user's own sequences [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
 std::vector<Example> examples_in_file(const std::string& path, std::int64_t vocabulary) {
   const Tensor file = read_npy(path);
   check(is_integer(file.dtype()), "tokens", path, " must hold i32 or i64 token ids, not ", file.dtype());

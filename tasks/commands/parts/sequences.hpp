@@ -1,4 +1,4 @@
-// Sequences that a command looks at: of a split, or a user's own.
+// The sequences that a command works on: from a split, or from the user's file.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,24 @@
 
 namespace tally {
 
-// All splits but the one for training. Throws Error where there are none.
+// All splits except the training split. Throws Error if there are none.
 std::span<const Split> evaluation_splits(const Task& task);
 
 struct SequenceChoice {
   std::string split, tokens;  // the name of a split (the first evaluation split if empty), or a file
   std::int64_t count = 4, start = 0;
 
-  // --split, --count, --start. `count_help`: what --count is.
+  // Declares --split, --count, --start. `count_help`: the unit of --count.
   void declare_split(CommandLine& line, const std::string& count_help = "sequences");
-  // These, and --tokens.
+  // Declares the same options and --tokens.
   void declare(CommandLine& line, const std::string& count_help = "sequences");
-  // The split that is meant; empty with --tokens.
+  // The selected split; empty with --tokens.
   std::string split_of(const Task& task) const;
-  // Sets a count of 0 to as many as the split has from `start` on, `most` at most. Throws UsageError for no split.
+  // Replaces a count of 0 by the number of sequences in the split after `start`, at most `most`. Throws UsageError for
+  // an unknown split.
   void count_at_most(std::int64_t most, const Task& task);
-  // Reads them. First `check_fits` is told how many there will be and how long the longest is. Throws UsageError for
-  // what the split does not have, Error for a file that holds no sequences of the vocabulary.
+  // Reads the sequences. It first calls `check_fits` with their number and the longest length. Throws UsageError for
+  // sequences that the split does not have, Error for a file without sequences of the vocabulary.
   std::vector<Example> read(const Task& task,
                             const std::function<void(std::int64_t sequences, std::int64_t length)>& check_fits) const;
 };

@@ -8,7 +8,7 @@
 namespace tally {
 namespace {
 
-// Bytes at the end that may be the beginning of a character.
+// The number of final bytes that may be an incomplete character.
 std::size_t unfinished(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
@@ -20,7 +20,7 @@ std::size_t unfinished(std::string_view text) {
   return 0;
 }
 
-// Bytes at the end that may be the beginning of `word`.
+// The number of final bytes that may be the beginning of `word`.
 std::size_t begun(std::string_view text, std::string_view word) {
   for (std::size_t size = std::min(text.size(), word.size() - 1); size > 0; --size) {
     if (text.substr(text.size() - size) == word.substr(0, size)) return size;
@@ -28,12 +28,12 @@ std::size_t begun(std::string_view text, std::string_view word) {
   return 0;
 }
 
-// Bytes of a text that begins with none of a whole character, which one U+FFFD stands for.
+// The number of bytes that one U+FFFD replaces, at the start of a text that does not begin with a valid character.
 std::size_t subpart(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t whole = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
   for (std::size_t size = std::min(whole - 1, text.size()); size > 1; --size) {
-    // Behind the second byte the others are the same for all characters.
+    // From the third byte on, the valid range is the same for all characters.
     if (find_invalid_utf8(std::string(text.substr(0, size)).append(whole - size, '\x80')) == text.npos) return size;
   }
   return 1;

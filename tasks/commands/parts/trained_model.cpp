@@ -34,7 +34,7 @@ StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& w
   return folder.open_checkpoint(step);
 }
 
-// Throws UsageError naming the first option that is not as it was trained and has to be.
+// Throws UsageError naming the first option that changed although it must stay as trained.
 void check_may_change(const RunConfig& trained, const RunConfig& changed) {
   const auto options_of = [](const RunConfig& config, std::size_t part) {
     return list_options(*config.encoding.parts[part].options);

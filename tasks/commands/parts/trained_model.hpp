@@ -1,4 +1,4 @@
-// A run's model with the weights of one of its checkpoints, for commands that use what was trained.
+// A run's model with the weights of one of its checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,16 @@ namespace tally {
 
 struct TrainedModel {
   RunFolder folder;
-  RunConfig config;  // the folder's, with what was changed after training
+  RunConfig config;  // of the folder, with the changes made after training
   std::unique_ptr<Task> task;
   std::unique_ptr<SequenceModel> model;
   std::int64_t step = 0;
 };
 
-// `checkpoint`: "newest" (the newest whose checksums hold; those passed over are named on stderr), "best", or a step.
-// Throws UsageError for another text, Error when the run has no such checkpoint, and DoesNotFit before anything of the
-// model is there.
-// `changes`: "pe.relative.far=cap", options that an encoding may take otherwise after training
-// (EncodingEntry::after_training); throws UsageError for any other.
+// `checkpoint`: "newest" (the newest with valid checksums; skipped ones are named on stderr), "best", or a step. Throws
+// UsageError for any other text, Error when the run has no such checkpoint, and DoesNotFit before it allocates the
+// model. `changes`: "pe.relative.far=cap", encoding options that may change after training
+// (EncodingEntry::after_training). Throws UsageError for any other option.
 TrainedModel load_trained(const std::string& run, const std::string& checkpoint = "newest",
                           const std::vector<std::string>& changes = {});
 

@@ -46,8 +46,8 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
                   count,
                   question.generate,
                   changes_text(question.beside, changes_)};
-    // The step of the last checkpoint, as long as nobody had to look at the files. A finished run whose results were
-    // kept without them had one of its last step.
+    // The step of the last checkpoint, if the checkpoint files have not been read yet. A finished run whose results
+    // were kept without its checkpoints has results for its last step.
     const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
     key.step = trained_ ? trained_->step : steps.empty() ? run_.config.run.steps : steps.back();
     if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);

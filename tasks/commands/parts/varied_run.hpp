@@ -1,5 +1,5 @@
-// Evaluations of a trained run at other values of an option of its task, each computed once and kept beside the run:
-// for tally vary and for contexts in tally reproduce.
+// Evaluations of a trained run at other values of a task option, computed once and stored in the run's folder. Used by
+// tally vary and by contexts in tally reproduce.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace tally {
 
 using TaskSettings = std::vector<std::pair<std::string, std::string>>;
 
-// The task of a run with another value of the option, and of others that go with it. Throws UsageError for a value that
-// does not fit, and where the model would not know the symbols.
+// A run's task with another value of the option, and of others that change with it. Throws UsageError for an invalid
+// value, and if the model does not know the symbols.
 struct VariedTask {
   std::unique_ptr<Task> task;
   std::string value;  // as the option prints it
@@ -30,7 +30,7 @@ struct VariedTask {
 
 struct VariedQuestion {
   std::string option, value;
-  TaskSettings beside = {};  // other options of the task that go with it
+  TaskSettings beside = {};  // other task options that change with it
   std::string split;
   std::int64_t count = 0;  // sequences; 0: the whole split
   bool generate = false;   // answers are fed back
@@ -38,11 +38,11 @@ struct VariedQuestion {
 
 class VariedRun {
  public:
-  // A finished run. changes: of its encoding, for the evaluation. Throws Error where what was kept cannot be read.
+  // A finished run. changes: to its encoding, for the evaluation. Throws Error if stored evaluations cannot be read.
   VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
             const std::atomic<bool>& stop);
 
-  // Adds a result or a refusal; nothing once the work is to stop.
+  // Adds a result or a refusal. Adds nothing after `stop`.
   void evaluate(const VariedQuestion& question, VariedCell& cell);
 
  private:

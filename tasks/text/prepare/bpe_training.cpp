@@ -13,7 +13,7 @@ namespace {
 struct Candidate {
   std::int64_t count;
   std::int32_t left, right;
-  // The top of a heap is the largest.
+  // The heap returns the largest element.
   bool operator<(const Candidate& other) const {
     if (count != other.count) return count < other.count;
     return left != other.left ? left > other.left : right > other.right;
@@ -54,14 +54,14 @@ class Trainer {
     push_raised();
   }
 
-  // The pair to be merged next; its count is 0 when there is none.
+  // The next pair to merge; its count is 0 if there is none.
   Candidate next() {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
       heap_.pop();
       const std::int64_t count = pairs_[PairTable::pair_of(top.left, top.right)].count;
       if (count == top.count) return top;
-      // An entry of before; where the count has grown since, a newer one is there too.
+      // A stale entry. If the count has grown since, a newer entry exists too.
       if (count > 0 && count < top.count) heap_.push({count, top.left, top.right});
     }
     return {0, 0, 0};
@@ -89,7 +89,7 @@ class Trainer {
   void merge_in(std::uint32_t word, std::int32_t left, std::int32_t right, std::int32_t result) {
     std::int32_t* tokens = tokens_of(word);
     const std::uint32_t size = words_[word].size;
-    // Positions where the pair is replaced; a position's neighbours change with it.
+    // Positions where the pair is replaced; their neighbours change too.
     merged_.assign(size + 1, 0);
     bool any = false;
     for (std::uint32_t at = 0; at + 1 < size; ++at) {

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t chunk_bytes = 1 << 20;
-constexpr std::uint64_t begin_bytes = 1 << 16;  // of a file, where binary data show themselves
+constexpr std::uint64_t begin_bytes = 1 << 16;  // enough of a file to recognise binary data
 constexpr std::int64_t noted_texts = 3;         // of each count
 
 std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
@@ -64,7 +64,7 @@ class Selector {
   Corpus take() { return std::move(corpus_); }
 
  private:
-  // Counts a text that is not taken, or throws.
+  // Counts a text that is dropped, or throws.
   void drop(std::int64_t& count, bool refuse, const std::string& why) {
     if (refuse) throw Error(why);
     if (corpus_.first_reason.empty()) corpus_.first_reason = why;
@@ -121,7 +121,7 @@ class Selector {
 
   bool add_lines(const CorpusText& file, const FileReader& reader) {
     std::int64_t number = 0;
-    std::string rest;  // the line that has begun
+    std::string rest;  // the current, unfinished line
     for (std::uint64_t offset = 0, begin = 0; offset < reader.size() || !rest.empty();) {
       const std::uint64_t count = std::min(chunk_bytes, reader.size() - offset);
       const std::size_t seen = rest.size();  // without a line end
@@ -134,7 +134,7 @@ class Selector {
       for (std::size_t end = rest.find('\n', seen); at < rest.size(); end = rest.find('\n', at)) {
         if (end == rest.npos && offset < reader.size()) break;
         const std::string_view line = std::string_view(rest).substr(at, end - at);
-        // A byte order mark is no part of the first line's JSON.
+        // A byte order mark is not part of the first line's JSON.
         const std::size_t mark = begin + at == 0 && line.starts_with("\xef\xbb\xbf") ? 3 : 0;
         CorpusText text{.file = file.file, .path = concat(file.path, ":", ++number), .split = file.split};
         text.offset = begin + at + mark;
@@ -205,7 +205,7 @@ class Selector {
     corpus_.texts.push_back(std::move(text));
   }
 
-  // False too for a text that has changed since: it is dropped when it is encoded.
+  // Also false for a text that has changed since: it is dropped when it is encoded.
   bool same_bytes(const CorpusText& text, std::string_view bytes) const {
     if (text.bytes != bytes.size()) return false;
     try {

@@ -27,7 +27,7 @@ struct CorpusRules {
   std::string skip_if;                        // PCRE2 on a line
   double validation = 0.05, test = 0.05;
   std::string split_by = "file";  // or folder: the path of the folder decides
-  bool strict = false;            // what cannot be read, or changes, is an error, not skipped
+  bool strict = false;            // unreadable or changing files are errors instead of being skipped
 
   JsonValue json() const;
 };
@@ -51,12 +51,12 @@ struct CorpusText {
 
 struct Corpus {
   std::vector<CorpusText> texts;
-  // found is the sum of texts.size() and of all counts behind it.
+  // found is the sum of texts.size() and all other counts.
   std::int64_t found = 0, by_path = 0, by_size = 0, by_invalid = 0, by_binary = 0, by_json = 0, by_line = 0, equal = 0,
                not_files = 0, unreadable = 0;
   std::string first_reason;  // why the first text was dropped that no rule on paths, sizes or lines dropped; or empty
 
-  // `kept`: how many of the texts could be read again.
+  // `kept`: how many of the texts could be read a second time.
   JsonValue counts(std::int64_t kept) const;
 };
 

@@ -1,4 +1,4 @@
-// How often each piece stands in texts: what a tokenizer is trained on.
+// The number of occurrences of each piece in texts: the training data of a tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class PieceCounts {
 
   void add(std::string_view piece, std::int64_t count);
   void add(const PieceCounts& other);
-  // Drops the pieces that were seen once.
+  // Drops the pieces that occurred once.
   void drop_single();
 
  private:
@@ -33,7 +33,7 @@ class PieceCounts {
   TextIndex index_;
 };
 
-// Adds the pieces of a text. Throws as Splitter.
+// Adds the pieces of a text. Throws like Splitter.
 void count_pieces(Splitter& splitter, std::string_view text, PieceCounts& counts);
 
 }  // namespace tally

@@ -29,13 +29,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Texts are in memory at once up to either limit, or a single longer text.
+// A batch of texts in memory ends at either limit, or is a single longer text.
 constexpr std::uint64_t batch_bytes = 32 << 20;
 constexpr std::size_t batch_texts = 4096;
 constexpr std::size_t long_text = 1 << 20;
 constexpr const char* split_names[] = {"train", "validation", "test"};
 
-// The file is a plan that this or an earlier version of a preparation wrote.
+// Whether the file is a plan, written by this or an earlier version.
 bool is_plan(const std::string& path) {
   try {
     const JsonValue plan = read_json(path);
@@ -72,7 +72,7 @@ class Preparation {
       documents += split.integer("documents");
       splits.set(name, split);
     }
-    // Those that have vanished or changed since they were selected.
+    // The texts that have vanished or changed since they were selected.
     corpus_.unreadable += std::ssize(corpus_.texts) - documents;
     if (documents == 0) refuse_empty();
     JsonValue manifest =
@@ -116,7 +116,7 @@ class Preparation {
     return texts;
   }
 
-  // What the result depends on; a partial folder of another plan is of no use.
+  // Opens the partial folder. Its plan has a checksum of all inputs; a folder with another plan is not reused.
   void open_partial() {
     std::uint32_t sum = 0;
     for (const CorpusText& text : corpus_.texts) {
@@ -170,8 +170,8 @@ class Preparation {
     write_file_atomically(path, text);
   }
 
-  // Removes only names that a preparation writes, and keeps the locked folder. The record of a split goes before its
-  // files, so that the earlier plan can still be resumed if this is killed.
+  // Removes only names that a preparation writes, and keeps the locked folder. The record of a split is removed before
+  // its files, so that the earlier plan can still be resumed if this process is killed.
   void remove_earlier() const {
     std::vector<std::string> written;
     for (const char* split : split_names) written.push_back(concat(split, ".json"));
@@ -225,8 +225,8 @@ class Preparation {
     std::optional<std::string> gone = {};  // why the text cannot be read again
   };
 
-  // Calls work(thread, document) for all texts of a split, on all threads, and use(documents) after each batch. Texts
-  // that have vanished or changed are left out. Returns false when it was stopped.
+  // Calls work(thread, document) for all texts of a split, on all threads, and use(documents) after each batch. Skips
+  // texts that have vanished or changed. Returns false when it was stopped.
   template <class Work, class Use>
   bool for_each_batch(const char* split, std::string_view stage, Work&& work, Use&& use) {
     const TextPointers texts = texts_of(split);
@@ -285,7 +285,7 @@ class Preparation {
     }
   }
 
-  // The text has vanished or is another one since it was selected; with `strict` that is an error.
+  // Drops a text that has vanished or changed since it was selected; with `strict` that is an error.
   void drop(const CorpusText& text, const std::string& why) {
     if (settings_.rules.strict) throw Error(why);
     dropped_.insert(&text);
@@ -308,7 +308,7 @@ class Preparation {
       document.bytes = {};
     };
     const bool whole = for_each_batch("train", "counting pieces", count, [&](const std::vector<Document>&) {
-      // The sums do not depend on which thread has counted what.
+      // The sums do not depend on the thread that counted.
       for (PieceCounts& other : found) counts.add(std::exchange(other, {}));
       if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
       counts.drop_single();
@@ -327,13 +327,13 @@ class Preparation {
     return true;
   }
 
-  // What the manifest says of the split; null when it was stopped.
+  // The manifest's entry for the split; null when it was stopped.
   JsonValue encode_split(const char* name) {
     const std::string record_path = in_partial(concat(name, ".json"));
     if (fs::exists(record_path)) return read_json(record_path);
     EncodedSplit split(partial_, name, token_bytes(tokenizer_->vocabulary()), end_of_text_);
     const auto encode = [&](std::size_t thread, Document& document) {
-      // Address space, not memory: the tokens of a long text are not copied while they become more.
+      // Reserves address space, not memory, so that the tokens of a long text are not copied as they grow.
       if (document.bytes.size() >= long_text) document.ids.reserve(document.bytes.size() + 1);
       encoders_[thread]->encode(document.bytes, document.ids);
       document.words = count_words(document.bytes);
@@ -364,7 +364,7 @@ class Preparation {
     }
     fs::rename(partial_, out_, error);
     check(!error, "text", escape_for_print(out_, 1000), ": cannot be made: ", error.message());
-    // Last: up to here an interrupted preparation goes on from them.
+    // Removed last: an interrupted preparation resumes from these files.
     for (const char* name : split_names) fs::remove(concat(out_, "/", name, ".json"), error);
     fs::remove(out_ + "/plan.json", error);
   }
@@ -379,7 +379,7 @@ class Preparation {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::vector<std::unique_ptr<Encoder>> encoders_;
   std::int32_t end_of_text_ = 0;
-  std::set<const CorpusText*> dropped_;  // those that had changed
+  std::set<const CorpusText*> dropped_;  // the texts that had changed
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From texts to a folder that training reads (tasks/text/prepare/prepared_text.hpp).
+// Prepares texts as a folder that training reads (tasks/text/prepare/prepared_text.hpp).
 #pragma once
 
 #include <atomic>
@@ -16,19 +16,19 @@ namespace tally {
 struct PrepareSettings {
   std::vector<CorpusSource> sources;
   CorpusRules rules;
-  std::string recipe, licence;              // as the manifest tells them
+  std::string recipe, licence;              // recorded in the manifest
   std::string tokenizer;                    // file; empty: one is trained on the training split
   std::vector<SpecialToken> specials = {};  // of a .tiktoken file
   std::string end_token = {};               // special token between documents; empty: as end_token() chooses
-  std::int64_t vocabulary = 4096;           // of the one that is trained; 257: bytes alone
+  std::int64_t vocabulary = 4096;           // of a trained tokenizer; 257: bytes only
   std::int64_t min_count = 2;
-  std::int64_t piece_limit = 20'000'000;  // different pieces; where there are more, those seen once are dropped
-  std::string pattern;                    // of the one that is trained (gpt2), or of a .tiktoken file
-  bool force = false;                     // a folder that is there is moved aside
+  std::int64_t piece_limit = 20'000'000;  // distinct pieces; beyond this, pieces seen once are dropped
+  std::string pattern;                    // of a trained tokenizer (gpt2), or of a .tiktoken file
+  bool force = false;                     // moves an existing folder aside
 };
 
 struct PrepareObserver {
-  // What is done ("reading", "training", "train"), and how much of it.
+  // The current stage ("reading", "training", "train") and its progress.
   std::function<void(std::string_view stage, std::uint64_t done, std::uint64_t total)> progress;
   std::function<void(std::string_view line)> note;
   const std::atomic<bool>* stop = nullptr;

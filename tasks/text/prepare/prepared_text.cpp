@@ -56,7 +56,7 @@ TextManifest read_manifest(const std::string& path) {
   return manifest;
 }
 
-// The part up to the tab, which goes from `line` with it.
+// Returns the part up to the tab and removes it from `line`.
 std::string_view take_field(std::string_view& line) {
   const std::size_t tab = std::min(line.find('\t'), line.size());
   const std::string_view field = line.substr(0, tab);
@@ -113,7 +113,7 @@ std::vector<TextDocument> PreparedText::documents(std::string_view name) const {
   const std::string text = read_whole_file(path, std::uint64_t{1} << 34);
   std::vector<TextDocument> documents;
   std::string_view rest = text;
-  std::int64_t behind = 0;  // the end of the document before
+  std::int64_t behind = 0;  // the end of the previous document
   while (!rest.empty()) {
     const std::string where = concat(escape_for_print(path, 1000), ": line ", documents.size() + 1, ": ");
     const std::size_t end = rest.find('\n');

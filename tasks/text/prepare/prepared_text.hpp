@@ -1,9 +1,8 @@
-// What `tally prepare` made and training reads: a folder of
-//   manifest.json            version, recipe, counts, per split what it holds; the tokenizer with its checksum
+// The output of `tally prepare`, which training reads: a folder of
+//   manifest.json            version, recipe, counts, the contents of each split; the tokenizer with its checksum
 //   tokenizer.json           the tokenizer (tasks/text/tokenizer.hpp)
-//   <split>.bin              tokens, headerless (tasks/text/prepare/token_file.hpp): before each document the
-//   end-of-text token,
-//                            and one more at the end of the file
+//   <split>.bin              tokens, headerless (tasks/text/prepare/token_file.hpp): an end-of-text token before
+//                            each document, and one more at the end of the file
 //   documents-<split>.tsv    one line a document: path, first token, tokens, bytes
 #pragma once
 
@@ -18,7 +17,7 @@
 
 namespace tally {
 
-// Files that are there and are not what their manifest says: nothing that another command line would mend.
+// Files whose contents contradict their manifest. No other command line can fix that.
 class DamagedText : public Error {
  public:
   using Error::Error;
@@ -26,12 +25,12 @@ class DamagedText : public Error {
 
 struct TextSplit {
   std::string name;            // "train", "validation", "test"
-  std::int64_t files = 0;      // that it was made from
+  std::int64_t files = 0;      // source files
   std::int64_t documents = 0;  // texts; a JSON lines file holds many
   std::int64_t bytes = 0;      // of all documents
   std::int64_t words = 0;      // as count_words (tasks/text/prepare/words.hpp)
-  std::int64_t tokens = 0;     // in the token file, with those between the documents
-  std::string text_checksum;   // CRC-32C of the documents one after the other
+  std::int64_t tokens = 0;     // in the token file, including the tokens between documents
+  std::string text_checksum;   // CRC-32C of the concatenated documents
   std::string token_checksum;  // CRC-32C of the token file
 };
 
@@ -42,7 +41,7 @@ struct TextDocument {
   std::int64_t bytes = 0;
 };
 
-// manifest.json; `record` is all of it.
+// manifest.json; `record` is the complete file.
 struct TextManifest {
   std::vector<TextSplit> splits;
   std::int64_t vocabulary = 0;
@@ -50,23 +49,23 @@ struct TextManifest {
   std::string tokenizer_checksum;  // CRC-32C of tokenizer.json
   JsonValue record;
 
-  // Throws Error naming the folder and the splits that there are.
+  // Throws Error naming the folder and the existing splits.
   const TextSplit& split(std::string_view name) const;
 };
 
 class PreparedText {
  public:
-  // Throws Error naming the folder when there is no manifest in it, and DamagedText naming file and location when the
-  // manifest is wrong, or a token file or the tokenizer missing or not what it says: sizes are compared, and the
-  // tokenizer's checksum; those of the tokens are for TextTokens, which reads them.
+  // Throws Error naming the folder if it has no manifest. Throws DamagedText naming file and location if the manifest
+  // is wrong, or if a token file or the tokenizer is missing or contradicts it. It compares sizes and the tokenizer's
+  // checksum; TextTokens, which reads the tokens, compares their checksums.
   explicit PreparedText(const std::string& folder);
 
   const std::string& folder() const { return folder_; }
   const TextManifest& manifest() const { return manifest_; }
   std::string tokenizer_path() const { return folder_ + "/tokenizer.json"; }
-  // Throws Error when the split is not there.
+  // Throws Error for an unknown split.
   TokenFile tokens(std::string_view split) const;
-  // In the order of the file. Throws Error naming the line that is wrong.
+  // In the order of the file. Throws Error naming the invalid line.
   std::vector<TextDocument> documents(std::string_view split) const;
 
  private:

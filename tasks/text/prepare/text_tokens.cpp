@@ -17,7 +17,7 @@ namespace {
 
 std::string shown_file(std::string_view path) { return escape_for_print(path, 1000); }
 
-// As nanoGPT and its likes name them.
+// Names used by nanoGPT and similar programs.
 constexpr std::pair<const char*, const char*> file_names[] = {
     {"train", "train"}, {"validation", "validation"}, {"validation", "val"}, {"test", "test"}};
 
@@ -71,7 +71,7 @@ void TextTokens::open_files(const TextSources& sources) {
   if (!sources.tokenizer.empty()) {
     tokenizer_name_ = sources.tokenizer;
     TokenizerParts parts = read_tokenizer(sources.tokenizer);
-    const std::string text = tokenizer_json(parts);  // as a prepared folder would have it
+    const std::string text = tokenizer_json(parts);  // as in a prepared folder
     tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
     tokenizer_.emplace(std::move(parts));
     // A model may have more ids than its tokenizer, and token files of its own may contain them.
@@ -135,11 +135,11 @@ void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
   const std::scoped_lock lock(mutex_);
   Sum& sum = sums_.find(name)->second;
   const bool is_asked_for = bytes == std::numeric_limits<std::int64_t>::max();
-  if (sum.tokens == file.size() || (sum.wanted.empty() && !is_asked_for)) return;  // nothing to compare it with
+  if (sum.tokens == file.size() || (sum.wanted.empty() && !is_asked_for)) return;  // nothing to compare
   const std::int64_t count =
       std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
   sum.sum = file.checksum(sum.tokens, count, sum.sum);
-  // Only what fits counts as read: asked again it is read and refused again.
+  // A bad text does not count as read, so a second request reads and refuses it again.
   if (sum.tokens + count == file.size() && !sum.wanted.empty() && checksum_text(sum.sum) != sum.wanted) {
     const std::string found = checksum_text(std::exchange(sum, Sum{.wanted = sum.wanted}).sum);
     throw DamagedText(concat("[text] ", file.name(), ": its checksum is ", found, ", and the manifest says ",

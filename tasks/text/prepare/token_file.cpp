@@ -22,8 +22,8 @@ std::int32_t word_of(std::string_view header, std::size_t index) {
   return value;
 }
 
-// llm.c numbers its kinds of files by days of 2024 and leaves the rest of the header zero. Tokens of a headerless file
-// that look the same would be 250 times one id after four that are rare.
+// llm.c marks its kinds of files by dates in 2024 and leaves the rest of the header zero. A headerless file would match
+// this only with four rare ids followed by 250 equal ones.
 bool looks_like_llm_c(std::string_view header) {
   if (header.size() < llm_c_header_bytes) return false;
   const std::int32_t magic = word_of(header, 0);
@@ -74,7 +74,7 @@ void TokenFile::read_headerless(TokenFormat format) {
   if (is_guessed_) refuse_wider_ids();
 }
 
-// The upper half of a small id is zero. In a file of a type twice as wide every second number is then 0.
+// The upper half of a small id is zero. In a file of ids twice as wide, every second number is then 0.
 void TokenFile::refuse_wider_ids() const {
   constexpr std::uint64_t least = 8, at_once = 4096;  // tokens
   const auto seem_wider = [&](std::uint64_t bytes) {

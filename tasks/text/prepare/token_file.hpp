@@ -1,12 +1,12 @@
-// Files of token ids, ours and those of other programs:
+// Files of token ids, from tally and other programs:
 //   headerless   little-endian unsigned integers (nanoGPT's uint16), or int64
 //   llm.c        256 int32: magic 20240520, version 1, count, then uint16; or magic 20240801, version 7, count, uint32
 //   .npy         one dimension of |u1, <u2, <u4, <i4 or <i8 (core/io/npy.hpp)
 // A headerless file does not hold its type. Unless the caller names it, it is uint16, or uint32 for a vocabulary over
 // 65,536, and a file that looks like wider ids is refused.
-// Only the header and a few stretches are read when a file is opened, and nothing is kept: a window is read from the
-// system's page cache. (A mapping would make the same copies, but its pages count as the program's memory, and a file
-// that is cut would end the program with SIGBUS instead of an Error.)
+// Opening a file reads only the header and a few stretches. Nothing is cached: each window is read from the system's
+// page cache. (A mapping would make the same copies, but its pages count as the program's memory. If the file were
+// truncated, SIGBUS would end the program instead of an Error.)
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace tally {
 
 // detect: by the header, or headerless as above. uint8 to int64: by the header, or headerless of this type. own:
-// headerless as this program writes it, whatever the first bytes are.
+// headerless as tally writes it, whatever the first bytes are.
 enum class TokenFormat { detect, uint8, uint16, uint32, int64, own };
 // Values, in the order of TokenFormat, and help of an option that names a format.
 inline constexpr std::string_view token_format_names[] = {"auto", "uint8", "uint16", "uint32", "int64"};
@@ -43,15 +43,15 @@ class TokenFile {
   // "headerless uint16", "llm.c uint32", ".npy <i4".
   const std::string& format() const { return format_; }
 
-  // Tokens first, first + 1, ... Throws Error naming file and token for what is past the end, an id that is not in the
-  // vocabulary, and a file that has become shorter since it was opened. Threads may read at the same time.
+  // Reads tokens first, first + 1, ... Throws Error naming file and token for a read past the end, an id outside the
+  // vocabulary, and a file that has shrunk since it was opened. Threads may read at the same time.
   void read(std::int64_t first, std::span<std::int32_t> target) const;
   std::int32_t at(std::int64_t index) const;
 
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(element_bytes_); }  // of a token in the file
-  // CRC-32C of the bytes of all tokens as they lie in the file.
+  // CRC-32C of the bytes of all tokens, in file order.
   std::uint32_t checksum() const { return checksum(0, size_, 0); }
-  // Of tokens first .. first + count - 1 behind those that gave `previous`.
+  // The same for tokens first .. first + count - 1, continuing from the checksum `previous`.
   std::uint32_t checksum(std::int64_t first, std::int64_t count, std::uint32_t previous) const;
   // Reads all tokens; throws as read() does.
   void check_ids() const;

@@ -5,8 +5,8 @@
 namespace tally {
 namespace {
 
-// Bytes of the white space at the beginning of the text, 0 where there is none, and more than the text has where it may
-// be one whose end is missing.
+// The bytes of the white space at the beginning of the text, or 0. A result beyond the end of the text means that it
+// may begin a white space that is cut off.
 std::size_t blank_bytes(std::string_view text) {
   const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
   const unsigned char lead = byte(0);

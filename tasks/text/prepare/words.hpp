@@ -1,5 +1,5 @@
-// Words as perplexities of Wikitext-103 count them: runs of characters that are no white space (Unicode's White_Space),
-// and every line end one more. Bytes that are not UTF-8 are characters.
+// Words as perplexities of Wikitext-103 count them: each run of characters except Unicode's White_Space is a word, and
+// so is each line end. Bytes that are not UTF-8 count as characters.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tally {
 
-// Of a text that comes in parts, cut anywhere.
+// Counts words of a text that arrives in parts, cut anywhere.
 class WordCounter {
  public:
   void add(std::string_view text);
@@ -19,7 +19,7 @@ class WordCounter {
 
   std::int64_t words_ = 0;
   bool in_word_ = false;
-  std::string held_;  // what may be the beginning of a white space of several bytes
+  std::string held_;  // possibly the beginning of a multi-byte white space
 };
 
 std::int64_t count_words(std::string_view text);
