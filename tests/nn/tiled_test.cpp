@@ -81,7 +81,9 @@ void expect_equal_forms(double dropout) {
   const std::vector<Sizes> all = all_sizes();
   for (std::size_t n = 0; n < cases.size(); ++n) {
     for (std::size_t m = 0; m < all.size(); ++m) {
-      if (!few && left_to_neighbours(n, m)) continue;
+      // Softpick rescales two sums from one tile of keys to the next.
+      const bool needed = cases[n].name.starts_with("softpick") && all[m].length == several_tiles();
+      if (!few && !needed && left_to_neighbours(n, m)) continue;
       const LessSharedMemory some((n + m) / 2 % 2 == (dropout > 0 ? 0 : 1));
       const ShapeCase& one = cases[n];
       const Sizes& sizes = all[m];

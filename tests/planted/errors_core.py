@@ -21,7 +21,7 @@ ERRORS = [
             find="l >= std::numeric_limits<T>::lowest() ? e - one : T{0}",
             replace="e > T{0} ? e - one : T{0}",
             what="a key whose exponential underflows is taken as one that is not seen",
-            found_by=["nn/Cpu/Forms.*"]),
+            found_by=["core/Softpick.*"]),
     Planted("leftover-in-the-row-sum", "core/cpu/attention/softmax.cpp",
             find="d_row_[i] = static_cast<T>(of_output - of_rest);",
             replace="d_row_[i] = static_cast<T>(of_output);",
