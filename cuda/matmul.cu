@@ -79,7 +79,7 @@ void matmul(View c, View a, View b, const Epilogue& end, void*) {
     a = transposed(std::exchange(b, transposed(a)));
   }
   if (c.dtype == DType::bf16) return multiply<float, Bfloat16, Bfloat16>(c, layout.ld, a, b, end.alpha, add);
-  dispatch_kept(c.dtype, a.dtype, [&](auto zero, auto operand) {
+  dispatch_mixed(c.dtype, a.dtype, [&](auto zero, auto operand) {
     multiply<decltype(zero), decltype(operand)>(c, layout.ld, a, b, end.alpha, add);
   });
 }

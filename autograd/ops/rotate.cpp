@@ -1,6 +1,7 @@
 // Rotation of pairs of dims (RoPE: Su et al. 2021, arXiv 2104.09864, eq. 15): (a, b) -> (a cos - b sin, a sin + b cos).
 // d_x is d_y rotated the other way, (a cos + b sin, b cos - a sin): the transposed matrix. So it is also right if cos
 // and sin include a factor.
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -11,7 +12,7 @@ namespace tally {
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved) {
   const ProfileScope scope("rotate_pairs");
   check_same_floating("rotate_pairs", cosine, sine);
-  if (is_for_products(x) && cosine.dtype() == DType::f32) {
+  if (is_matmul_input(x) && is_cpu(x.device()) && cosine.dtype() == DType::f32) {
     check_same_device("rotate_pairs", x, cosine);
   } else {
     check_same_floating("rotate_pairs", x, cosine);

@@ -1,5 +1,6 @@
 // Other shapes of the same elements. All are views that share the elements and cost nothing, except concat; reshape,
 // contiguous and cast may have to copy. The derivative of each moves d_y back to the places of the elements.
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -58,7 +59,7 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   const ProfileScope scope("broadcast_to");
   check_defined("broadcast_to", x);
   Tensor y = x.broadcast_view("broadcast_to", shape);
-  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(widened(d_y), d.shape(0))); });
+  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(to_f32(d_y), d.shape(0))); });
   return y;
 }
 
@@ -118,15 +119,6 @@ Tensor contiguous(const Tensor& x) {
 }
 
 // d_x = d_y in x's type. Rounding to an integer or to bool has no derivative.
-Tensor unrounded(const Tensor& x) {
-  if (x.dtype() != DType::bf16) return x;
-  Tensor y = widened(x);
-  // Operations that save y rounded then save x itself.
-  if (has_all_of_its_storage(x)) y.storage()->set_rounded(x.storage());
-  record("unrounded", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
-  return y;
-}
-
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;
