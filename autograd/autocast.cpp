@@ -85,7 +85,8 @@ Tensor fused_operand(const Tensor& x) {
 }
 
 Tensor cache_operand(const Tensor& x) {
-  return is_cpu(x.device()) || !matmul_uses_bf16(x.dtype()) ? Tensor() : to_bf16_cached(x);
+  const bool is_shared = x.defined() && !is_cpu(x.device()) && matmul_uses_bf16(x.dtype());
+  return is_shared ? to_bf16_cached(x) : Tensor();
 }
 
 Saved save_activation(std::string_view operation, const Tensor& x) {

@@ -8,6 +8,26 @@
 #include "autograd/profile.hpp"
 
 namespace tally {
+namespace {
+
+Tensor rotated(const Tensor& x, const Tensor& cosines, const Tensor& sines, bool interleaved, bool inverse) {
+  const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernels(x.device()).rotate_pairs(y.view(), x.view(), cosines.view(), sines.view(), interleaved, inverse);
+  return y;
+}
+
+// The first, or second, of each pair of x [..., d].
+Tensor half_of_pairs(const Tensor& x, std::int64_t pairs, bool interleaved, bool second) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  const int last = shape.rank - 1;
+  shape[last] = pairs;
+  const std::int64_t step = interleaved ? 1 : pairs, begin = second ? step * strides[last] : 0;
+  if (interleaved) strides[last] *= 2;
+  return x.as_strided(shape, strides, x.offset() + begin);
+}
+
+}  // namespace
 
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved) {
   const ProfileScope scope("rotate_pairs");
@@ -23,36 +43,15 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   check(cosine.size(0) == x.size(-2) && 2 * cosine.size(1) <= x.size(-1), "rotate_pairs", "cosine ", cosine.shape(),
         " [T, r/2] does not fit x ", x.shape(), " [..., T, d]: T must be equal and r at most d");
   record_no_derivative("rotate_pairs (cosine, sine)", {cosine, sine});
-  const Tensor cosines = cosine.to_dense();
-  const Tensor sines = sine.to_dense();
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels(x.device()).rotate_pairs(y.view(), x.view(), cosines.view(), sines.view(), interleaved, false);
+  const Tensor cosines = cosine.to_dense(), sines = sine.to_dense();
+  Tensor y = rotated(x, cosines, sines, interleaved, false);
   record("rotate_pairs", y, {x},
-         [interleaved, kept_cosine = Saved("rotate_pairs", cosines), kept_sine = Saved("rotate_pairs", sines)](
+         [interleaved, saved_cosine = Saved("rotate_pairs", cosines), saved_sine = Saved("rotate_pairs", sines)](
              const Tensor& d_y, Gradients& d) {
-           const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
-           kernels(d_y.device())
-               .rotate_pairs(d_x.view(), d_y.view(), kept_cosine.get().view(), kept_sine.get().view(), interleaved,
-                             true);
-           d.set(0, d_x);
+           d.set(0, rotated(d_y, saved_cosine.get(), saved_sine.get(), interleaved, true));
          });
   return y;
 }
-
-namespace {
-
-// The first, or second, of each pair of x [..., d].
-Tensor half_of_pairs(const Tensor& x, std::int64_t pairs, bool interleaved, bool second) {
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  const int last = shape.rank - 1;
-  shape[last] = pairs;
-  const std::int64_t step = interleaved ? 1 : pairs, begin = second ? step * strides[last] : 0;
-  if (interleaved) strides[last] *= 2;
-  return x.as_strided(shape, strides, x.offset() + begin);
-}
-
-}  // namespace
 
 Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
   constexpr std::string_view name = "turn_pairs";
@@ -71,21 +70,14 @@ Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
     return as_rows(cast(turned(angle), x.dtype()).broadcast_view(name, shape));
   };
   const Tensor cosines = rows_of(cos), sines = rows_of(sin);
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels(x.device()).rotate_pairs(y.view(), x.view(), cosines.view(), sines.view(), interleaved, false);
+  Tensor y = rotated(x, cosines, sines, interleaved, false);
   record(name, y, {x, angle},
-         [interleaved, pairs, type = angle.dtype(), kept_y = Saved(name, requires_grad(angle) ? y : Tensor()),
-          kept_cosine = Saved(name, cosines), kept_sine = Saved(name, sines)](const Tensor& d_y, Gradients& d) {
-           if (d.wants(0)) {
-             const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
-             kernels(d_y.device())
-                 .rotate_pairs(d_x.view(), d_y.view(), kept_cosine.get().view(), kept_sine.get().view(), interleaved,
-                               true);
-             d.set(0, d_x);
-           }
+         [interleaved, pairs, type = angle.dtype(), saved_y = Saved(name, requires_grad(angle) ? y : Tensor()),
+          saved_cosine = Saved(name, cosines), saved_sine = Saved(name, sines)](const Tensor& d_y, Gradients& d) {
+           if (d.wants(0)) d.set(0, rotated(d_y, saved_cosine.get(), saved_sine.get(), interleaved, true));
            if (!d.wants(1)) return;
            const auto product = [&](bool second) {
-             return half_of_pairs(kept_y.get(), pairs, interleaved, second) *
+             return half_of_pairs(saved_y.get(), pairs, interleaved, second) *
                     half_of_pairs(d_y, pairs, interleaved, !second);
            };
            d.set(1, sum_to(cast(product(false) - product(true), type), d.shape(1)));

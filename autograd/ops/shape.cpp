@@ -28,30 +28,30 @@ Tensor transpose(const Tensor& x, int a, int b) {
   return y;
 }
 
-// d_x = d_y within the slice, 0 elsewhere.
-Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
-  const ProfileScope scope("slice");
-  check_defined("slice", x);
-  Tensor y = x.slice_view(axis, begin, end);
-  record("slice", y, {x}, [axis, begin, end](const Tensor& d_y, Gradients& d) {
+namespace {
+
+// A view of some of x's elements; d_x = d_y there, 0 elsewhere.
+template <class ViewOf>
+Tensor part_of(std::string_view name, const Tensor& x, const ViewOf& view_of) {
+  const ProfileScope scope(name);
+  check_defined(name, x);
+  Tensor y = view_of(x);
+  record(name, y, {x}, [view_of](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
-    d_x.slice_view(axis, begin, end).copy_from(d_y);
+    view_of(d_x).copy_from(d_y);
     d.set(0, d_x);
   });
   return y;
 }
 
-// d_x = d_y at the index, 0 elsewhere.
+}  // namespace
+
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
+  return part_of("slice", x, [=](const Tensor& all) { return all.slice_view(axis, begin, end); });
+}
+
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
-  const ProfileScope scope("select");
-  check_defined("select", x);
-  Tensor y = x.select_view(axis, index);
-  record("select", y, {x}, [axis, index](const Tensor& d_y, Gradients& d) {
-    const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
-    d_x.select_view(axis, index).copy_from(d_y);
-    d.set(0, d_x);
-  });
-  return y;
+  return part_of("select", x, [=](const Tensor& all) { return all.select_view(axis, index); });
 }
 
 // d_x = d_y summed over the axes that were repeated.

@@ -187,6 +187,8 @@ TEST_F(Bf16, GradientsOfTheCudaKernelsAreAsNear) {
     EXPECT_LE(found, 2 * theirs) << name;
     EXPECT_GE(found, theirs / 20) << name;
   }
+  // These kernels read f32, which norms of queries and keys must then write.
+  EXPECT_LE(error_of("rope", 1, testing::on_cuda_host, 0, "head"), 3 * error_of("rope", 1));
 }
 
 TEST_F(Bf16, SameBitsForAnyThreadCount) {
