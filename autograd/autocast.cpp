@@ -29,7 +29,7 @@ bool has_bf16(const Tensor& x) {
 
 }  // namespace
 
-bool matmul_uses_bf16(DType dtype) { return dtype == DType::f32 && matmul_precision() == ProductPrecision::bf16; }
+bool matmul_uses_bf16(DType dtype) { return dtype == DType::f32 && matmul_precision() == MatmulPrecision::bf16; }
 
 DType output_type(OutputPrecision precision, DType computed) {
   return precision == OutputPrecision::matmul_input && matmul_uses_bf16(computed) ? DType::bf16 : computed;

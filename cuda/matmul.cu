@@ -17,9 +17,9 @@ cublasOperation_t operation_of(const Layout& layout) { return layout.transposed 
 
 cublasComputeType_t compute_type(float) {
   switch (matmul_precision()) {
-    case ProductPrecision::f32: break;
-    case ProductPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case ProductPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case MatmulPrecision::f32: break;
+    case MatmulPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case MatmulPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
   }
   return CUBLAS_COMPUTE_32F;
 }

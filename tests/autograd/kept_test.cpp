@@ -23,10 +23,10 @@ class Kept : public testing::OnDevice {
  protected:
   void SetUp() override {
     OnDevice::SetUp();
-    set_product_precision(ProductPrecision::bf16);
+    set_matmul_precision(MatmulPrecision::bf16);
   }
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     OnDevice::TearDown();
   }
 };
@@ -73,7 +73,7 @@ TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
   const Tensor weight = leaf("weight", {width}), bias = leaf("bias", {width});
   const auto layer = [&](const Tensor& x) { return linear(gelu(linear(layer_norm(x, weight, bias), up)), down); };
   for (const bool halved : {true, false}) {
-    set_product_precision(halved ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(halved ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     Tensor y;
     const std::size_t before = live_bytes();
     y = layer(activation("x", {rows, width}));
@@ -173,7 +173,7 @@ TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(save_activation("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
   const Tensor repeated = activation("x", {1, 3}).broadcast_view("test", {50, 3});
   EXPECT_EQ(save_activation("test", repeated).get().storage(), repeated.storage());
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::f32);
 }
 

@@ -23,7 +23,7 @@ constexpr UnaryOp activations[] = {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_t
 class Layers : public testing::OnDevice {
  protected:
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     OnDevice::TearDown();
   }
 };
@@ -94,9 +94,9 @@ TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
 TEST_P(Layers, RoundsAsMuchAsItSays) {
   for (const UnaryOp op : activations) {
     const Outcome exact = compute(op, false, DType::f64);
-    set_product_precision(ProductPrecision::bf16);
+    set_matmul_precision(MatmulPrecision::bf16);
     const Outcome as_one = compute(op, true, DType::f32), as_two = compute(op, false, DType::f32);
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     for (std::size_t n = 0; n < exact.numbers.size(); ++n) {
       const double error = distance(as_one.numbers[n], exact.numbers[n]);
       EXPECT_LE(error, 2 * distance(as_two.numbers[n], exact.numbers[n])) << static_cast<int>(op) << " " << n;
@@ -107,7 +107,7 @@ TEST_P(Layers, RoundsAsMuchAsItSays) {
 }
 
 TEST_P(Layers, RoundWhatLiesBetween) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
   const Tensor down = drawn("down", {24, 40}, DType::f32), residual = drawn("residual", {7, 24}, DType::f32);
   for (const UnaryOp op : activations) {
@@ -121,8 +121,8 @@ TEST_P(Layers, RoundWhatLiesBetween) {
 }
 
 TEST_P(Layers, NameWhatDoesNotFit) {
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
     const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
     const Tensor down = drawn("down", {24, 40}, DType::f32), none;
     const auto message = [&](const Tensor& first, const Tensor& second, const Tensor& residual) {
@@ -139,8 +139,8 @@ TEST_P(Layers, NameWhatDoesNotFit) {
 
 // No rows: what they add up to is 0.
 TEST_P(Layers, OfNoRowsHaveNoGradient) {
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
     Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("bias", {40}, DType::f32);
     const Tensor down = drawn("down", {24, 40}, DType::f32);
     set_requires_grad(up);
@@ -155,8 +155,8 @@ TEST_P(Layers, OfNoRowsHaveNoGradient) {
 // What a result is added to becomes it where nobody else holds that, and stays as it is where somebody does.
 TEST_P(Layers, AddToWhatNobodyElseHolds) {
   const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("up", {40, 24}, DType::f32);
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
     Tensor residual = drawn("residual", {7, 40}, DType::f32);
     const std::vector<float> before = residual.to_vector<float>();
     const Tensor beside = linear(x, weight, {}, residual);
@@ -174,7 +174,7 @@ TEST_P(Layers, AddToWhatNobodyElseHolds) {
 // A norm that writes for products gives them what they would have rounded, and its gradients are the same; what has
 // read x before gets its gradient in the same place.
 TEST_P(Layers, NormsWriteForProducts) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   for (const bool centred : {true, false}) {
     const auto outcome = [&](OutputPrecision precision, bool residual) {
       Tensor given = drawn("x", {3, 11, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
@@ -200,7 +200,7 @@ TEST_P(Layers, NormsWriteForProducts) {
       EXPECT_LE(distance(a, b), 0x1p-20 * distance(b, std::vector<double>(b.size()))) << n;
     }
   }
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
   EXPECT_EQ(rms_norm(x, weight, 1e-6, OutputPrecision::matmul_input).dtype(), DType::f32);
 }
@@ -208,25 +208,25 @@ TEST_P(Layers, NormsWriteForProducts) {
 // What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
 TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
-  const auto gradients = [&](int readers, ProductPrecision later, ProductPrecision first = ProductPrecision::bf16) {
+  const auto gradients = [&](int readers, MatmulPrecision later, MatmulPrecision first = MatmulPrecision::bf16) {
     Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("one", {1}, DType::f32);
     set_requires_grad(up);
-    set_product_precision(first);
+    set_matmul_precision(first);
     const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, OutputPrecision::matmul_input);
     const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.broadcast_view("bias", {40});
     Tensor y = mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
     for (int n = 1; n < readers; ++n) y = y + mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
-    set_product_precision(later);
+    set_matmul_precision(later);
     backward(y * (1.0 / readers), drawn("d_y", y.shape(), DType::f32));
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     return gradient(up).to(DType::f64).to_vector<double>();
   };
-  const std::vector<double> expected = gradients(1, ProductPrecision::bf16), none(expected.size());
+  const std::vector<double> expected = gradients(1, MatmulPrecision::bf16), none(expected.size());
   const double close = 0.02 * distance(expected, none);
-  EXPECT_LE(distance(gradients(2, ProductPrecision::bf16), expected), close);
-  EXPECT_LE(distance(gradients(3, ProductPrecision::bf16), expected), close);
-  EXPECT_LE(distance(gradients(1, ProductPrecision::f32), expected), close);
-  EXPECT_LE(distance(gradients(1, ProductPrecision::bf16, ProductPrecision::f32), expected), close);
+  EXPECT_LE(distance(gradients(2, MatmulPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(3, MatmulPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(1, MatmulPrecision::f32), expected), close);
+  EXPECT_LE(distance(gradients(1, MatmulPrecision::bf16, MatmulPrecision::f32), expected), close);
 }
 
 // y, of numbers nearer to x than `error`, rounded to bf16.
@@ -277,7 +277,7 @@ TEST_P(Layers, KeepHalf) {
   Tensor x = drawn("x", {rows, width}, DType::f32);
   for (Tensor* const leaf : {&up, &down, &x}) set_requires_grad(*leaf);
   for (const bool rounds : {true, false}) {
-    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     const Tensor given = x * 0.5;
     const std::size_t before = memory_counters(default_device()).live_bytes;
     const Tensor y = mlp(UnaryOp::gelu, given, {up, {}}, {down, {}});

@@ -25,7 +25,7 @@ using testing::normal_tensor;
 class HeadGradients : public testing::OnDevice {
  protected:
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     set_thread_count(threads_);
     OnDevice::TearDown();
   }
@@ -86,7 +86,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
 // Products round what is given in f32 to the same numbers: no bit differs. Sums by key are those of one part of a head
 // and of several, which there may not be memory for at once.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   set_thread_count(2);  // there is memory for a part of each thread
   std::vector<Sizes> sizes{{4, 4, 4, 70, 70, 20}, {1, 1, 1, 70, 70, 16}, {1, 4, 2, 65, 129, 20}};
   if (is_cpu(default_device()) && !testing::only_small_kernels(default_device())) {
@@ -109,7 +109,7 @@ TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const auto& [dtype, scale] : {std::pair{DType::f64, 0.3}, {DType::f64, 0.0}, {DType::f32, 0.25}}) {
       SCOPED_TRACE(concat(dtype, ", scale ", scale));
-      set_product_precision(dtype == DType::f32 ? ProductPrecision::bf16 : ProductPrecision::f32);
+      set_matmul_precision(dtype == DType::f32 ? MatmulPrecision::bf16 : MatmulPrecision::f32);
       const auto once = gradients(one, Reads::distances, Query::q, OutputPrecision::full, dtype, scale),
                  twice = gradients(one, Reads::distances, Query::copy, OutputPrecision::full, dtype, scale);
       for (const auto& [name, expected] : twice) {
@@ -135,7 +135,7 @@ TEST_P(HeadGradients, ReachWhatElseMadeThem) {
   // On CUDA tiles take no bf16 of norms.
   const OutputPrecision precision = is_cpu(default_device()) ? OutputPrecision::matmul_input : OutputPrecision::full;
   const auto of = [&](bool rounds) {
-    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     std::vector<Tensor> leaves;
     for (const char* const name : {"x", "weight", "k"}) {
       leaves.push_back(drawn(name, name[0] == 'x' ? Shape{2, 40, 32} : name[0] == 'k' ? Shape{1, 40, 32} : Shape{32}));
