@@ -44,8 +44,8 @@ Tensor fused_operand(const Tensor& x);
 Tensor cache_operand(const Tensor& x);
 
 // --- saved activations ---
-// Saves x for backward, in bf16 if matmuls use bf16. Leaves stay f32, because they are in memory anyway. Broadcast
-// tensors and those that will not be recorded stay f32, too.
+// Saves x for backward, in bf16 if matmuls use bf16. Leaves stay f32, because they are in memory anyway, and
+// so do broadcast tensors and all tensors while nothing is recorded.
 Saved save_activation(std::string_view operation, const Tensor& x);
 
 // Saves the matmul operand x if `other` takes a gradient. x becomes the saved tensor, so that its f32 can be freed.

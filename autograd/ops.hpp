@@ -109,7 +109,7 @@ struct LinearWeights {
   const Tensor &weight, &bias;
 };
 // down(op(up(x))) (+ residual), op one of relu, gelu, gelu_tanh and silu; shapes, errors and residual as of linear().
-// The result of up, that of op and the gradient of up's result are matmul_inputs. The CPU's matmuls write all three in
+// The results of up and op, and the gradient of up's result, are matmul_inputs. The CPU's matmuls write all three in
 // their epilogue.
 Tensor mlp(UnaryOp op, Tensor x, const LinearWeights& up, const LinearWeights& down, Tensor residual = {});
 
