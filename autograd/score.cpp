@@ -42,7 +42,7 @@ void Score::set_normaliser(SoftmaxRule value) {
 
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
-  const Tensor wide = unrounded(query);
+  const Tensor wide = to_f32(query);
   const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
   Tensor by_head = key;
   if (sequences == 1 && heads == 1) {

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "core/attention/call.hpp"
 #include "core/attention/policy.hpp"
-#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -174,7 +174,7 @@ struct AttentionOperands {
   RandomStream dropout_stream = {};
   // Approximate number of a MovedProduct's products, [B, H, rows, keys], in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
-  ReadBy readers = ReadBy::anyone;  // consumers of o; for ReadBy::products the CPU writes bf16
+  OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
 };
 
 // Moves row_factor into q, the table and the biases; the logits stay the same. Biases by distance and of columns then

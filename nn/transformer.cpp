@@ -73,30 +73,30 @@ class Block final : public Module {
   // x [B, T, D] -> the same shape. Takes x by value so its buffer can be freed or reused in place once it is no longer
   // needed, and saved in bf16 for backward.
   Tensor forward(Tensor x, const ForwardContext& pass, const KVContext& earlier) const {
-    // Each sublayer adds its result to `onto`, after dropout if there is any.
-    const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
+    // Each sublayer adds its result to the residual, after dropout if there is any.
+    const auto attention = [&](Tensor input, Tensor residual) {  // NOLINT: is let go at its end
       return with_location(location_ + "attention", [&] {
         const bool drops = attention_dropout_.rate(pass) != 0;
-        Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(onto));
-        return drops ? onto + attention_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
+        Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(residual));
+        return drops ? residual + attention_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
-    const auto mlp = [&](Tensor input, Tensor onto) {
+    const auto mlp = [&](Tensor input, Tensor residual) {
       return with_location(location_ + "mlp", [&] {
         const bool drops = mlp_dropout_.rate(pass) != 0;
-        Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(onto));
-        return drops ? onto + mlp_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
+        Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(residual));
+        return drops ? residual + mlp_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
     if (post_norm_) {
       x = attention_norm_->forward(attention(x, x));
       return mlp_norm_->forward(mlp(x, x));
     }
-    const Tensor beside = parallel_ ? x : Tensor();
-    Tensor normed = attention_norm_->forward(x, attention_.readers(encoding_, pass, earlier));
+    const Tensor block_input = parallel_ ? x : Tensor();
+    Tensor normed = attention_norm_->forward(x, attention_.input_precision(encoding_, pass, earlier));
     x = attention(std::move(normed), std::move(x));
-    Tensor of_mlp = mlp_norm_->forward(parallel_ ? beside : x, ReadBy::products);
-    return mlp(std::move(of_mlp), std::move(x));
+    normed = mlp_norm_->forward(parallel_ ? block_input : x, OutputPrecision::matmul_input);
+    return mlp(std::move(normed), std::move(x));
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/attention_call.hpp"
@@ -13,7 +14,6 @@
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
 #include "core/device/workspace.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 
@@ -36,7 +36,7 @@ namespace {
 
 // Whether input n is a matmul operand of the scores or the output. Such inputs are rounded before forward, so that
 // backward, which saves them rounded, computes the same pairs.
-bool is_read_by_products(const Layout& layout, int n) {
+bool is_matmul_operand(const Layout& layout, int n) {
   const AttentionOperandsOf<Slot>& slots = layout.slots;
   const int operands[] = {slots.q.index,
                           slots.k.index,
@@ -48,19 +48,8 @@ bool is_read_by_products(const Layout& layout, int n) {
   return std::find(std::begin(operands), std::end(operands), n) != std::end(operands);
 }
 
-// x as a matmul operand, rounded, in the type that the device's kernels take: bf16 on the CPU.
-Tensor rounded_operand(const Tensor& x) {
-  if (!is_rounded_by_products(x)) return x;
-  const Tensor rounded = rounded_to_bf16(x);
-  Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
-  // If x is broadcast, y has all elements, but `rounded` only one of each.
-  const bool alike = y.storage()->bytes() == 2 * rounded.storage()->bytes();
-  if (y.dtype() == DType::f32 && alike) y.storage()->set_rounded(rounded.storage());
-  record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
-  return y;
-}
 Tensor as_read(const Saved& kept) {
-  return kept.get().defined() && !is_cpu(kept.get().device()) ? kept.widened() : kept.get();
+  return kept.get().defined() && !is_cpu(kept.get().device()) ? to_f32(kept.get()) : kept.get();
 }
 
 // Whether both are one tensor of the graph.
@@ -98,7 +87,7 @@ class InputGradients {
       if (!wanted.wants(n)) continue;
       const Tensor& x = inputs[n].get();
       const bool by_token = static_cast<int>(n) <= last_by_token || lies_by_token(x);
-      const DType dtype = is_rounded(n) ? DType::bf16 : widened(x.dtype());
+      const DType dtype = is_rounded(n) ? DType::bf16 : compute_type(x.dtype());
       gradients_[n] = d_output.numel() == 0 ? Tensor::zeros(x.shape(), dtype, x.device())
                       : by_token            ? empty_by_token(x.shape(), dtype, x.device())
                                             : Tensor::empty(x.shape(), dtype, x.device());
@@ -231,7 +220,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   AttentionOperands in = given;
   Score score = given_score;
   score.check_tiled();
-  if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // only q.k has the factor; other products do not
+  if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
@@ -242,21 +231,20 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
 }
 
 Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& given) {
-  const auto products_read = [&layout](std::size_t n) { return is_read_by_products(layout, static_cast<int>(n)); };
+  const auto products_read = [&layout](std::size_t n) { return is_matmul_operand(layout, static_cast<int>(n)); };
   const GradientForms forms(layout, given);
   std::vector<Tensor> inputs;
   for (std::size_t n = 0; n < given.size(); ++n) {
-    inputs.push_back(products_read(n) ? rounded_operand(given[n]) : given[n]);
+    inputs.push_back(products_read(n) ? fused_operand(given[n]) : given[n]);
   }
   const auto input = [&](const Slot& slot) -> Tensor& { return inputs[static_cast<std::size_t>(slot.index)]; };
   if (forms.distances_of_q) input(layout.slots.distance.query) = input(layout.slots.q).detach();
   const Tensor q = input(layout.slots.q), k = input(layout.slots.k), v = input(layout.slots.v);
-  const DType dtype = widened(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());
+  const DType dtype = compute_type(given[static_cast<std::size_t>(layout.slots.q.index)].dtype());
   const Device device = q.device();
   const std::int64_t heads = q.size(0) * q.size(1);
-  const bool rounds = layout.readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
-                      matmul_precision() == ProductPrecision::bf16;
-  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, rounds ? DType::bf16 : dtype, device);
+  const DType output_dtype = is_cpu(device) ? output_type(layout.precision, dtype) : dtype;
+  Tensor output = empty_by_token({q.size(0), q.size(1), q.size(2), v.size(3)}, output_dtype, device);
   const Tensor softmax_statistics = Tensor::empty({heads, q.size(2), statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   Call forward(layout, output, softmax_statistics, {}, [&](std::size_t n) { return inputs[n].view(); });
@@ -272,10 +260,10 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
 
   std::vector<Saved> kept;
   for (std::size_t n = 0; n < inputs.size(); ++n) {
-    kept.push_back(products_read(n) ? Saved::rounded(name, inputs[n]) : Saved(name, inputs[n]));
+    kept.push_back(products_read(n) ? save_activation(name, inputs[n]) : Saved(name, inputs[n]));
   }
   record(name, output, inputs,
-         [layout, forms, kept, kept_output = Saved::rounded(name, output), softmax_statistics, scan_checkpoints](
+         [layout, forms, kept, kept_output = save_activation(name, output), softmax_statistics, scan_checkpoints](
              const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;

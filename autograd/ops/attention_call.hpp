@@ -35,7 +35,7 @@ struct Layout {
   MoveOperands<Slot> moves;
   std::vector<AttentionBias> biases;
   std::vector<BiasOperands<Slot>> bias_slots;
-  ReadBy readers = ReadBy::anyone;  // of the output
+  OutputPrecision precision = OutputPrecision::full;  // of the output
 };
 
 // Whether a sum runs along the keys.
@@ -123,7 +123,7 @@ class Builder {
             "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
     }
     layout.call.mask = in.mask;
-    layout.readers = in.readers;
+    layout.precision = in.precision;
     layout.slots.q = add(in.q);
     layout.slots.k = add(in.k);
     layout.slots.v = add(in.v);
@@ -138,8 +138,9 @@ class Builder {
   std::vector<Tensor> inputs;
 
  private:
+  static bool is_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
   static void check_heads(std::string_view what, const Tensor& x) {
-    if (!is_for_products(x)) check_floating(name, x);
+    if (!is_operand(x)) check_floating(name, x);
     check(x.rank() == 4, name, what, " must be [B, H, tokens, width], got ", x.shape());
   }
   Slot add(const Tensor& x) {
@@ -154,11 +155,11 @@ class Builder {
     return add(x);
   }
   Slot add(std::string_view what, const Tensor& x, const Shape& shape) {
-    return add(what, x, shape, widened(in_.q.dtype()));
+    return add(what, x, shape, compute_type(in_.q.dtype()));
   }
   // A matmul operand, or one that is packed like it; may be bf16.
   Slot add_operand(std::string_view what, const Tensor& x, const Shape& shape) {
-    return is_for_products(x) ? add(what, x, shape, DType::bf16) : add(what, x, shape);
+    return is_operand(x) ? add(what, x, shape, DType::bf16) : add(what, x, shape);
   }
   // The last axis may have any size above 0.
   Slot add_rows(std::string_view what, const Tensor& x) {

@@ -149,7 +149,7 @@ Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tens
 
   Layout own = whole;
   own.moves = {};
-  own.readers = ReadBy::anyone;
+  own.precision = OutputPrecision::full;
   own.call.dropout_tokens = length;
   own.call.dropout_stream.first += static_cast<std::uint64_t>(part.first_key * (length + 1));
   std::vector<Tensor> its;

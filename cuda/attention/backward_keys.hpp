@@ -30,7 +30,7 @@ struct KeyAccumulators {
   __device__ static int columns_of(int warp, int part) { return (warp + key_warps<D> * part) / 2 * tile; }
 
   // += pairs^T rows
-  template <ProductPrecision precision>
+  template <MatmulPrecision precision>
   __device__ void add(int warp, const T* pairs, const T* row_tile) {
     TALLY_UNROLL
     for (int p = 0; p < key_parts<D>; ++p) {
@@ -50,7 +50,7 @@ struct KeyAccumulators {
   }
 };
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Policy>
 __global__ void __launch_bounds__(32 * most_warps<float>, 2)
     attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);

@@ -157,7 +157,7 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, in
   }
 }
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Policy>
 __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);

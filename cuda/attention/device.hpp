@@ -303,7 +303,7 @@ constexpr bool every_form = false;
 // narrowest fits.
 template <class Policy, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
-  using Precision = ProductPrecision;
+  using Precision = MatmulPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
   const std::size_t limit = shared_memory_limit();
   const auto with_family = [&](auto precision, auto family) {

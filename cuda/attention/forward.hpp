@@ -29,7 +29,7 @@ template <class T, int D, Family family>
                                                            ? 2
                                                            : 3;
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Policy>
 __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
   const Rule rule = rule_of<family>(call);

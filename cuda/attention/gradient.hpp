@@ -43,7 +43,7 @@ constexpr int product_elements(Family family) {
   return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>;
 }
 // The three products of rows and keys in backward, in the shared memory from `memory` on, for up to `rows` rows.
-template <class T, ProductPrecision precision, int D, int rows>
+template <class T, MatmulPrecision precision, int D, int rows>
 struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
 
@@ -83,7 +83,7 @@ struct PairGradients {
   // The steps of a tile. All threads of the block call both products, because they replace parts in shared memory. Only
   // warps whose tile is not fully masked do the steps between and after them. Weights come first, so that the registers
   // they need are free again during the second product. scratch: the warp's rows of a tile in shared memory.
-  template <ProductPrecision precision, int D, int rows>
+  template <MatmulPrecision precision, int D, int rows>
   __device__ void multiply_scores(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.score.template multiply<precision>(pairs.logits, warp, takes_part);
     if constexpr (family == Family::gated) {
@@ -117,7 +117,7 @@ struct PairGradients {
     });
   }
 
-  template <ProductPrecision precision, int D, int rows>
+  template <MatmulPrecision precision, int D, int rows>
   __device__ void multiply_values(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
   }

@@ -85,7 +85,7 @@ struct AttentionInput {
   // The v that weights are multiplied with.
   const Tensor& value() const { return rotated_v.defined() ? rotated_v : v; }
   // What is computed with q, which may be bf16 itself (EncodingTraits::reads_heads).
-  DType dtype() const { return widened(q.dtype()); }
+  DType dtype() const { return compute_type(q.dtype()); }
   // Number of tokens up to the last of these: keys that the last query sees.
   std::int64_t keys() const { return first + q.size(2); }
   // `rows`, what these tokens give, behind what earlier ones gave under this name, each once: all tokens along `axis`.

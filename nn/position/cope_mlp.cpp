@@ -55,7 +55,7 @@ class CopeMlp final : public Encoding {
     const Tensor table = transpose(matmul(output_weight_, segments.units), 0, 1);
     const Tensor of_rows = products_of_rows(q, unsqueeze(unsqueeze(table, 0), 0));
     score.set_scan(contextual_segments(of_rows, segments.knots, (*gates_)(in)));
-    const Tensor row = select(matmul(unrounded(q), unsqueeze(output_bias_, 1)), 3, 0);
+    const Tensor row = select(matmul(to_f32(q), unsqueeze(output_bias_, 1)), 3, 0);
     score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }
 

@@ -15,7 +15,7 @@
 namespace tally {
 
 std::vector<Option> CommonOptions::options() {
-  const std::vector<std::string> precisions(product_precision_names.begin(), product_precision_names.end());
+  const std::vector<std::string> precisions(matmul_precision_names.begin(), matmul_precision_names.end());
   const Rules rules{.group = "Common"};
   return {{"--threads",
            &threads,
@@ -62,8 +62,8 @@ void CommonOptions::apply() const {
   if (precision == "tf32" && wanted.type == DeviceType::cpu) {
     throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
   }
-  const auto found = std::ranges::find(product_precision_names, precision);
-  set_product_precision(static_cast<ProductPrecision>(found - product_precision_names.begin()));
+  const auto found = std::ranges::find(matmul_precision_names, precision);
+  set_matmul_precision(static_cast<MatmulPrecision>(found - matmul_precision_names.begin()));
   set_default_device(wanted);
   set_finite_checks(debug_nan);
   if (threads > 0) set_thread_count(static_cast<int>(threads));

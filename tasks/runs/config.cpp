@@ -263,8 +263,8 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
     }
     refuse("optimiser", "optimiser.cooldown-shape", beside + " and no cooldown");
   }
-  check(dtype() != DType::f64 || matmul_precision() == ProductPrecision::f32, "run", "--precision ",
-        product_precision_names[static_cast<std::size_t>(matmul_precision())],
+  check(dtype() != DType::f64 || matmul_precision() == MatmulPrecision::f32, "run", "--precision ",
+        matmul_precision_names[static_cast<std::size_t>(matmul_precision())],
         " has no effect with dtype = f64: it rounds products of f32");
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }

@@ -52,7 +52,7 @@ std::string compiler_text() {
 Machine Machine::here() {
   return {to_text(default_device()),
           backend(default_device()).name(),
-          std::string(product_precision_names[static_cast<std::size_t>(matmul_precision())]),
+          std::string(matmul_precision_names[static_cast<std::size_t>(matmul_precision())]),
           processor_text(),
           static_cast<std::int64_t>(std::thread::hardware_concurrency()),
           thread_count(),
