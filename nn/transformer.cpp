@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
@@ -131,6 +132,15 @@ struct Transformer::Parts {
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
+  // Of each group of heads of each layer.
+  std::vector<const Encoding*> encodings() const {
+    std::vector<const Encoding*> all;
+    for (const auto& block : blocks) {
+      for (const HeadGroup& group : block->encoding()) all.push_back(group.encoding.get());
+    }
+    return all;
+  }
+
   Embedding embedding;
   Dropout embedding_dropout;
   Positions positions;  // shared by all layers
@@ -233,32 +243,24 @@ Tensor Transformer::compute(const Tensor& tokens, const ForwardContext& pass, st
 }
 
 void Transformer::check_length(std::int64_t length) const {
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(length);
-  }
+  for (const Encoding* encoding : parts_->encodings()) encoding->check_length(length);
 }
 
 std::int64_t Transformer::same_up_to(std::int64_t length) const {
   std::int64_t least = Encoding::never;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) least = std::min(least, group.encoding->same_up_to(length));
-  }
+  for (const Encoding* encoding : parts_->encodings()) least = std::min(least, encoding->same_up_to(length));
   return least;
 }
 
 std::int64_t Transformer::rows_by_end() const {
   std::int64_t rows = 0;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_end());
-  }
+  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_end());
   return rows;
 }
 
 std::int64_t Transformer::rows_by_position() const {
   std::int64_t rows = 0;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_position());
-  }
+  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_position());
   return rows;
 }
 
@@ -267,16 +269,15 @@ const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
 }
 
 bool Transformer::straight_through() const {
-  return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
-    return std::any_of(block->encoding().begin(), block->encoding().end(),
-                       [](const HeadGroup& group) { return group.encoding->traits.straight_through; });
-  });
+  return std::ranges::any_of(parts_->encodings(), [](const Encoding* one) { return one->traits.straight_through; });
+}
+
+bool Transformer::is_composed() const {
+  return std::ranges::all_of(parts_->encodings(), [](const Encoding* one) { return one->traits.is_composed(); });
 }
 
 void Transformer::project_parameters() const {
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->project();
-  }
+  for (const Encoding* encoding : parts_->encodings()) encoding->project();
 }
 
 }  // namespace tally

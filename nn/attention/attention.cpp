@@ -81,7 +81,6 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   turned.rotated_k = operands.k;
   turned.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
-  turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
   turned.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
   turned.replaces_product = !turned.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;

@@ -44,7 +44,7 @@ constexpr PairPolicy not_compiled{.name = "contextual-rotary",
                                   .inputs = 0};
 
 struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
-  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
+  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
@@ -126,5 +126,4 @@ TALLY_ENCODING(
     "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
     "base^(-2n/r)\n"
     "materialised, not in tiles: keeps about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
-    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published", .scans = true,
-    .by_policy = true, .materialised = true);
+    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published");

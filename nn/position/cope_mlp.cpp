@@ -17,7 +17,7 @@ namespace tally {
 namespace {
 
 struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
-  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
+  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t hidden = 64;
   std::string layers = "all";
   ContextualGateOptions gates;
@@ -71,4 +71,4 @@ class CopeMlp final : public Encoding {
 TALLY_ENCODING(cope_mlp, CopeMlpOptions, CopeMlp, "contextual positions through a small network instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + q_i.f(p_ij)\n"
                "f(p) = W2 relu(w1 p + b1) + b2",
-               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .scans = true, .reads_heads = false);
+               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false);

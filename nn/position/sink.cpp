@@ -39,4 +39,4 @@ class Sink final : public Encoding {
 TALLY_ENCODING(sink, SinkOptions, Sink, "a learned logit per head that takes its part of every softmax",
                "a_ij = e^l_ij / (e^c_h + sum_k e^l_ik);  c learned, from N(0, 0.02²)",
                "attention sinks: Xiao et al. 2024, arXiv 2309.17453; learned, in the released code of gpt-oss",
-               .normalises = true, .reads_heads = false);
+               .reads_heads = false);

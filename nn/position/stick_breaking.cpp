@@ -43,5 +43,5 @@ class StickBreakingEncoding final : public Encoding {
 TALLY_ENCODING(stick_breaking, StickBreakingOptions, StickBreakingEncoding,
                "each key, the nearest first, takes its share of what is left",
                "A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)), j < i;  o_i = sum_j A_ij v_j (+ rem_i r_i)",
-               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .scans = true, .normalises = true,
-               .by_policy = true, .reads_heads = false, .also_called = "sba");
+               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .reads_heads = false,
+               .also_called = "sba");

@@ -59,7 +59,6 @@ class ThresholdRelative final : public Encoding {
 
 TALLY_ENCODING(tra, TraOptions, ThresholdRelative, "keys with a score below 0 vanish, and distance counts the others",
                "n_ij = #{ m : j <= m <= i, s_im > 0 };  l_ij = s_ij + log sigmoid(w.x_i + b) n_ij where s_ij > 0",
-               "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .scans = true, .by_policy = true,
-               .takes_score_alone = true, .before_rotations = true);
+               "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .before_rotations = true);
 
 #endif

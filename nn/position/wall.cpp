@@ -125,4 +125,4 @@ TALLY_ENCODING(
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
     "costs memory linear in T, up to 2^24 products of pairs at a time, again in backward",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true,
-    .doubtful_beside = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});
+    .doubtful_with = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});

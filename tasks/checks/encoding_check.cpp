@@ -21,14 +21,6 @@ Finding good(std::string text) { return {Finding::Kind::good, std::move(text)}; 
 Finding wrong(std::string text) { return {Finding::Kind::wrong, std::move(text)}; }
 Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(text)}; }
 
-// On every head and layer on which the encoding acts.
-bool is_composed(const EncodingChoice& choice) {
-  const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
-  return std::ranges::all_of(assignments, [](const EncodingChoice::Assignment& assignment) {
-    return std::ranges::any_of(assignment.sum, [](const EncodingEntry* entry) { return entry->traits.is_composed(); });
-  });
-}
-
 Computed computed(const EncodingVariant& variant, std::int64_t length, const EncodingModelOptions& options = {},
                   std::int64_t batch = 1) {
   EncodingModelOptions own = options;
@@ -125,7 +117,8 @@ Finding look_at_parameters(const EncodingVariant& variant) {
 }
 
 Finding look_at_forms(const EncodingVariant& variant) {
-  if (is_composed(variant.choice)) return left_out("in composed operations alone: memory grows with the square of T");
+  if (encoding_model(variant.choice)->is_composed())
+    return left_out("in composed operations alone: memory grows with the square of T");
   const std::int64_t length = length_for(variant.choice, several_tiles);
   return expect_within(deviation(computed(variant, length), computed(variant, length, {.attention = "composed"})), 1e-9,
                        concat("tiled and composed attention of ", length, " tokens"));
@@ -337,8 +330,9 @@ JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other)
     options.warmup = 1;
     return bench_attention(options);
   });
-  return JsonValue::object(
-      {{"form", is_composed(choice) ? "composed" : "tiled"}, {"step", step}, {"attention", attention}});
+  return JsonValue::object({{"form", encoding_model(choice)->is_composed() ? "composed" : "tiled"},
+                            {"step", step},
+                            {"attention", attention}});
 }
 
 }  // namespace tally

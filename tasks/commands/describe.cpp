@@ -125,7 +125,6 @@ JsonValue value_of(const EncodingChoice& choice) {
                         assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
                         assignment.sum_text()));
   }
-  for (const std::string& line : choice.open_choices()) acts_on.push(line);
   for (const std::string& line : square_memory_notes(choice)) acts_on.push(line);
   JsonValue tensors = JsonValue::array(), parts = JsonValue::array();
   for (const auto& [path, shape] : parameter_shapes(model, choice, 2, max_length)) {

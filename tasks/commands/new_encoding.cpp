@@ -98,10 +98,7 @@ class TITLEEncoding final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-// .scans: a policy, with a sum or without. .takes_score_alone: gate or logit reads p.s otherwise than to add to it; drop
-// it where needs.adds is true.
-TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij = s_ij - r_h p_ij", "none yet",
-               .scans = true, .by_policy = true, .takes_score_alone = true);
+TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij = s_ij - r_h p_ij", "none yet");
 
 #endif
 )";

@@ -107,14 +107,20 @@ inline std::vector<EncodingCase> thinned(std::vector<EncodingCase> cases) {
   return kept;
 }
 
+// Whether it is a flag that has an effect only with a rotation.
+inline bool sees_rotations(const EncodingEntry& entry, std::string_view option) {
+  return std::ranges::any_of(entry.combination_flags, [&](const CombinationFlag& flag) {
+    return flag.option == option && flag.trait == &EncodingTraits::rotates;
+  });
+}
+
 // All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
 // combination that the options' ranges and the options together allow, or in some where these are many.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
   for (const OptionInfo& info : list_options(*entry.make_options())) {
-    // The same without a rotation beside it: tested in sums.
-    if (std::ranges::count(entry.beside_rotations, info.name, &OpenFlag::option) > 0) continue;
+    if (sees_rotations(entry, info.name)) continue;  // no effect without a rotation: tested in sums
     std::vector<std::string> values{to_text(info.value)};
     if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
     if (!info.allowed.empty()) values = info.allowed;
@@ -167,9 +173,10 @@ inline std::vector<EncodingCase> windowed_cases() {
 }
 
 // Of one encoding, every flag that acts only beside a rotation, where its other options allow it. False: none.
-inline bool set_flags_beside_rotations(EncodingCase& one) {
+inline bool set_flags_for_rotations(EncodingCase& one) {
   const std::string before = one.label;
-  for (const OpenFlag& flag : one.choice.parts[0].entry->beside_rotations) {
+  for (const CombinationFlag& flag : one.choice.parts[0].entry->combination_flags) {
+    if (flag.trait != &EncodingTraits::rotates) continue;
     if (auto set = with_option(one, flag.option, "true"); fits(set->choice)) one = std::move(*set);
   }
   return one.label != before;
@@ -180,7 +187,7 @@ inline std::vector<EncodingCase> changed_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back(std::move(cases_of(*entry).back()));
-    set_flags_beside_rotations(cases.back());
+    set_flags_for_rotations(cases.back());
   }
   return cases;
 }
@@ -228,15 +235,12 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
-    if (!set_flags_beside_rotations(one)) return;
+    if (!set_flags_for_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
-      const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      const bool rotates = entry->traits.rotates && !entry->traits.scans;  // what attention does with two, others ask
-      if (rotates) cases.push_back(sum_of(one, rotation));
+      if (rotation.choice.parts[0].entry->traits.rotates) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
-    if (entry->beside_rotations.empty()) continue;
     add({EncodingChoice::parse(entry->name), entry->name});
     for (const OptionInfo& info : list_options(*entry->make_options())) {
       std::vector<std::string> values = info.allowed;

@@ -268,27 +268,6 @@ TEST_P(Encodings, GiveEveryParameterAGradient) {
   }
 }
 
-// Notes ask this of options alone (EncodingChoice::Part::joins_score).
-TEST_P(Encodings, SayWhetherTheyJoinTheScore) {
-  const NoGrad only_values;
-  const AttentionSizes sizes;
-  const Shape split{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  const Tensor x = normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}), q = normal_tensor("q", split),
-               k = normal_tensor("k", split), v = normal_tensor("v", split);
-  for (const EncodingCase& one : cases_here()) {
-    if (one.choice.parts.size() != 1 || !one.choice.parts[0].entry->traits.scores) continue;
-    SCOPED_TRACE(one.label);
-    const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
-    const auto encoding = make_encoding(
-        one.choice, sizes,
-        [&](std::string_view name, const Shape& shape, const Fill& fill) { return start.make(name, shape, fill); });
-    Score score;
-    encoding->score({x, q, k, v, 0.5}, score);
-    const bool joins = score.moved || score.scan || !score.biases.empty();
-    EXPECT_EQ(one.choice.parts[0].joins_score(), joins);
-  }
-}
-
 TEST_P(Encodings, AreCausal) {
   constexpr std::int64_t length = 9;
   const NoGrad only_values;

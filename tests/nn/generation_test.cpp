@@ -106,7 +106,7 @@ TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : testing::cases_here()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
-    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.is_composed());
+    expect_the_same_in_steps(one.choice, !make_model(one.choice)->is_composed());
   }
 }
 
@@ -214,7 +214,6 @@ bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
   const auto encoding = testing::alone(choice, *part, long_length);
   if (encoding == nullptr) return false;
-  encoding->traits = entry->traits;
   const Tensor x = normal_tensor("x", {1, 3, 8}, 1), q = normal_tensor("q", {1, 2, 3, 4}, 1),
                k = normal_tensor("k", {1, 2, 3, 4}, 1), v = normal_tensor("v", {1, 2, 3, 4}, 1);
   KvCache cache;

@@ -231,7 +231,6 @@ TEST(PairWithoutKernels, IsRefusedInTilesOfAGpu) {
 // An encoding with such a policy.
 class Bounds final : public Encoding {
  public:
-  Bounds() { traits.scans = traits.by_policy = true; }
   void score(const AttentionInput& in, Score& score) const override {
     score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
   }

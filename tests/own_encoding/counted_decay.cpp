@@ -49,7 +49,6 @@ class CountedDecay final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
-               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet",
-               .scans = true, .by_policy = true);
+               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet");
 
 #endif

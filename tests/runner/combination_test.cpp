@@ -59,8 +59,8 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
                                     {"cope@0", "names nothing for head 1 of layer 0"},
                                     {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
                                     {"0:coep,1:none", "did you mean 'cope'?"},
-                                    {"hard+stick-breaking", "hard and stick-breaking each take the place"},
-                                    {"0:none,1:hard+stick-breaking", "in 1:hard+stick-breaking: hard and stick-break"},
+                                    {"hard+stick-breaking", "two parts each take the place"},
+                                    {"0:none,1:hard+stick-breaking", "1:hard+stick-breaking: two parts each take"},
                                     {"x:cope", "'x' in 'x:cope' names no layers"}}) {
     const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
     EXPECT_EQ(result.code, 2) << pe;
@@ -103,19 +103,6 @@ TEST(Combinations, AskWhoseOptionIsMeant) {
   EXPECT_TRUE(timed.code == 2 && holds(timed.err, question)) << timed.err;
   const Finished help = run_tally({"train", "--pe=cope+nexus", "--help"}, folder);
   EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
-}
-
-TEST(Combinations, NameWhatPublicationsLeaveOpen) {
-  const TemporaryFolder folder;
-  const std::string line = "open choice: beside rope, cope's position term sees q as ";
-  const Finished described = run_tally({"describe", "cope+rope"}, folder);
-  EXPECT_TRUE(holds(described.out, line + "projected")) << described.out;
-  for (const auto& [option, reading] :
-       {std::pair{"--pe.rotated-query=false", "projected"}, {"--pe.rotated-query=true", "rotated"}}) {
-    const Finished plan = run_tally(
-        {"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=cope+rope", option, "--dry-run"}, folder);
-    EXPECT_TRUE(holds(plan.out, line + reading)) << plan.out;
-  }
 }
 
 TEST(Combinations, NameWhatTheModelLacks) {

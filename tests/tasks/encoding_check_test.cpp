@@ -69,7 +69,7 @@ struct Keeps final : Encoding {
 // Numbers the keys that are still in the cache.
 struct NumbersKeptKeys final : Encoding {
   void score(const AttentionInput& in, Score& score) const override {
-    const Shape shape{in.q.size(0), in.q.size(1), in.all_keys().size(2)};
+    const Shape shape{in.q.size(0), in.q.size(1), in.keep_keys("keys", in.k).size(2)};
     std::vector<double> numbers;
     for (std::int64_t n = 0; n < shape.numel(); ++n) numbers.push_back(std::sin(static_cast<double>(n % shape[2])));
     score.biases.push_back(RowColumn{{}, Tensor::from(numbers, shape, in.q.device())});
