@@ -197,7 +197,7 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   };
   const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
   check_told(score.scan.has_value(), may_scan, "a scan (a running sum along the keys, or a policy)", "scans");
-  const Pair* const pair = score.scan ? &*score.scan : nullptr;
+  const AppliedScoreMod* const pair = score.scan ? &*score.scan : nullptr;
   for (Bias& bias : score.biases) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
@@ -211,9 +211,8 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
              "a policy that tiles do not have", "materialised");
   check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
              "a policy that reads the score of q and k alone", "takes_score_alone");
-  check_told(pair != nullptr && !pair->policy->needs.adds_entry,
-             encoding.traits.by_policy || encoding.traits.scans_alone, "a policy with another logit than p.s + p.entry",
-             "by_policy");
+  check_told(pair != nullptr && !pair->mod->traits.adds_entry, encoding.traits.by_policy || encoding.traits.scans_alone,
+             "a policy with another logit than p.s + p.entry", "by_policy");
   return score;
 }
 

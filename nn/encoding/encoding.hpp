@@ -117,8 +117,8 @@ struct EncodingTraits {
   bool scans_alone = false;     // one where no other part does, and does without where one does: it acts last
   bool normalises = false;      // `score` brings another rule for the weights than the softmax
   bool brings_product = false;  // `score` brings a product beside that of q and k
-  bool by_policy = false;       // its scan is a policy (core/attention/pair.hpp); with a factor of rows: materialised
-  bool materialised = false;    // it brings a policy that tiles do not have, so that attention is materialised
+  bool by_policy = false;  // its scan is a policy (core/attention/score_mod.hpp); with a factor of rows: materialised
+  bool materialised = false;       // it brings a policy that tiles do not have, so that attention is materialised
   bool takes_score_alone = false;  // its scan is a policy that reads q.k; with a product: materialised
   // It computes with x, q, k or v. Not where it reads x by linear() alone, and q, k and v by nothing but hands them on
   // as operands of attention's own products (q k, gates, tables, products by distance) or turns them by rotate_pairs(),
