@@ -209,7 +209,7 @@ void take_moved(AttentionOperands& in, Score& score) {
     if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
   }
   if (score.scan) {
-    for_heads(score.scan->other.key);
+    for_heads(score.scan->gates.key);
   }
 }
 

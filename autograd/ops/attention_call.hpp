@@ -10,7 +10,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/score.hpp"
-#include "core/attention/pair_inputs.hpp"
+#include "core/attention/score_mod_traits.hpp"
 #include "core/device/backend.hpp"
 
 namespace tally::attention_call {
@@ -40,8 +40,8 @@ struct Layout {
 
 // Whether a sum runs along the keys.
 inline bool sums_along_keys(const Layout& layout) {
-  const PairPolicy* const policy = layout.call.scan.policy;
-  return policy != nullptr && policy->needs.scan;
+  const ScoreMod* const mod = layout.call.scan.mod;
+  return mod != nullptr && mod->traits.sums;
 }
 
 // f(slot, view) for every possible operand, with its view in `operands` or `biases`.
@@ -191,27 +191,27 @@ class Builder {
     layout.slots.scan.gate_key =
         add_operand("the key of the gates", gates.key, {batch_, key_heads_, keys_, gates.query.size(3)});
   }
-  void add_scan(const Pair& scan) {
-    const PairPolicy& policy = *scan.policy;
-    check(policy.needs.other || !scan.other.query.defined(), name, "the policy '", policy.name,
-          "' is given operands of p.other, but needs.other is false");
-    layout.call.scan.policy = &policy;
-    PolicyOperands<Slot>& own = layout.slots.scan;
-    if (policy.needs.rows > 0) {
-      own.rows = add("the numbers of rows", scan.rows, {batch_, heads_, queries_, policy.needs.rows});
+  void add_scan(const AppliedScoreMod& scan) {
+    const ScoreMod& mod = *scan.mod;
+    check(mod.traits.gate_logit || !scan.gates.query.defined(), name, "the score modification '", mod.name,
+          "' is given operands of gates, but does not read p.gate_logit");
+    layout.call.scan.mod = &mod;
+    ScoreModOperands<Slot>& own = layout.slots.scan;
+    if (mod.traits.rows > 0) {
+      own.rows = add("the scalars of rows", scan.rows, {batch_, heads_, queries_, mod.traits.rows});
     }
-    if (policy.needs.table) own.table = add_rows("the table of positions", scan.table);
-    if (policy.needs.knots) {
+    if (mod.traits.table) own.table = add_rows("the table of positions", scan.table);
+    if (mod.traits.knots) {
       const std::int64_t entries = scan.table.size(3);
       check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
             " numbers");
       check_defined(name, scan.knots);
       own.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
     }
-    if (policy.needs.heads > 0) own.heads = add("the numbers of heads", scan.heads, {heads_, policy.needs.heads});
-    check(is_compiled(policy, in_.q.device()), name, "the policy '", policy.name, "' is not compiled for ",
+    if (mod.traits.heads > 0) own.heads = add("the scalars of heads", scan.heads, {heads_, mod.traits.heads});
+    check(is_compiled(mod, in_.q.device()), name, "the score modification '", mod.name, "' is not compiled for ",
           to_text(in_.q.device()), ": composed attention has it there");
-    add_gates(scan.other);
+    add_gates(scan.gates);
   }
   // An operand that logits have no derivative by is not recorded. It gets no gradient, as in reference attention.
   void leave_out_unread() {
@@ -221,21 +221,21 @@ class Builder {
       Tensor& x = inputs[static_cast<std::size_t>(slot.index)];
       x = x.detach();
     };
-    const PairPolicy* const policy = layout.call.scan.policy;
-    if (policy == nullptr) return;
-    const PairNeeds& needs = policy->needs;
-    const PolicyOperands<Slot>& own = all.scan;
-    const int of_rows = attention::first_row_input;
-    const auto reads = [&](int first, int count) { return attention::reads(policy->inputs, first, count); };
-    unless(reads(attention::input_other, 1), own.gate_query);
-    unless(reads(attention::input_other, 1), own.gate_key);
-    unless(reads(of_rows, needs.rows), own.rows);
-    unless(reads(of_rows + needs.rows, needs.heads), own.heads);
-    unless(reads(attention::input_entry, 1), own.table);
-    if (attention::reaches_scores(policy->inputs, own.gate_query.index >= 0)) return;
+    const ScoreMod* const mod = layout.call.scan.mod;
+    if (mod == nullptr) return;
+    const ScoreModTraits& traits = mod->traits;
+    const ScoreModOperands<Slot>& own = all.scan;
+    const auto has_gradient = [&](int first, int count) { return attention::reads(traits.gradients, first, count); };
+    const int of_rows = attention::first_scalar_input;
+    unless(has_gradient(attention::input_gate_logit, 1), own.gate_query);
+    unless(has_gradient(attention::input_gate_logit, 1), own.gate_key);
+    unless(has_gradient(of_rows, traits.rows), own.rows);
+    unless(has_gradient(of_rows + traits.rows, traits.heads), own.heads);
+    unless(has_gradient(attention::input_entry, 1), own.table);
+    if (traits.reaches_scores(own.gate_query.index >= 0)) return;
     const MoveOperands<Slot>& moves = layout.moves;
     for (const Slot& slot : {all.q, all.k, moves.own, moves.read, moves.taken, moves.factor}) unless(false, slot);
-    if (!policy->needs.biased) return;
+    if (!traits.after_biases) return;
     // Likewise products and biases that are added to the scores.
     unless(false, all.distance.query);
     unless(false, all.distance.key);

@@ -15,11 +15,11 @@
 
 namespace tally {
 
-struct PairPolicy;
+struct ScoreMod;
 
-// A score modification (core/attention/pair.hpp), most often with a running sum along the keys.
-struct AttentionScan : PolicyOperands<View> {
-  const PairPolicy* policy = nullptr;  // null: none
+// A score modification (core/attention/score_mod.hpp), most often with a running sum along the keys.
+struct AttentionScan : ScoreModOperands<View> {
+  const ScoreMod* mod = nullptr;  // null: none
 };
 
 // l_ij += scale query_i . key_n for the distance n = i - j. Distances >= W use the last key with cap, else add nothing.

@@ -7,13 +7,13 @@
 
 namespace tally {
 
-// The operands of a policy (core/attention/pair.hpp).
+// The operands of a score modification (core/attention/score_mod.hpp).
 template <class X>
-struct PolicyOperands {
+struct ScoreModOperands {
   X gate_query{};  // [B,H,T,w], w of any width: p.other is scale gate_query_i . gate_key_j, or s
   X gate_key{};    // [B,G,K,w]
-  X rows{};        // [B,H,T,needs.rows]
-  X heads{};       // [H,needs.heads]
+  X rows{};        // [B,H,T,traits.rows]
+  X heads{};       // [H,traits.heads]
   X table{};       // [B,H,T,P+1], or [B,H,T,2 N] for N knots
   X knots{};       // [N], ascending, dense; takes no gradient
 };
@@ -41,7 +41,7 @@ struct BiasOperands {
 template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};  // [B,H,T,d], [B,G,K,d], [B,G,K,e]
-  PolicyOperands<X> scan;
+  ScoreModOperands<X> scan;
   DistanceOperands<X> distance;
   NormaliserOperands<X> softmax_rule;
 };

@@ -1,6 +1,6 @@
 // Fused attention on the device: a call in the form passed to kernels, and the biases of one pair of query and key.
 // Formulas: core/cpu/attention/attention.cpp and core/cpu/attention/score_mod_loops.hpp; functions of one pair:
-// core/attention/policies.hpp; tiles of pairs and their distribution to threads: cuda/attention/tile.hpp.
+// core/attention/pair_functions.hpp; tiles of pairs and their distribution to threads: cuda/attention/tile.hpp.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "core/attention/heads.hpp"
-#include "core/attention/pair.hpp"
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
+#include "core/attention/score_mod.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "cuda/runtime/context.hpp"
@@ -21,8 +21,8 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 using Rule = AttentionNormaliser::Kind;
 
-// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy as a
-// template parameter; gated: with a policy and a product of separate queries and keys.
+// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a score
+// modification as a template parameter; gated: with a score modification and a product of separate queries and keys.
 enum class Family : std::uint8_t { plain, paired, gated, ruled };
 
 inline constexpr int tile = 32;  // number of keys of a tile
@@ -86,19 +86,19 @@ struct DeviceCall {
   bool own_gates, spends;
   int entries;  // P+1 of a table, or the number of knots
   const T* knots;
-  const T* head_numbers;  // a policy's numbers of heads
-  std::int64_t head_step, head_number_step;
+  const T* head_scalars;  // of a score modification
+  std::int64_t head_step, head_scalar_step;
   T *softmax_statistics, *scan_checkpoints;
   DeviceBias<T> biases[most_biases];
   int bias_count;
 
   // Backward.
   Rows<T> d_output, d_q, d_k, d_v, d_gate_query, d_gate_key, d_rows, d_table, d_rest;
-  T* row_gradients;             // [B, H, T, 2]: do.r and D = do.o - do.r
-  T* d_prefix_sums;             // sums of d_position over the keys to the left of each tile
-  double* row_sums;             // [B, H, T] sums of d_logits, if a bias needs them
-  double* pair_sums;            // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention/gradient.hpp
-  double* sink_parts;           // [B, H, T] parts of the gradient of a sink; null: not needed
+  T* row_gradients;    // [B, H, T, 2]: do.r and D = do.o - do.r
+  T* d_prefix_sums;    // sums of d_position over the keys to the left of each tile
+  double* row_sums;    // [B, H, T] sums of d_logits, if a bias needs them
+  double* pair_sums;   // [B, H, T, 2 + 2 n] for the n scalars of a score modification: cuda/attention/gradient.hpp
+  double* sink_parts;  // [B, H, T] parts of the gradient of a sink; null: not needed
   bool by_distance, by_column;  // whether a bias needs sums over diagonals, columns
   // Whether the kernel by rows needs these tiles in shared memory: d_logits of pairs, places in tables, and gradients
   // of table entries (if they differ from d_logits).
@@ -237,11 +237,12 @@ DeviceCall<T> device_call(const AttentionCall& call) {
     device.sink = call.softmax_rule.sink.as<T>();
     device.sink_step = call.softmax_rule.sink.strides[0];
   }
-  device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
+  device.spends = call.softmax_rule.kind == AttentionNormaliser::Kind::exp && call.scan.mod != nullptr &&
+                  call.scan.mod->traits.sums;
   if (call.scan.heads) {
-    device.head_numbers = call.scan.heads.as<T>();
+    device.head_scalars = call.scan.heads.as<T>();
     device.head_step = call.scan.heads.strides[0];
-    device.head_number_step = call.scan.heads.strides[1];
+    device.head_scalar_step = call.scan.heads.strides[1];
   }
   device.rows = Rows<T>::of(call.scan.rows);
   if (call.scan.table) {
@@ -272,24 +273,22 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   return device;
 }
 
-inline const PairKernels& kernels_of(const PairPolicy& policy) {
-  const PairKernels* const kernels = policy.TALLY_CUDA_NAMESPACE;
-  check(kernels != nullptr, "attention", "the policy '", policy.name, "' was not compiled as CUDA");
+inline const ScoreModKernels& kernels_of(const ScoreMod& mod) {
+  const ScoreModKernels* const kernels = mod.TALLY_CUDA_NAMESPACE;
+  check(kernels != nullptr, "attention", "the score modification '", mod.name, "' was not compiled as CUDA");
   return *kernels;
 }
 
-// A policy's name for kernels without one.
-struct NoPolicy {
-  static constexpr PairNeeds needs{};
-};
-template <class Policy>
-inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
-template <class Policy>
-inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
+using attention::NoScoreMod;
+using attention::traits_of;
+template <class Mod>
+inline constexpr bool has_score_mod = !std::is_same_v<Mod, NoScoreMod>;
+template <class Mod>
+inline constexpr int scalar_count = traits_of<Mod>.rows + traits_of<Mod>.heads;
 
-// Whether kernels of a policy are compiled for every precision and head width. For execution on the CPU each form takes
-// the compiler seconds. There most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products are
-// exact at any precision.
+// Whether kernels of a score modification are compiled for every precision and head width. For execution on the CPU
+// each form takes the compiler seconds. There most score modifications get f64 and one form of f32
+// (core/cmake/score_mods.cmake), whose products are exact at any precision.
 #ifdef TALLY_EVERY_FORM
 constexpr bool every_form = true;
 #else
@@ -301,7 +300,7 @@ constexpr bool every_form = false;
 // shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
 // shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
 // narrowest fits.
-template <class Policy, class T, class Bytes, class F>
+template <class Mod, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   using Precision = MatmulPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
@@ -314,14 +313,14 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       f(precision, width, family, needed);
       return true;
     };
-    // Separate gate operands need a third product, for which no device has memory for 128 columns. For policies, 128
-    // columns would double nvcc's time.
+    // Separate gate operands need a third product, for which no device has memory for 128 columns. For score
+    // modifications, 128 columns would double nvcc's time.
     constexpr bool all = sizeof(T) == sizeof(float),
-                   wide = all && decltype(family)::value != Family::gated && !has_policy<Policy>;
+                   wide = all && decltype(family)::value != Family::gated && !has_score_mod<Mod>;
     if constexpr (wide) {
       if (with_width.template operator()<128>()) return;
     }
-    if constexpr (all && (every_form || !has_policy<Policy>)) {
+    if constexpr (all && (every_form || !has_score_mod<Mod>)) {
       if (with_width.template operator()<64>()) return;
     }
     constexpr std::integral_constant<int, 32> narrowest{};
@@ -332,8 +331,8 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   };
   const auto with_precision = [&](auto precision) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
-    if constexpr (has_policy<Policy>) {  // no other family is compiled
-      if constexpr (Policy::needs.other) {
+    if constexpr (has_score_mod<Mod>) {  // no other family is compiled
+      if constexpr (traits_of<Mod>.gate_logit) {
         if (call.own_gates) return run.template operator()<Family::gated>();
       }
       run.template operator()<Family::paired>();
@@ -341,7 +340,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       call.rule == Rule::softmax ? run.template operator()<Family::plain>() : run.template operator()<Family::ruled>();
     }
   };
-  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {
+  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_score_mod<Mod>)) {
     switch (matmul_precision()) {
       case Precision::f32: break;
       case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});

@@ -17,8 +17,8 @@
 
 namespace tally {
 
-// l [B, H, T, T], with policies that act on scores but without policies that act on biased logits. Values above the
-// diagonal are meaningless. Fills gates, positions and decay of the trace, if given.
+// l [B, H, T, T], without score modifications that act on biased logits. Values above the diagonal are meaningless.
+// Fills gates, positions and decay of the trace, if given.
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
 
 // o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.

@@ -24,8 +24,8 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
     visitor.real("start", start, "c of every head at the start", -100, 100);
     visitor.flag("bias", bias, "with b, learned, from 0");
     visitor.flag("whole", whole,
-                 "the factor multiplies the whole logit with its biases, not q alone; not beside policies (cope-alibi, "
-                 "stick-breaking, tra)");
+                 "the factor multiplies the whole logit with its biases, not q alone; not beside score modifications "
+                 "(cope-alibi, stick-breaking, tra)");
   }
 };
 

@@ -6,9 +6,9 @@
 // 0.9997.
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, decayed by each block as a whole, and
-// memory is linear in the length. In reference attention, or with a policy that reads only the score, the change of the
-// scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by pair,
-// otherwise from the start of a block.
+// memory is linear in the length. In reference attention, or with a score modification that reads only the score, the
+// change of the scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by
+// pair, otherwise from the start of a block.
 #include <optional>
 #include <vector>
 

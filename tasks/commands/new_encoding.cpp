@@ -44,20 +44,20 @@ class TITLEEncoding final : public Encoding {
 TALLY_ENCODING(STEM, TITLEEncodingOptions, TITLEEncoding, "nothing yet", "l_ij = s_ij", "none yet");
 )";
 
-// Of a formula of the pair.
-constexpr std::string_view of_policy =
+// For a score modification.
+constexpr std::string_view of_score_mod =
     R"(// What it does, in a sentence (where it was published). For query i and key j <= i:
 //   g_ij = sigmoid(s_ij),  p_ij = sum_{m=j..i} g_im,  l_ij = s_ij - r_h p_ij;  with r = 0 it does nothing yet
-#include "autograd/pair.hpp"
+#include "autograd/score_mod.hpp"
 
 namespace tally {
 namespace {
 
-// The formula of a pair, compiled for the CPU, for CUDA and on tensors; its derivatives come from the same text.
-// nn/position/contextual.md leads through one; core/attention/pair.hpp has all that a policy may ask for and read.
-struct TITLEPair {
-  static constexpr PairNeeds needs{.scan = true, .heads = 1};  // .rows = 1: a number of each query, row<0>(p)
-  // Is summed from the query down to the key.
+// Compiled for the CPU, for CUDA and on tensors; its derivatives come from the same text. nn/position/contextual.md
+// leads through one; core/attention/score_mod.hpp has all functions and inputs.
+struct TITLEScore {
+  static constexpr int heads = 1;  // number of head<n>(p); `rows`: of row<n>(p), scalars of the query
+  // Is summed from the query down to the key: p.sum.
   static constexpr auto gate(const auto& p) { return sigmoid(p.s); }
   static constexpr auto logit(const auto& p) { return p.s - head<0>(p) * p.sum; }
 };
@@ -65,9 +65,9 @@ struct TITLEPair {
 }  // namespace
 }  // namespace tally
 
-TALLY_PAIR(STEM, TITLEPair);
+TALLY_SCORE_MOD(STEM, TITLEScore);
 
-#ifndef TALLY_PAIR_ONLY
+#ifndef TALLY_SCORE_MOD_ONLY
 
 #include "nn/encoding/encoding.hpp"
 
@@ -88,7 +88,7 @@ class TITLEEncoding final : public Encoding {
       : rate_(setup.parameter("rate", {setup.heads, 1}, Fill::constant(options.start), Scope::layer)) {}
 
   void score(const AttentionInput&, Score& score) const override {
-    score.set_scan(Pair{.policy = &pair_STEM, .heads = rate_});
+    score.set_scan({.mod = &score_mod_STEM, .heads = rate_});
   }
 
  private:
@@ -137,13 +137,13 @@ void check_name(const std::string& name) {
 
 std::function<Result()> declare_new_encoding(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
-  const auto policy = std::make_shared<bool>(false);
+  const auto score_mod = std::make_shared<bool>(false);
   line.add("NAME", name.get(), "of the encoding: small letters, digits and '-'", {.required = true});
-  line.add("--policy", policy.get(), "a formula of the pair and of a sum along the keys");
+  line.add("--score-mod", score_mod.get(), "a formula of the pair and of a sum along the keys");
   line.footer = "The file is printed: tally new-encoding my-idea > nn/position/my_idea.cpp; the next build finds it.";
-  return [name, policy] {
+  return [name, score_mod] {
     as_usage([&] { check_name(*name); });
-    std::string text(*policy ? of_policy : of_hooks);
+    std::string text(*score_mod ? of_score_mod : of_hooks);
     text = replaced(replaced(text, "TITLE", title_of(*name)), "STEM", replaced(*name, "-", "_"));
     return Result{.value = JsonValue::object({{"name", *name}, {"text", text}}), .text = text};
   };

@@ -20,7 +20,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "autograd/pair_tensors.hpp"
+#include "autograd/score_mod_tensors.hpp"
 #include "core/device/device.hpp"
 #include "core/device/kernels.hpp"
 #include "core/error.hpp"
@@ -352,16 +352,16 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
   return seen;
 }
 
-// Where a policy without a sum reads its table.
-inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
+// Where a score modification without a sum reads its table.
+inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& scan) {
   const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
-  PairTensors pairs;
+  ScoreModTensors pairs;
   pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
   const Tensor index = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
   pairs.distance = relu(transpose(index, 0, 1) - index);
   pairs.rows = scan.rows;
   pairs.heads = scan.heads;
-  return broadcast_to(scan.policy->on_tensors->place(pairs), pairs.s.shape());
+  return broadcast_to(scan.mod->on_tensors->place(pairs), pairs.s.shape());
 }
 
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
@@ -369,7 +369,7 @@ inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
 inline double distance_to_kinks(const AttentionOperands& operands, const Score& score) {
   const NoGrad only_values;
   double nearest = std::numeric_limits<double>::infinity();
-  for (const Pair* const pair : score.scans()) {
+  for (const AppliedScoreMod* const pair : score.scans()) {
     std::vector<double> kinks;
     if (pair->knots.defined()) {
       kinks = pair->knots.to_vector<double>();
@@ -382,7 +382,7 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
     alone.more_scans.clear();
     AttentionTrace trace;
     composed_logits(operands, alone, &trace);
-    const bool sums = pair->policy->needs.scan;
+    const bool sums = pair->mod->traits.sums;
     for (const double position : seen_positions(sums ? trace.positions : places_of(operands, *pair))) {
       for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
     }

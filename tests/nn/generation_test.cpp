@@ -208,8 +208,8 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   return rows;
 }
 
-// Whether what an encoding brings while a text is generated is a policy that reads distances: then no key may go beside
-// first keys.
+// Whether what an encoding brings while a text is generated is a score modification that reads distances: then no key
+// may go beside first keys.
 bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
   const auto encoding = testing::alone(choice, *part, long_length);
@@ -219,7 +219,7 @@ bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   KvCache cache;
   const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
   const Score score = score_of(*encoding, in);
-  return score.scan && score.scan->policy->needs.distance;
+  return score.scan && score.scan->mod->traits.distance;
 }
 
 // Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step
@@ -257,7 +257,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
-    // A policy that reads distances lets nothing go beside first keys.
+    // A score modification that reads distances lets nothing go beside first keys.
     const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
       return assignment.mask.is_causal_only() ||
              (assignment.mask.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {

@@ -52,11 +52,11 @@ std::vector<Sizes> sizes_of_kernels() {
   return sizes;
 }
 
-// The execution on the CPU has kernels of one policy that round products (core/cmake/pairs.cmake).
+// The execution on the CPU has kernels of one score modification that round products (core/cmake/score_mods.cmake).
 bool has_rounding_kernels(const ShapeCase& one) {
   if (default_device() != testing::on_cuda_host) return true;
   const auto scan = make_inputs(one, {1, 1, 2, 8, 8}, DType::f32, testing::drawn(0)).score.scan;
-  return !scan || scan->policy->name == "contextual_table";
+  return !scan || scan->mod->name == "contextual_table";
 }
 
 void expect_rounded(MatmulPrecision precision, double rounding) {

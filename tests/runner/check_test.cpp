@@ -91,8 +91,8 @@ TEST(NewEncoding, PrintsAFileUnderItsName) {
   for (const char* part : {"class My2ndIdeaEncoding final", "TALLY_ENCODING(my_2nd_idea, My2ndIdeaEncodingOptions,"}) {
     EXPECT_TRUE(holds(hooks.out, part)) << hooks.out;
   }
-  EXPECT_TRUE(
-      holds(run_tally({"new-encoding", "my-idea", "--policy"}, folder).out, "TALLY_PAIR(my_idea, MyIdeaPair);"));
+  EXPECT_TRUE(holds(run_tally({"new-encoding", "my-idea", "--score-mod"}, folder).out,
+                    "TALLY_SCORE_MOD(my_idea, MyIdeaScore);"));
   for (const char* name : {"My-idea", "2nd", "my_idea", "-idea", "idea-", "my--idea", "../idea", ""}) {
     EXPECT_EQ(run_tally({"new-encoding", name}, folder).code, 2) << name;
   }

@@ -74,7 +74,7 @@ NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
-HEAVY_HEADERS = {"core/attention/pair.hpp": 75, "core/attention/call.hpp": 255, "core/device/kernels.hpp": 190}
+HEAVY_HEADERS = {"core/attention/score_mod.hpp": 75, "core/attention/call.hpp": 255, "core/device/kernels.hpp": 190}
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE_IN_TEXT = re.compile(r"`[^`]*`")

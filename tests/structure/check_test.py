@@ -61,8 +61,8 @@ class CheckTest(unittest.TestCase):
             tests = pathlib.Path(folder, "tests")
             tests.mkdir()
             (core / "pair.hpp").write_text(PRAGMA)
-            (core / "between.hpp").write_text(PRAGMA + '#include "core/attention/pair.hpp"\n')
-            limit = check.HEAVY_HEADERS["core/attention/pair.hpp"]
+            (core / "between.hpp").write_text(PRAGMA + '#include "core/attention/score_mod.hpp"\n')
+            limit = check.HEAVY_HEADERS["core/attention/score_mod.hpp"]
             for n in range(limit + 1):
                 self.assertEqual(list(check.offences(pathlib.Path(folder))) if n == limit else [], [])
                 (tests / f"unit{n}.cpp").write_text('#include "core/attention/between.hpp"\n')

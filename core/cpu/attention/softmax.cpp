@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 #include "core/math/math.hpp"
 
 namespace tally::cpu {

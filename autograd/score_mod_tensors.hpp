@@ -1,26 +1,26 @@
-// A pair policy on tensors: the same code with ordinary operations, for reference attention.
+// A score modification on tensors: the same code with ordinary operations, for reference attention.
 #pragma once
 
 #include "autograd/ops.hpp"
-#include "core/attention/pair.hpp"
+#include "core/attention/score_mod.hpp"
 
 namespace tally {
 
-// The inputs of a policy, for all pairs at once.
-struct PairTensors {
+// The inputs of a score modification, for all pairs at once.
+struct ScoreModTensors {
   Tensor s;            // [B, H, T, T]
-  Tensor other;        // the same; s if a call has no operands for it
+  Tensor gate_logit;   // the same; s if a call has no operands for it
   Tensor sum;          // the same; undefined for the gates
   Tensor entry;        // the same; only for logits
   Tensor distance;     // i - j [T, T], 0 above the diagonal
   Tensor rows, heads;  // [B, H, T, rows], [H, heads]
 };
 
-// The functions of PairPolicy::on_tensors.
-struct PairOnTensors {
-  Tensor (*gate)(const PairTensors& pairs);   // broadcasts to [B, H, T, T]; undefined without a scan
-  Tensor (*place)(const PairTensors& pairs);  // the same; undefined without a table
-  Tensor (*logit)(const PairTensors& pairs);  // the lowest finite number for minus_infinity
+// The functions of ScoreMod::on_tensors. Functions that it does not have give 0 or an undefined tensor.
+struct ScoreModOnTensors {
+  Tensor (*gate)(const ScoreModTensors& pairs);      // broadcasts to [B, H, T, T]
+  Tensor (*position)(const ScoreModTensors& pairs);  // the same
+  Tensor (*logit)(const ScoreModTensors& pairs);     // the lowest finite number for minus_infinity
 };
 
 namespace attention {
@@ -33,13 +33,10 @@ struct TensorNumber {
   TensorNumber(Tensor tensor) : x(std::move(tensor)) {}
   TensorNumber(double number) : plain(number) {}
   TensorNumber(MinusInfinity);
-  using OfAPolicy = void;
 };
 struct TensorTruth {
   Tensor holds;
   Tensor like;  // has the type and device of the compared tensors
-
-  TALLY_NO_BRANCH
 };
 
 TensorNumber operator+(const TensorNumber& a, const TensorNumber& b);
@@ -68,52 +65,49 @@ TensorNumber sigmoid(const TensorNumber& x);
 TensorNumber softplus(const TensorNumber& x);
 TensorNumber tanh(const TensorNumber& x);
 
-// A policy's input for all pairs: PairIn with tensors.
-template <class Policy>
-struct PairInTensors {
-  static constexpr PairNeeds needs = Policy::needs;
-  TensorNumber s, distance, other, sum, entry, of_distance = 0.0;
-  const PairTensors& given;
+// The inputs of a score modification for all pairs: PairInputs with tensors.
+template <class ScoreMod>
+struct TensorInputs {
+  using Mod = ScoreMod;
+  TensorNumber s, distance, gate_logit, sum, entry, of_distance;
+  const ScoreModTensors& given;
 
-  explicit PairInTensors(const PairTensors& pairs)
-      : s(pairs.s), distance(pairs.distance), other(pairs.other), sum(pairs.sum), entry(pairs.entry), given(pairs) {
-    if constexpr (requires { Policy::of_distance(*this); }) of_distance = Policy::of_distance(*this);
+  explicit TensorInputs(const ScoreModTensors& pairs)
+      : s(pairs.s),
+        distance(pairs.distance),
+        gate_logit(pairs.gate_logit),
+        sum(pairs.sum),
+        entry(pairs.entry),
+        of_distance(0.0),
+        given(pairs) {
+    of_distance = of_distance_of<Mod>(*this);
   }
   template <int n>
-  TensorNumber number() const {
-    if constexpr (n < needs.rows) {
+  TensorNumber scalar() const {
+    if constexpr (n < rows_of<Mod>) {
       return slice(given.rows, 3, n, n + 1);  // [B, H, T, 1]
     } else {
-      return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - needs.rows), 1), 2);  // [H, 1, 1]
+      return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - rows_of<Mod>), 1), 2);  // [H, 1, 1]
     }
   }
+  static TensorNumber result(const TensorNumber& x) { return x; }
 };
 
-// As a tensor, even if a policy returns a plain number.
+// As a tensor, even for a plain number.
 Tensor as_tensor(const TensorNumber& x, const Tensor& like);
 
 }  // namespace attention
 
-template <class Policy>
-inline constexpr PairOnTensors pair_on_tensors{
-    [](const PairTensors& pairs) -> Tensor {
-      if constexpr (Policy::needs.scan) {
-        return attention::as_tensor(Policy::gate(attention::PairInTensors<Policy>(pairs)), pairs.s);
-      } else {
-        return {};
-      }
+template <class Mod>
+inline constexpr ScoreModOnTensors score_mod_on_tensors{
+    [](const ScoreModTensors& pairs) {
+      return attention::as_tensor(attention::gate_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
     },
-    [](const PairTensors& pairs) -> Tensor {
-      if constexpr (!Policy::needs.table) {
-        return {};
-      } else if constexpr (requires(const attention::PairInTensors<Policy>& p) { Policy::place(p); }) {
-        return attention::as_tensor(Policy::place(attention::PairInTensors<Policy>(pairs)), pairs.s);
-      } else {
-        return pairs.sum;
-      }
+    [](const ScoreModTensors& pairs) {
+      return attention::as_tensor(attention::position_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
     },
-    [](const PairTensors& pairs) -> Tensor {
-      return attention::as_tensor(Policy::logit(attention::PairInTensors<Policy>(pairs)), pairs.s);
+    [](const ScoreModTensors& pairs) {
+      return attention::as_tensor(attention::logit_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
     }};
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Pair policies: numbers with derivatives, the loops for every set of instructions, and what a policy may not be given.
+// Score modifications: numbers with derivatives, the loops for every instruction set, and operands that are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,33 +117,33 @@ AttentionOperands operands(std::int64_t length, DType dtype = DType::f64) {
   const auto part = [&](const char* name) { return normal_tensor(name, {2, 2, length, 8}).to(dtype); };
   return {part("q"), part("k"), part("v"), 1 / std::sqrt(8.0)};
 }
-// The output of attention with the policy, and the gradients of all that it was given.
-std::vector<Tensor> results_with(const PairPolicy& policy, DType dtype) {
+// The output of attention with the score modification, and the gradients of all that it was given.
+std::vector<Tensor> results_with(const ScoreMod& mod, DType dtype) {
   AttentionOperands in = operands(200, dtype);
-  Tensor rows = (normal_tensor("rows", {2, 2, 200, policy.needs.rows}) * 0.2).to(dtype),
-         heads = normal_tensor("heads", {2, std::max(1, policy.needs.heads)}).to(dtype),
+  Tensor rows = (normal_tensor("rows", {2, 2, 200, mod.traits.rows}) * 0.2).to(dtype),
+         heads = normal_tensor("heads", {2, std::max(1, mod.traits.heads)}).to(dtype),
          table = normal_tensor("table", {2, 2, 200, 11}).to(dtype), knots;
-  if (policy.needs.knots) {
+  if (mod.traits.knots) {
     const HiddenSegments hidden = hidden_segments(normal_tensor("w", {7}).to(dtype), normal_tensor("b", {7}).to(dtype));
     knots = hidden.knots;
     table = matmul(slice(table, 3, 0, 7), hidden.units);
   }
   std::vector<Tensor*> leaves{&in.q, &in.k, &in.v};
-  if (policy.needs.rows > 0) leaves.push_back(&rows);
-  if (policy.needs.heads > 0) leaves.push_back(&heads);
-  if (policy.needs.table) leaves.push_back(&table);
+  if (mod.traits.rows > 0) leaves.push_back(&rows);
+  if (mod.traits.heads > 0) leaves.push_back(&heads);
+  if (mod.traits.table) leaves.push_back(&table);
   for (Tensor* const leaf : leaves) set_requires_grad(*leaf);
   Score score;
-  score.set_scan(Pair{&policy, rows, heads, {}, table, knots});
+  score.set_scan(AppliedScoreMod{&mod, rows, heads, {}, table, knots});
   std::vector<Tensor> results{tiled_attention(in, score)};
   backward(sum(results[0] * normal_tensor("d_output", {2, 2, 200, 8}).to(dtype)));
   for (const Tensor* const leaf : leaves) results.push_back(gradient(*leaf));
   return results;
 }
 
-TEST(PairLoops, AgreeForEverySetOfInstructions) {
+TEST(ScoreModLoops, AgreeForEverySetOfInstructions) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    for (PairPolicy narrow : {reading_policy(), graded_policy(), bent_policy()}) {
+    for (ScoreMod narrow : {reading_score_mod(), graded_score_mod(), bent_score_mod()}) {
       SCOPED_TRACE(narrow.name);
       const std::vector<Tensor> expected = results_with(narrow, dtype);
       const auto expect_same = [&] {
@@ -162,13 +162,13 @@ TEST(PairLoops, AgreeForEverySetOfInstructions) {
 }
 
 // Of 200 rows the last tile has lanes without a query, whose numbers are 0: what is divided by them stays there.
-TEST(PairLoops, LanesWithoutAQueryEndNowhere) {
+TEST(ScoreModLoops, LanesWithoutAQueryEndNowhere) {
   const AttentionOperands in = operands(200);
   Score score;
   const Tensor rows = abs(normal_tensor("rows", {2, 2, 200, 1})) + 0.5;
   Tensor column = normal_tensor("column", {2, 2, 200}), by_distance = normal_tensor("toeplitz", {2, 200});
   for (Tensor* const leaf : {&column, &by_distance}) set_requires_grad(*leaf);
-  score.set_scan(Pair{&divided_policy(), rows});
+  score.set_scan(AppliedScoreMod{&divided_score_mod(), rows});
   score.biases.push_back(RowColumn{{}, column});
   score.biases.push_back(Toeplitz{by_distance});
   backward(sum(tiled_attention(in, score)));
@@ -177,11 +177,11 @@ TEST(PairLoops, LanesWithoutAQueryEndNowhere) {
   }
 }
 
-TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
+TEST(ScoreMods, RefuseWhatTheyDoNotRead) {
   const AttentionOperands in = operands(6);
   const auto error = [&](const auto& change) {
     Score score;
-    score.set_scan(Pair{&threshold_policy(), normal_tensor("rows", {2, 2, 6, 2})});
+    score.set_scan(AppliedScoreMod{&threshold_score_mod(), normal_tensor("rows", {2, 2, 6, 2})});
     try {
       change(score);
       tiled_attention(in, score);
@@ -191,35 +191,33 @@ TEST(PairPolicies, RefuseWhatTheyDoNotRead) {
     return std::string("nothing was refused");
   };
   EXPECT_NE(error([](Score& score) {
-              score.scan->other = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
-            }).find("the policy 'threshold' is given operands of p.other, but needs.other is false"),
+              score.scan->gates = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
+            }).find("the score modification 'threshold' is given operands of gates, but does not read p.gate_logit"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {
               score.scan->rows = normal_tensor("rows", {2, 2, 6, 3});
-            }).find("the numbers of rows must be f64 [2, 2, 6, 2], got f64 [2, 2, 6, 3]"),
+            }).find("the scalars of rows must be f64 [2, 2, 6, 2], got f64 [2, 2, 6, 3]"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {
               score.biases.push_back(Product{normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})});
-            }).find("the policy 'threshold' reads the score of q and k alone"),
-            std::string::npos);
-  EXPECT_NE(error([](Score& score) { score.scan = stick_breaking(); }).find("are for the softmax_rule exp"),
+            }).find("the score modification 'threshold' reads the score of q and k alone"),
             std::string::npos);
 }
 
-// A policy that was built without CUDA.
-const PairPolicy& only_for_the_cpu() {
-  static const PairPolicy policy = [] {
-    PairPolicy bounded = bounded_policy();
+// A score modification that was built without CUDA.
+const ScoreMod& only_for_the_cpu() {
+  static const ScoreMod mod = [] {
+    ScoreMod bounded = bounded_score_mod();
     bounded.cuda_host = bounded.cuda = nullptr;
     return bounded;
   }();
-  return policy;
+  return mod;
 }
 
-TEST(PairWithoutKernels, IsRefusedInTilesOfAGpu) {
+TEST(ScoreModWithoutKernels, IsRefusedInTilesOfAGpu) {
   set_default_device(on_cuda_host);
   Score score;
-  score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
+  score.set_scan(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
   const auto part = [](const char* name) { return normal_tensor(name, {1, 1, 3, 4}).to(on_cuda_host); };
   const AttentionOperands in{part("q"), part("k"), part("v"), 0.5};
   const std::string error = error_of([&] { tiled_attention(in, score); });
@@ -228,15 +226,15 @@ TEST(PairWithoutKernels, IsRefusedInTilesOfAGpu) {
       << error;
 }
 
-// An encoding with such a policy.
+// An encoding with such a score modification.
 class Bounds final : public Encoding {
  public:
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_scan(Pair{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
+    score.set_scan(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
   }
 };
 
-TEST(PairWithoutKernels, IsComposedOnAGpuByItself) {
+TEST(ScoreModWithoutKernels, IsComposedOnAGpuByItself) {
   const Tensor x = normal_tensor("x", {2, 9, 8});
   const auto outcome = [&](Device device) {
     set_default_device(device);

@@ -1,5 +1,5 @@
-// A program with an encoding of its own that has a policy (tests/own_encoding/counted_decay.cpp), against an installed
-// tally. Exit status 0 when its tiled form, on the CPU and by the kernels, is the composed one.
+// A program with an encoding of its own with a score modification (tests/own_encoding/counted_decay.cpp), against an
+// installed tally. Exit status 0 when its tiled form, on the CPU and by the kernels, is the composed one.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "autograd/pair_tensors.hpp"
+#include "autograd/score_mod_tensors.hpp"
 
 #include <limits>
 
@@ -13,7 +13,7 @@ Tensor constant(double x, const Tensor& like) { return Tensor::full({1}, x, like
 // f of two numbers that are not both plain.
 template <class F>
 auto on_tensors(const TensorNumber& a, const TensorNumber& b, const F& f) {
-  check(a.x.defined() || b.x.defined(), "pair", "a policy makes something of plain numbers alone: write the result");
+  check(a.x.defined() || b.x.defined(), "score modification", "it computes with plain numbers only: write the result");
   return f(as_tensor(a, b.x), as_tensor(b, a.x));
 }
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Every wrong policy of policies.cpp is refused by its sentence, and before anything else is said of it; that of order.cpp by
-the compiler's own, and nothing else is said.
+"""The first error of every wrong score modification of score_mods.cpp is its sentence.
 
-    check.py COMPILER [options with which policies are compiled to end at the first error]
+    check.py COMPILER
 """
 import os
 import pathlib
@@ -20,27 +19,13 @@ def errors_of(compiler, options, source):
     return done.stderr.splitlines()
 
 
-def wrong_order(compiler, options):
-    """What is wrong with what is said of order.cpp: a list."""
-    if not options:
-        return ["no options to end at the first error"]
-    source = FOLDER / "order.cpp"
-    line = 1 + source.read_text().split("PairNeeds needs{")[0].count("\n")
-    # A warning of clang's, which the build makes an error.
-    lines = errors_of(compiler, ["-Wall", "-Wextra", "-Werror", *options], source)
-    said = [line for line in lines if " error: " in line or " warning: " in line]
-    sentence = r"designators? .*order|reorder-init-list"
-    found = len(said) == 1 and re.search(sentence, said[0]) and f"order.cpp:{line}:" in said[0]
-    return [] if found else ["order.cpp: not its order alone is named:", *said]
-
-
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     compiler = sys.argv[1]
-    source = FOLDER / "policies.cpp"
+    source = FOLDER / "score_mods.cpp"
     expected = re.findall(r'^REFUSED\((\w+), "([^"]+)"', source.read_text(), re.MULTILINE)
-    assert len(expected) == source.read_text().count("\nREFUSED("), "a policy whose first line is not understood"
+    assert len(expected) == source.read_text().count("\nREFUSED("), "a score modification whose first line is not understood"
     clang = "clang" in compiler
     # An error with what leads to it: the lines before it that say where it is required from, and those behind it.
     said, pending = [], []
@@ -51,14 +36,14 @@ def main():
             pending = []
         elif said and clang:  # says it behind
             said[-1][1] += "\n" + line
-    wrong = wrong_order(compiler, sys.argv[2:])
+    wrong = []
     for stem, sentence in expected:
         own = [error for error, context in said if re.search(rf"\bWrong{stem}\b", context)]
         if not own:
             wrong.append(f"{stem}: nothing is said of it")
         elif sentence not in own[0]:
             wrong.append(f"{stem}: first is said\n    {own[0]}\n  not\n    {sentence}")
-    print(*wrong, f"{len(expected) + 1} wrong policies, {'not all of them' if wrong else 'each'} refused by its sentence", sep="\n")
+    print(*wrong, f"{len(expected)} wrong score modifications, {'not all of them' if wrong else 'each'} refused by its sentence", sep="\n")
     sys.exit(1 if wrong else 0)
 
 

@@ -1,23 +1,22 @@
 // Any piecewise linear function of contextual positions (arXiv 2405.18719). One matmul of segments with a query makes
 // the table of its row. A pair reads one value and one slope, for any number of hidden units.
-#include "autograd/pair.hpp"
+#include "autograd/score_mod.hpp"
 
 namespace tally {
 namespace {
 
 struct Segments {
-  static constexpr PairNeeds needs{
-      .scan = true, .adds = true, .other = true, .table = true, .knots = true, .adds_entry = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
+  static constexpr bool knots = true;
+  static constexpr auto gate(const auto& p) { return sigmoid(p.gate_logit); }
+  static constexpr auto bias(const auto& p) { return p.entry; }
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_PAIR(contextual_segments, Segments);
+TALLY_SCORE_MOD(contextual_segments, Segments);
 
-#ifndef TALLY_PAIR_ONLY
+#ifndef TALLY_SCORE_MOD_ONLY
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -54,8 +53,8 @@ Tensor kinks(const Tensor& weight, const Tensor& bias) {
 
 }  // namespace
 
-Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates) {
-  return {&pair_contextual_segments, {}, {}, gates, table, knots};
+AppliedScoreMod contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates) {
+  return {&score_mod_contextual_segments, {}, {}, gates, table, knots};
 }
 
 HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias) {

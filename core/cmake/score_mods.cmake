@@ -1,19 +1,19 @@
-# Pair policies (core/attention/pair.hpp) are compiled several times from the same text: by their own file with vectors
-# that any processor has; for wider vectors if g++ compiles for x86-64; and as CUDA, executed on the CPU (if
-# TALLY_CUDA_HOST is ON) and, if nvcc is found, by a GPU. A file has policies if one of its lines begins with
-# TALLY_PAIR(.
+# Score modifications (core/attention/score_mod.hpp) are compiled several times from the same text: by their own file
+# with vectors that any processor has; for wider vectors if g++ compiles for x86-64; and as CUDA, executed on the CPU (if
+# TALLY_CUDA_HOST is ON) and, if nvcc is found, by a GPU. A file has score modifications if one of its lines begins with
+# TALLY_SCORE_MOD(.
 #
-# tally_pairs(<target> FILES nn/position/tra.cpp ... EVERY_FORM <some of FILES>)
+# tally_score_mods(<target> FILES nn/position/tra.cpp ... EVERY_FORM <some of FILES>)
 #
-# EVERY_FORM: files whose policies the host execution compiles for every precision and head width
+# EVERY_FORM: files whose score modifications the host execution compiles for every precision and head width
 # (cuda/attention/device.hpp).
 #
-# Writes the sources to <build>/generated/pairs and adds them to the target. The function is installed with the package,
-# for programs that use find_package(tally). TALLY_PAIR_ARCHITECTURES: the GPUs that nvcc compiles policies for, if
-# fewer than CMAKE_CUDA_ARCHITECTURES; each policy takes nvcc minutes per architecture.
-function(tally_pairs target)
+# Writes the sources to <build>/generated/score_mods and adds them to the target. The function is installed with the package,
+# for programs that use find_package(tally). TALLY_SCORE_MOD_ARCHITECTURES: the GPUs that nvcc compiles them for, if
+# fewer than CMAKE_CUDA_ARCHITECTURES; each one takes nvcc minutes per architecture.
+function(tally_score_mods target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EVERY_FORM")
-  set(folder ${PROJECT_BINARY_DIR}/generated/pairs/${target})
+  set(folder ${PROJECT_BINARY_DIR}/generated/score_mods/${target})
   set(sets "")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT TALLY_SANITIZE)
     set(sets v4 v3)
@@ -30,10 +30,10 @@ function(tally_pairs target)
     list(APPEND every_form ${stem})
   endforeach()
   foreach(file IN LISTS arg_FILES)
-    # Reconfigures when the file changes: a policy may have been added or removed.
+    # Reconfigures when the file changes: one may have been added or removed.
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-    file(STRINGS ${file} policies REGEX "^TALLY_PAIR\\(")
-    if(NOT policies)
+    file(STRINGS ${file} score_mods REGEX "^TALLY_SCORE_MOD\\(")
+    if(NOT score_mods)
       continue()
     endif()
     get_filename_component(file ${file} ABSOLUTE)
@@ -61,11 +61,11 @@ function(tally_pairs target)
 #pragma GCC target("arch=x86-64-@set@,prefer-vector-width=512")
 #include "core/cpu/attention/score_mod_loops.hpp"
 
-#define TALLY_PAIR_ONLY
-#define TALLY_PAIR_AGAIN(stem, Policy) \
+#define TALLY_SCORE_MOD_ONLY
+#define TALLY_SCORE_MOD_AGAIN(stem, Mod) \
   namespace tally::cpu::@set@ { \
-  extern const PairLoops pair_##stem; \
-  constinit const PairLoops pair_##stem = pair_loops<@bytes@, Policy>(); \
+  extern const ScoreModLoops score_mod_##stem; \
+  constinit const ScoreModLoops score_mod_##stem = score_mod_loops<@bytes@, Mod>(); \
   } \
   static_assert(true)
 #include "@file@"
@@ -79,11 +79,11 @@ function(tally_pairs target)
 // Written by CMake; do not edit.
 #include "cuda/attention/score_mod.hpp"
 
-#define TALLY_PAIR_ONLY
-#define TALLY_PAIR_AGAIN(stem, Policy) \
+#define TALLY_SCORE_MOD_ONLY
+#define TALLY_SCORE_MOD_AGAIN(stem, Mod) \
   namespace tally::TALLY_CUDA_NAMESPACE::registry { \
-  extern const PairKernels pair_##stem; \
-  constinit const PairKernels pair_##stem = attention_kernels::pair_kernels<Policy>(); \
+  extern const ScoreModKernels score_mod_##stem; \
+  constinit const ScoreModKernels score_mod_##stem = attention_kernels::score_mod_kernels<Mod>(); \
   } \
   static_assert(true)
 #include "@file@"
@@ -98,7 +98,7 @@ function(tally_pairs target)
       set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA_HOST=1)
     endif()
     if(sets)
-      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_PAIR_SETS=1)
+      set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_SCORE_MOD_SETS=1)
     endif()
     if(TALLY_WITH_CUDA)
       set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS TALLY_WITH_CUDA=1)
@@ -117,12 +117,12 @@ function(tally_pairs target)
   target_sources(${target} PRIVATE ${sources} ${host_kernels})
   if(TALLY_WITH_CUDA AND gpu_kernels)
     if(NOT CMAKE_CUDA_COMPILER)
-      message(FATAL_ERROR "tally was built with CUDA, and ${target} has policies: call enable_language(CUDA) before tally_pairs")
+      message(FATAL_ERROR "tally was built with CUDA, and ${target} has score modifications: call enable_language(CUDA) before tally_score_mods")
     endif()
     add_library(${target}_gpu OBJECT ${gpu_kernels})
     set_property(TARGET ${target}_gpu PROPERTY JOB_POOL_COMPILE nvcc)
-    if(TALLY_PAIR_ARCHITECTURES)
-      set_property(TARGET ${target}_gpu PROPERTY CUDA_ARCHITECTURES ${TALLY_PAIR_ARCHITECTURES})
+    if(TALLY_SCORE_MOD_ARCHITECTURES)
+      set_property(TARGET ${target}_gpu PROPERTY CUDA_ARCHITECTURES ${TALLY_SCORE_MOD_ARCHITECTURES})
     endif()
     target_include_directories(${target}_gpu PRIVATE $<TARGET_PROPERTY:tally::core,INTERFACE_INCLUDE_DIRECTORIES>)
     target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)
@@ -133,7 +133,7 @@ function(tally_pairs target)
   endif()
 endfunction()
 
-# A policy is compiled for many types, and each would repeat the same error: compilation stops at the first.
+# A score modification is compiled for many types, and each would repeat the same error: compilation stops at the first.
 set(TALLY_FIRST_ERROR "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(TALLY_FIRST_ERROR -fmax-errors=1)

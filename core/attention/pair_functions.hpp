@@ -13,12 +13,12 @@ namespace tally::attention {
 // integer belongs to the interval to its right, as the derivative there needs it. Below 0 the first interval is
 // extrapolated. If p is NaN so is w, and low is valid. In this order each choice is one vector instruction.
 template <class T>
-struct Place {
+struct TableIndex {
   std::int32_t low;
   T w;
 };
 template <class T>
-TALLY_INLINE Place<T> place_in_table(T p, T last) {
+TALLY_INLINE TableIndex<T> table_index(T p, T last) {
   const T c = last < p ? last : p;
   const auto low = static_cast<std::int32_t>(c > T{0} ? c : T{0});
   return {low, c - static_cast<T>(low)};
