@@ -22,7 +22,7 @@ using attention_call::by_query_head;
 using attention_call::empty_by_token;
 using attention_call::for_each_slot;
 using attention_call::Layout;
-using attention_call::name;
+using attention_call::operation_name;
 using attention_call::Slot;
 
 Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device device) {
@@ -122,11 +122,11 @@ class InputGradients {
 
 // Checks that x has the heads and tokens of `rows`, with any width.
 void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
-  check_defined(name, x);
+  check_defined(operation_name, x);
   check(x.rank() == 4 && rows.rank() == 4 && x.dtype() == rows.dtype() &&
             Shape{x.size(0), x.size(1), x.size(2), rows.size(3)} == rows.shape(),
-        name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ", x.dtype(), " ",
-        x.shape());
+        operation_name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ",
+        x.dtype(), " ", x.shape());
 }
 
 // Joins additional products to q and k by concatenation, since [q, r].[k, G] is their sum. Gates that read the score
@@ -150,9 +150,9 @@ void join_products(AttentionOperands& in, Score& score) {
 // to every sequence and head of keys.
 bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
-  check_products_of_rows(name, query, key);
-  check(in.q.rank() == 4 && in.k.rank() == 4, name, "q and k must be [B, H, tokens, width], got ", in.q.shape(),
-        " and ", in.k.shape());
+  check_products_of_rows(operation_name, query, key);
+  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got ",
+        in.q.shape(), " and ", in.k.shape());
   const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
   const bool few = queries < enough && queries < in.k.size(2);
   const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
@@ -187,10 +187,11 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
 void take_moved(AttentionOperands& in, Score& score) {
   MovedProduct& moved = *score.moved;
   const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
-    check_defined(name, x);
+    check_defined(operation_name, x);
     check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
               Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
-          name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ", x.shape());
+          operation_name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ",
+          x.shape());
   };
   check_as("the queries that move", moved.queries, in.q, in.q.size(1));
   const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
@@ -216,7 +217,7 @@ void take_moved(AttentionOperands& in, Score& score) {
 }  // namespace
 
 Tensor tiled_attention(const AttentionOperands& given, const Score& given_score) {
-  const ProfileScope scope(name);
+  const ProfileScope scope(operation_name);
   AttentionOperands in = given;
   Score score = given_score;
   score.check_tiled();
@@ -260,11 +261,11 @@ Tensor attention_call::attend(const Layout& layout, const std::vector<Tensor>& g
 
   std::vector<Saved> kept;
   for (std::size_t n = 0; n < inputs.size(); ++n) {
-    kept.push_back(products_read(n) ? save_activation(name, inputs[n]) : Saved(name, inputs[n]));
+    kept.push_back(products_read(n) ? save_activation(operation_name, inputs[n]) : Saved(operation_name, inputs[n]));
   }
-  record(name, output, inputs,
-         [layout, forms, kept, kept_output = save_activation(name, output), softmax_statistics, scan_checkpoints](
-             const Tensor& d_y, Gradients& d) {
+  record(operation_name, output, inputs,
+         [layout, forms, kept, kept_output = save_activation(operation_name, output), softmax_statistics,
+          scan_checkpoints](const Tensor& d_y, Gradients& d) {
            InputGradients gradients(layout, forms, d, kept, d_y);
            std::vector<Tensor> read;
            for (const Saved& one : kept) read.push_back(as_read(one));

@@ -15,7 +15,7 @@
 
 namespace tally::attention_call {
 
-inline constexpr std::string_view name = "attention";
+inline constexpr std::string_view operation_name = "attention";
 
 // Index of an operand in the list of inputs; -1: absent.
 struct Slot {
@@ -105,21 +105,22 @@ class Builder {
     queries_ = in.q.size(2);
     key_heads_ = in.k.size(1);
     keys_ = in.k.size(2);
-    check(in.k.shape() == Shape{batch_, key_heads_, keys_, in.q.size(3)}, name,
+    check(in.k.shape() == Shape{batch_, key_heads_, keys_, in.q.size(3)}, operation_name,
           "q [B, H, T, d] and k [B, G, K, d] differ in more than their heads and lengths: got ", in.q.shape(), " and ",
           in.k.shape());
-    check(key_heads_ == heads_ || (key_heads_ > 0 && heads_ % key_heads_ == 0), name, "the ", key_heads_,
+    check(key_heads_ == heads_ || (key_heads_ > 0 && heads_ % key_heads_ == 0), operation_name, "the ", key_heads_,
           " heads of k do not divide the ", heads_, " of q");
-    check(in.v.shape() == Shape{batch_, key_heads_, keys_, in.v.size(3)}, name,
+    check(in.v.shape() == Shape{batch_, key_heads_, keys_, in.v.size(3)}, operation_name,
           "k [B, G, K, d] and v [B, G, K, e] do not belong together: got ", in.k.shape(), " and ", in.v.shape());
-    check(queries_ <= keys_, name, "the queries are the last tokens, but there are ", queries_, " of them for ", keys_,
-          " keys");
-    check(in.dropout >= 0 && in.dropout < 1, name, "the dropout rate must be at least 0 and below 1, got ", in.dropout);
+    check(queries_ <= keys_, operation_name, "the queries are the last tokens, but there are ", queries_,
+          " of them for ", keys_, " keys");
+    check(in.dropout >= 0 && in.dropout < 1, operation_name, "the dropout rate must be at least 0 and below 1, got ",
+          in.dropout);
     layout.call.scale = in.scale;
     layout.call.dropout = in.dropout;
     layout.call.dropout_stream = in.dropout_stream;
     for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
-      check(number >= 0 && number <= AttentionMask::most, name,
+      check(number >= 0 && number <= AttentionMask::most, operation_name,
             "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
     }
     layout.call.mask = in.mask;
@@ -140,18 +141,18 @@ class Builder {
  private:
   static bool is_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
   static void check_heads(std::string_view what, const Tensor& x) {
-    if (!is_operand(x)) check_floating(name, x);
-    check(x.rank() == 4, name, what, " must be [B, H, tokens, width], got ", x.shape());
+    if (!is_operand(x)) check_floating(operation_name, x);
+    check(x.rank() == 4, operation_name, what, " must be [B, H, tokens, width], got ", x.shape());
   }
   Slot add(const Tensor& x) {
     inputs.push_back(x);
     return {static_cast<int>(inputs.size()) - 1};
   }
   Slot add(std::string_view what, const Tensor& x, const Shape& shape, DType dtype) {
-    check_defined(name, x);
-    check(x.shape() == shape && x.dtype() == dtype, name, what, " must be ", dtype, " ", shape, ", got ", x.dtype(),
-          " ", x.shape());
-    check_same_device(name, in_.q, x);
+    check_defined(operation_name, x);
+    check(x.shape() == shape && x.dtype() == dtype, operation_name, what, " must be ", dtype, " ", shape, ", got ",
+          x.dtype(), " ", x.shape());
+    check_same_device(operation_name, in_.q, x);
     return add(x);
   }
   Slot add(std::string_view what, const Tensor& x, const Shape& shape) {
@@ -163,15 +164,15 @@ class Builder {
   }
   // The last axis may have any size above 0.
   Slot add_rows(std::string_view what, const Tensor& x) {
-    check_defined(name, x);
-    check(x.rank() == 4 && x.size(3) > 0, name, what, " must be [B, H, T, entries], got ", x.shape());
+    check_defined(operation_name, x);
+    check(x.rank() == 4 && x.size(3) > 0, operation_name, what, " must be [B, H, T, entries], got ", x.shape());
     return add(what, x, {batch_, heads_, queries_, x.size(3)});
   }
 
   // Its queries and keys are already the first channels of q and k, before the channels that do not move.
   void add_moved(const MovedProduct& moved) {
-    check(queries_ == keys_, name, "queries that move are those of all keys, but there are ", queries_, " for ", keys_,
-          " keys");
+    check(queries_ == keys_, operation_name, "queries that move are those of all keys, but there are ", queries_,
+          " for ", keys_, " keys");
     const std::int64_t block = std::min(keys_, moved_block), blocks = block == 0 ? 0 : (keys_ + block - 1) / block;
     MoveOperands<Slot>& slots = layout.moves;
     slots.own = add("the products in blocks", moved.own, {batch_, heads_, queries_, block});
@@ -193,7 +194,7 @@ class Builder {
   }
   void add_scan(const AppliedScoreMod& scan) {
     const ScoreMod& mod = *scan.mod;
-    check(mod.traits.gate_logit || !scan.gates.query.defined(), name, "the score modification '", mod.name,
+    check(mod.traits.gate_logit || !scan.gates.query.defined(), operation_name, "the score modification '", mod.name,
           "' is given operands of gates, but does not read p.gate_logit");
     layout.call.scan.mod = &mod;
     ScoreModOperands<Slot>& own = layout.slots.scan;
@@ -203,14 +204,14 @@ class Builder {
     if (mod.traits.table) own.table = add_rows("the table of positions", scan.table);
     if (mod.traits.knots) {
       const std::int64_t entries = scan.table.size(3);
-      check(entries % 2 == 0, name, "a table between knots has a value and a slope for each, got ", entries,
+      check(entries % 2 == 0, operation_name, "a table between knots has a value and a slope for each, got ", entries,
             " numbers");
-      check_defined(name, scan.knots);
+      check_defined(operation_name, scan.knots);
       own.knots = add("the knots", scan.knots.to_dense(), {entries / 2});
     }
     if (mod.traits.heads > 0) own.heads = add("the scalars of heads", scan.heads, {heads_, mod.traits.heads});
-    check(is_compiled(mod, in_.q.device()), name, "the score modification '", mod.name, "' is not compiled for ",
-          to_text(in_.q.device()), ": composed attention has it there");
+    check(is_compiled(mod, in_.q.device()), operation_name, "the score modification '", mod.name,
+          "' is not compiled for ", to_text(in_.q.device()), ": composed attention has it there");
     add_gates(scan.gates);
   }
   // An operand that logits have no derivative by is not recorded. It gets no gradient, as in reference attention.
@@ -246,8 +247,9 @@ class Builder {
   }
   void add_normaliser(const SoftmaxRule& softmax_rule) {
     using Kind = SoftmaxRule::Kind;
-    check(!softmax_rule.sink.defined() || softmax_rule.kind == Kind::softmax, name, "a sink is of a softmax alone");
-    check(softmax_rule.offset == 0 || softmax_rule.kind == Kind::sigmoid, name,
+    check(!softmax_rule.sink.defined() || softmax_rule.kind == Kind::softmax, operation_name,
+          "a sink is of a softmax alone");
+    check(softmax_rule.offset == 0 || softmax_rule.kind == Kind::sigmoid, operation_name,
           "an offset is of sigmoid weights alone");
     layout.call.softmax_rule.kind = softmax_rule.kind;
     layout.call.softmax_rule.offset = softmax_rule.offset;
@@ -263,9 +265,9 @@ class Builder {
     layout.bias_slots.push_back(slots);
   }
   void add_bias(const Toeplitz& bias) {
-    check_defined(name, bias.bias);
-    check(bias.bias.rank() == 2 && bias.bias.size(1) >= keys_, name, "a toeplitz bias of ", bias.bias.size(-1),
-          " distances does not cover ", keys_, " tokens");
+    check_defined(operation_name, bias.bias);
+    check(bias.bias.rank() == 2 && bias.bias.size(1) >= keys_, operation_name, "a toeplitz bias of ",
+          bias.bias.size(-1), " distances does not cover ", keys_, " tokens");
     add_bias(AttentionBias::Kind::toeplitz, {.values = add("a toeplitz bias", bias.bias, {heads_, bias.bias.size(1)})});
   }
   void add_bias(const RowColumn& bias) {
@@ -284,9 +286,11 @@ class Builder {
     layout.slots.distance.key = add_operand("the key of a product by distance", bias.key,
                                             {batch_, key_heads_, bias.key.size(2), bias.query.size(3)});
   }
-  void add_bias(const Product&) { check_internal(false, name, "a product was not joined to that of q and k"); }
+  void add_bias(const Product&) {
+    check_internal(false, operation_name, "a product was not joined to that of q and k");
+  }
   void add_bias(const Dense& bias) {
-    check_defined(name, bias.bias);
+    check_defined(operation_name, bias.bias);
     const Shape shape{batch_, heads_, queries_, keys_};
     add_bias(AttentionBias::Kind::dense, {.values = add("a dense bias", broadcast_to(bias.bias, shape), shape)});
   }

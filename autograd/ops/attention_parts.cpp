@@ -131,7 +131,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
 Tensor others_of(const Tensor& x, std::int64_t first) {
   if (x.size(3) > first) return slice(x, 3, first, x.size(3));
   const Shape none{x.size(0), x.size(1), x.size(2), 1};
-  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(name, none);
+  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(operation_name, none);
 }
 
 Tensor attend_part(const Part& part, const Layout& whole, const std::vector<Tensor>& inputs, std::int64_t block,
@@ -184,7 +184,7 @@ Tensor attend_in_parts(const Layout& layout, const std::vector<Tensor>& inputs, 
   const Tensor output =
       empty_by_token({q.size(0), q.size(1), length, input(layout.slots.v).size(3)}, q.dtype(), q.device());
   return recomputed(
-      name, inputs,
+      operation_name, inputs,
       {parts.size(),
        [parts, axes](std::size_t part, std::size_t n, const Tensor& whole) {
          return view_of(parts[part], axes[n], whole);
