@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/completion.hpp"
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
@@ -44,20 +45,13 @@ class Accumulator {
   static void add(AutogradData& data, const Tensor& x, bool owned) {
     if (!data.gradient.defined()) {
       data.gradient = x;
-    } else if (data.gradient.dtype() == DType::bf16 || x.dtype() == DType::bf16) {
-      // Several gradients of a bf16 result are added in f32.
-      const Tensor sum = Tensor::empty(x.shape(), DType::f32, x.device());
-      const Tensor before = data.gradient.to(DType::f32), more = x.to(DType::f32);
-      kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());
-      data.gradient = sum;
-    } else if (owned) {
-      kernels(x.device()).binary(BinaryOp::add, data.gradient.view(), data.gradient.view(), x.view());
-      data.gradient.storage()->bump_version();
-    } else {
-      const Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
-      kernels(x.device()).binary(BinaryOp::add, sum.view(), data.gradient.view(), x.view());
-      data.gradient = sum;
+      return;
     }
+    const Tensor before = to_f32(data.gradient), more = to_f32(x);  // a bf16 result may have bf16 gradients
+    const Tensor sum = owned ? before : Tensor::empty(x.shape(), before.dtype(), x.device());
+    kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());
+    sum.storage()->bump_version();
+    data.gradient = sum;
   }
 };
 

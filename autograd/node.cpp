@@ -14,11 +14,6 @@ thread_local bool recording = true;
 std::atomic<std::uint64_t> next_sequence{1};
 std::atomic<std::int64_t> nodes_alive{0};
 
-// A broadcast tensor stores fewer elements than its shape has, and converting it would store them all.
-bool is_repeated(const Tensor& x) {
-  return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()) > x.storage()->bytes();
-}
-
 }  // namespace
 
 // A chain of a million nodes would be a million nested destructors. Each destroyed node moves its inputs to a list, and
@@ -55,12 +50,6 @@ Tensor Gradients::so_far(std::size_t input) const {
   if (!holds_elements_alone(sum) || sum.dtype() == DType::bf16) return {};
   sum.storage()->bump_version();
   return sum;
-}
-
-Saved Saved::rounded(std::string_view operation, const Tensor& value) {
-  const bool leaf = value.autograd() != nullptr && value.autograd()->producer == nullptr;
-  if (!recording || leaf || !is_rounded_by_products(value) || is_repeated(value)) return Saved(operation, value);
-  return Saved(operation, rounded_to_bf16(value));
 }
 
 const Tensor& Saved::get() const {

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -71,12 +70,7 @@ class Saved {
   Saved() = default;
   Saved(std::string_view operation, const Tensor& value)
       : operation_(operation), value_(value.detach()), version_(value.defined() ? value.version() : 0) {}
-  // Saves the value as matmuls read it (core/precision.md): if they round f32 to bf16, the saved value is bf16. Leaves
-  // are not rounded, because they are in memory anyway, nor are values that will not be recorded.
-  static Saved rounded(std::string_view operation, const Tensor& value);
   const Tensor& get() const;
-  // f32, also if get() is bf16.
-  Tensor widened() const { return tally::widened(get()); }
 
  private:
   std::string_view operation_;

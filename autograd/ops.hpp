@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "core/device/op_kinds.hpp"
 #include "core/math/random.hpp"
-#include "core/rounded.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -19,8 +19,8 @@ namespace tally {
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
-// The same for two activations, which are saved for backward as matmuls read them (core/precision.md). If a is moved in
-// and no one shares its memory, the result overwrites a.
+// The same for two activations of one shape (save_activation). If a is moved in and no one shares its memory, the
+// result overwrites a.
 Tensor multiply_activations(Tensor a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor maximum(const Tensor& a, const Tensor& b);  // if equal, the gradient goes to a
@@ -87,26 +87,31 @@ Tensor softmax(const Tensor& x);
 // x [..., T, T]: row i over j <= i; 0 above the diagonal.
 Tensor causal_softmax(const Tensor& x);
 
-// x unchanged if it is f32 or f64; bf16 written for matmuls (ReadBy) is converted to f32, for other computations. The
-// gradient stays f32.
-Tensor unrounded(const Tensor& x);
-
 // --- norms over the last axis; weight, bias [N] ---
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5,
-                  ReadBy readers = ReadBy::anyone);
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6, ReadBy readers = ReadBy::anyone);
+                  OutputPrecision precision = OutputPrecision::full);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6,
+                OutputPrecision precision = OutputPrecision::full);
 // With a weight of ones; saves the result instead of x.
 Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 
 // --- matmul ---
 // alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
-// x [..., in] times weight [out, in] transposed, plus bias [out], plus onto [..., out] (either may be undefined).
-// Arguments that are moved in are freed as early as possible: x before the matmul, if backward saves it as matmuls read
-// it (core/precision.md). onto becomes the result if no one shares its memory. A bf16 x was written for matmuls
-// (ReadBy). The result is bf16 too if `readers` is ReadBy::products and nothing is added.
-Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor onto = {},
-              ReadBy readers = ReadBy::anyone);
+// x [..., in] times weight [out, in] transposed, plus bias [out], plus residual [..., out] (either may be undefined).
+// Arguments that are moved in are freed as early as possible: x before the matmul, if backward saves it in bf16. The
+// residual becomes the result if no one shares its memory. x may be a matmul_input; the result is one on the CPU, if
+// nothing is added.
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor residual = {},
+              OutputPrecision precision = OutputPrecision::full);
+// weight [out, in], bias [out] or undefined.
+struct LinearWeights {
+  const Tensor &weight, &bias;
+};
+// down(op(up(x))) (+ residual), op one of relu, gelu, gelu_tanh and silu; shapes, errors and residual as of linear().
+// The results of up and op, and the gradient of up's result, are matmul_inputs. The CPU's matmuls write all three in
+// their epilogue.
+Tensor mlp(UnaryOp op, Tensor x, const LinearWeights& up, const LinearWeights& down, Tensor residual = {});
 
 // --- triangular systems ---
 // Y of (I + L) Y = given. L is the part of l [..., C, C] strictly below its diagonal; the rest is not read. given and Y
@@ -147,7 +152,7 @@ struct LstmSteps {
 LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, const Tensor& cell);
 
 // --- rotation of pairs (RoPE): x [..., T, d], cosine and sine [T, r/2], r <= d even ---
-// If x was written in bf16 for matmuls (ReadBy), so is the result.
+// If x is bf16 (OutputPrecision::matmul_input), so is the result.
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved);
 // The same by angles [..., T, r/2] that take gradients. Their leading axes broadcast to x's; their type may be
 // f64 if they grow with the length. Saves the result, sines and cosines.

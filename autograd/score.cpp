@@ -9,15 +9,15 @@
 
 namespace tally {
 
-bool is_compiled(const PairPolicy& policy, Device device) {
+bool is_compiled(const ScoreMod& mod, Device device) {
   switch (type_of_kernels(device)) {
-    case DeviceType::cuda: return policy.cuda != nullptr;
-    case DeviceType::cuda_host: return policy.cuda_host != nullptr;
-    default: return policy.loops != nullptr;
+    case DeviceType::cuda: return mod.cuda != nullptr;
+    case DeviceType::cuda_host: return mod.cuda_host != nullptr;
+    default: return mod.loops != nullptr;
   }
 }
 
-void Score::set_scan(Pair value) {
+void Score::set_scan(AppliedScoreMod value) {
   if (scan) {
     more_scans.push_back(std::move(value));
   } else {
@@ -25,11 +25,13 @@ void Score::set_scan(Pair value) {
   }
 }
 
-std::vector<const Pair*> Score::scans() const {
-  std::vector<const Pair*> all;
+std::vector<const AppliedScoreMod*> Score::scans() const {
+  std::vector<const AppliedScoreMod*> all;
   if (scan) all.push_back(&*scan);
-  for (const Pair& pair : more_scans) all.push_back(&pair);
-  const auto order = [](const Pair* pair) { return pair->policy->needs.biased ? 2 : pair->policy->needs.adds ? 1 : 0; };
+  for (const AppliedScoreMod& pair : more_scans) all.push_back(&pair);
+  const auto order = [](const AppliedScoreMod* pair) {
+    return pair->mod->traits.after_biases ? 2 : pair->mod->traits.adds ? 1 : 0;
+  };
   std::ranges::stable_sort(all, {}, order);
   return all;
 }
@@ -42,7 +44,7 @@ void Score::set_normaliser(SoftmaxRule value) {
 
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
-  const Tensor wide = unrounded(query);
+  const Tensor wide = to_f32(query);
   const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
   Tensor by_head = key;
   if (sequences == 1 && heads == 1) {
@@ -59,20 +61,20 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
 RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
-  if (scan && scan->policy->needs.other && !scan->other.query.defined()) scan->other = {q, k};
-  for (Pair& pair : more_scans) {
-    if (pair.policy->needs.other && !pair.other.query.defined()) pair.other = {q, k};
+  if (scan && scan->mod->traits.gate_logit && !scan->gates.query.defined()) scan->gates = {q, k};
+  for (AppliedScoreMod& pair : more_scans) {
+    if (pair.mod->traits.gate_logit && !pair.gates.query.defined()) pair.gates = {q, k};
   }
 }
 
 bool Score::takes_score_alone() const {
-  return std::ranges::any_of(scans(),
-                             [](const Pair* pair) { return !pair->policy->needs.biased && !pair->policy->needs.adds; });
+  return std::ranges::any_of(
+      scans(), [](const AppliedScoreMod* pair) { return !pair->mod->traits.after_biases && !pair->mod->traits.adds; });
 }
 
 bool Score::multiplies_pairs() const {
   return row_factor.defined() &&
-         std::ranges::any_of(scans(), [](const Pair* p) { return !p->policy->needs.adds_entry; });
+         std::ranges::any_of(scans(), [](const AppliedScoreMod* p) { return !p->mod->traits.adds_entry; });
 }
 
 bool Score::changes_score() const {
@@ -82,22 +84,14 @@ bool Score::changes_score() const {
 
 bool Score::tiled_on(Device device) const {
   const bool fits = more_scans.empty() && !multiplies_pairs() && !changes_score();
-  return fits && (!scan || is_compiled(*scan->policy, device));
-}
-
-void Score::check_policy() const {
-  for (const Pair* const pair : scans()) {
-    check(!pair->policy->needs.spends || softmax_rule.kind == SoftmaxRule::Kind::exp, "attention",
-          "logits of a policy that spends are for the softmax_rule exp");
-  }
+  return fits && (!scan || is_compiled(*scan->mod, device));
 }
 
 void Score::check_tiled() const {
   const auto refuse = [&](bool wrong, std::string_view why) {
-    check(!wrong, "attention", "the policy '", scan ? scan->policy->name : "", "' ", why,
+    check(!wrong, "attention", "the score modification '", scan ? scan->mod->name : "", "' ", why,
           ": composed attention has that, tiles have not");
   };
-  check_policy();
   refuse(!more_scans.empty(), "stands with another one");
   refuse(multiplies_pairs(), "makes logits of pairs by itself, and a factor of whole logits cannot be joined to it");
   refuse(changes_score(), "reads the score of q and k alone, of which another product is a part");
@@ -141,7 +135,7 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   score.check_tiled();
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
-  // The only policies allowed with a factor add the entries of their table.
+  // The only score modifications allowed with a factor add the entries of their table.
   if (score.scan) score.scan->table = score.scan->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);

@@ -11,46 +11,45 @@
 #include <variant>
 #include <vector>
 
-#include "core/attention/policy.hpp"
+#include "autograd/autocast.hpp"
 #include "core/attention/problem.hpp"
-#include "core/rounded.hpp"
+#include "core/attention/score_mod_traits.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
 
 // Contextual positions: p_ij = sum_{k=j..i} g_ik with g = sigmoid(s), or sigmoid(r.G / sqrt(d)) with separate operands.
-// CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.other of a policy.
+// CoPE, arXiv 2405.18719, equations 3 and 4. The same operands make the p.gate_logit of a score modification.
 struct Gates {
   Tensor query;  // r [B, H, T, d], undefined: gates from the score itself
   Tensor key;    // G [B, G, keys, d]
 };
-// A score modification, computed for each pair by a policy (core/attention/pair.hpp; how to write one:
-// autograd/pair.hpp).
-struct Pair {
-  const PairPolicy* policy;
-  Tensor rows = {};   // [B, H, T, needs.rows]
-  Tensor heads = {};  // [H, needs.heads]
-  Gates other = {};   // operands of p.other; undefined: the score itself
-  Tensor table = {};  // with needs.table: [B, H, T, P+1], any P, or with needs.knots [B, H, T, 2 N]
+// A score modification (core/attention/score_mod.hpp; how to write one: autograd/score_mod.hpp) and its operands.
+struct AppliedScoreMod {
+  const ScoreMod* mod;
+  Tensor rows = {};   // scalars of the queries [B, H, T, rows]
+  Tensor heads = {};  // scalars of the heads [H, heads]
+  Gates gates = {};   // operands of p.gate_logit; undefined: the score itself
+  Tensor table = {};  // of p.entry: [B, H, T, P+1], any P, or with knots [B, H, T, 2 N]
   Tensor knots = {};  // t [N], ascending; no gradient flows to them
-  // l [B, H, T, T] from the scores (scale times q.k) and p.sum, computed by ordinary operations instead of the policy's
-  // logit. Such a policy is not compiled: its attention is materialised.
+  // l [B, H, T, T] from the scores (scale times q.k) and p.sum, computed by ordinary operations instead of `mod`'s
+  // logit. It is not compiled: its attention is materialised.
   std::function<Tensor(const Tensor& s, const Tensor& sum, double scale)> materialised_logit = {};
 };
 
 // z_i[n] = scale r_i.e_n [B, H, T, N] for queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale = 1);
 
-// Whether the device's fused attention supports the policy; reference attention supports all.
-bool is_compiled(const PairPolicy& policy, Device device);
+// Whether it is compiled for the device's fused attention; reference attention supports all.
+bool is_compiled(const ScoreMod& mod, Device device);
 
-// Policies that several encodings may use, from autograd/pairs.
+// Score modifications that several encodings may use, from autograd/score_mods.
 
 // l_ij += z_i at position min(p_ij, P), linearly interpolated; z [B, H, T, P+1].  CoPE, arXiv 2405.18719, equation 5.
-Pair contextual_table(const Tensor& z, const Gates& gates = {});
+AppliedScoreMod contextual_table(const Tensor& z, const Gates& gates = {});
 // l_ij += v_i[n] + r_i[n] (p_ij - t_n) with the last knot t_n before p_ij, or the first; table [B, H, T, 2 N]: v_i[0],
 // r_i[0], v_i[1], ...; knots t [N], ascending
-Pair contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
+AppliedScoreMod contextual_segments(const Tensor& table, const Tensor& knots, const Gates& gates = {});
 // A hidden layer of a number x >= 0, sum_n u_n relu(w_n x + b_n), for contextual_segments: its kinks, and the values
 // and slopes of each unit between them. u times `units` is the table of the sum.
 struct HiddenSegments {
@@ -59,11 +58,11 @@ struct HiddenSegments {
 };
 HiddenSegments hidden_segments(const Tensor& weight, const Tensor& bias);  // w, b [N]
 // l_ij += m_h p_ij, m [H]
-Pair contextual_slope(const Tensor& slope, const Gates& gates = {});
+AppliedScoreMod contextual_slope(const Tensor& slope, const Gates& gates = {});
 // l_ij -= sum_{k=j..i-1} softplus(l_ik), where l includes the biases, and a query's own key is masked. With
 // attend_current it is not masked, and sums end at i. The softmax_rule is exp:  A_ij = exp(l_ij - sum_{k=j..i-1}
 // softplus(l_ik)),  1 - sum_j A_ij = exp(-sum_{k<i} softplus(l_ik)).  arXiv 2410.17980.
-Pair stick_breaking(bool attend_current = false);
+AppliedScoreMod stick_breaking(bool attend_current = false);
 
 // Biases: the formula before each struct is added to l_ij.
 
@@ -124,34 +123,32 @@ using SoftmaxRule = NormaliserOperands<Tensor>;
 
 struct Score {
   std::optional<MovedProduct> moved;
-  std::optional<Pair> scan;
-  std::vector<Pair> more_scans;  // of a combination, whose attention is then materialised
+  std::optional<AppliedScoreMod> scan;
+  std::vector<AppliedScoreMod> more_scans;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
   SoftmaxRule softmax_rule;
   double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
-  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only policies
-  // it can be combined with add the entry of a table. Undefined: 1.
+  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only score
+  // modifications that it can be combined with add the entry of a table. Undefined: 1.
   Tensor row_factor = {};
 
-  // Adds a policy. Fused attention takes one; reference attention applies several one after the other. First come
-  // policies that read only the score of q and k, then policies that add to it, and after all biases the policies that
-  // read the biased logits.
-  void set_scan(Pair value);
-  std::vector<const Pair*> scans() const;
+  // Adds a score modification. Fused attention takes one; reference attention applies several, one after the other:
+  // first those with logit(p), then those with bias(p), and after all biases those with logit_after_biases(p).
+  void set_scan(AppliedScoreMod value);
+  std::vector<const AppliedScoreMod*> scans() const;
   // Throws Error if a softmax_rule other than the softmax is already set.
   void set_normaliser(SoftmaxRule value);
   // Gives these operands to gates that would otherwise read the score.
   void keep_gates(const Tensor& q, const Tensor& k);
-  // Whether no product may be part of the scores, because the policy uses them other than by adding to them.
+  // Whether no product may be part of the scores, because a score modification uses them other than by adding to them.
   bool takes_score_alone() const;
-  // Whether row_factor is combined with a policy that has its own logit.
+  // Whether row_factor is combined with a score modification that does more than add its entry.
   bool multiplies_pairs() const;
-  // Whether a product is part of a score that a policy uses other than by adding to it.
+  // Whether a product is part of a score that a score modification uses other than by adding to it.
   bool changes_score() const;
-  // Whether this device's fused attention supports the policy and everything it is combined with.
+  // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
-  // Throw Error if a policy requires another softmax_rule, or if fused attention does not support the combination.
-  void check_policy() const;
+  // Throws Error if fused attention does not support the combination.
   void check_tiled() const;
 };
 
@@ -164,7 +161,7 @@ struct AttentionOperands {
   RandomStream dropout_stream = {};
   // Approximate number of a MovedProduct's products, [B, H, rows, keys], in memory at a time.
   std::int64_t products_at_once = std::int64_t{1} << 24;
-  ReadBy readers = ReadBy::anyone;  // consumers of o; for ReadBy::products the CPU writes bf16
+  OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
 };
 
 // Moves row_factor into q, the table and the biases; the logits stay the same. Biases by distance and of columns then

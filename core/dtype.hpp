@@ -30,6 +30,9 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 constexpr bool is_integer(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 
+// The type to compute in with such elements: f32 for bf16.
+constexpr DType compute_type(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 // "f32", "f64", "i32", "i64", "bool", "bf16".
 constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
@@ -88,12 +91,12 @@ void dispatch_floating(DType dtype, F&& f) {
   }
 }
 
-// Calls f(T{}, K{}) with T likewise and K the type of the saved activation: T, or bf16 for f32 (core/precision.md).
+// Calls f(T{}, M{}) with T likewise and M the type of elements that may be bf16 instead of f32 (core/precision.md).
 template <class F>
-void dispatch_kept(DType dtype, DType kept, F&& f) {
+void dispatch_mixed(DType dtype, DType mixed, F&& f) {
   if (dtype == DType::f64) {
     f(double{}, double{});
-  } else if (kept == DType::bf16) {
+  } else if (mixed == DType::bf16) {
     f(float{}, Bfloat16{});
   } else {
     f(float{}, float{});

@@ -14,8 +14,8 @@
 
 namespace tally {
 
-// The name of each ProductPrecision, in its order.
-inline constexpr std::array<std::string_view, 3> product_precision_names{"f32", "tf32", "bf16"};
+// The name of each MatmulPrecision, in its order.
+inline constexpr std::array<std::string_view, 3> matmul_precision_names{"f32", "tf32", "bf16"};
 
 // To the nearest number with 10 bits after the point, ties away from zero (PTX: cvt.rna.tf32.f32).
 TALLY_INLINE float round_to_tf32(float x) {
@@ -33,10 +33,10 @@ TALLY_INLINE float round_to_bf16(float x) {
 }
 
 // x as a matmul of this precision reads it.
-template <ProductPrecision precision, class T>
+template <MatmulPrecision precision, class T>
 TALLY_INLINE T rounded(T x) {
-  if constexpr (precision == ProductPrecision::tf32) return round_to_tf32(x);
-  if constexpr (precision == ProductPrecision::bf16) return round_to_bf16(x);
+  if constexpr (precision == MatmulPrecision::tf32) return round_to_tf32(x);
+  if constexpr (precision == MatmulPrecision::bf16) return round_to_bf16(x);
   return x;
 }
 

@@ -25,12 +25,12 @@ class Storage {
   std::uint64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
-  // A cached copy of the elements, rounded to another type and shared by all holders. Null if there is no holder, or if
-  // an element has changed since.
-  std::shared_ptr<Storage> rounded() const { return rounded_version_ == version_ ? rounded_.lock() : nullptr; }
-  void set_rounded(const std::shared_ptr<Storage>& rounded) {
-    rounded_ = rounded;
-    rounded_version_ = version_;
+  // A cached copy of the elements in bf16, shared by all holders. Null if there is no holder, or if an element has
+  // changed since.
+  std::shared_ptr<Storage> cached_bf16() const { return cached_version_ == version_ ? cached_bf16_.lock() : nullptr; }
+  void set_cached_bf16(const std::shared_ptr<Storage>& copy) {
+    cached_bf16_ = copy;
+    cached_version_ = version_;
   }
 
  private:
@@ -42,8 +42,8 @@ class Storage {
   Device device_;
   Release release_;
   std::uint64_t version_ = 0;
-  std::weak_ptr<Storage> rounded_;
-  std::uint64_t rounded_version_ = 0;
+  std::weak_ptr<Storage> cached_bf16_;
+  std::uint64_t cached_version_ = 0;
 };
 
 }  // namespace tally

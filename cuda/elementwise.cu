@@ -93,9 +93,9 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
       for_each_element(loop, Own{d_x.as<Bfloat16>(), d_y.as<Bfloat16>(), v.as<Bfloat16>(), functor});
     });
   }
-  dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, v.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using V = decltype(kept);
+    using V = decltype(mixed);
     functors::visit(op, parameter, [&](auto functor) {
       for_each_element(loop, UnaryBackward<T, V, decltype(functor)>{d_x.as<T>(), d_y.as<T>(), v.as<V>(), functor});
     });

@@ -17,9 +17,9 @@ cublasOperation_t operation_of(const Layout& layout) { return layout.transposed 
 
 cublasComputeType_t compute_type(float) {
   switch (matmul_precision()) {
-    case ProductPrecision::f32: break;
-    case ProductPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case ProductPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
+    case MatmulPrecision::f32: break;
+    case MatmulPrecision::tf32: return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case MatmulPrecision::bf16: return CUBLAS_COMPUTE_32F_FAST_16BF;
   }
   return CUBLAS_COMPUTE_32F;
 }
@@ -79,7 +79,7 @@ void matmul(View c, View a, View b, const Epilogue& end, void*) {
     a = transposed(std::exchange(b, transposed(a)));
   }
   if (c.dtype == DType::bf16) return multiply<float, Bfloat16, Bfloat16>(c, layout.ld, a, b, end.alpha, add);
-  dispatch_kept(c.dtype, a.dtype, [&](auto zero, auto operand) {
+  dispatch_mixed(c.dtype, a.dtype, [&](auto zero, auto operand) {
     multiply<decltype(zero), decltype(operand)>(c, layout.ld, a, b, end.alpha, add);
   });
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/device/kernels.hpp"
-#include "core/rounded.hpp"
 #include "cuda/rows.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
@@ -19,7 +18,7 @@ template <class T, class Y, bool centered>
 struct NormRow {
   Y* y;
   T *mean, *rstd;
-  Bfloat16* rounded;  // or null
+  Bfloat16* x_bf16;  // or null
   const T *x, *weight, *bias;
   std::int64_t width, weight_step, bias_step;
   double eps;
@@ -40,7 +39,7 @@ struct NormRow {
       T value = (centered ? row_x[j] - m : row_x[j]) * scale * weight[j * weight_step];
       if (centered) value += bias[j * bias_step];
       y[row * width + j] = static_cast<Y>(value);
-      if (rounded != nullptr) rounded[row * width + j] = static_cast<Bfloat16>(row_x[j]);
+      if (x_bf16 != nullptr) x_bf16[row * width + j] = static_cast<Bfloat16>(row_x[j]);
     }
     if (lane != 0) return;
     if (centered) mean[row] = m;
@@ -111,13 +110,13 @@ struct AddBlocks {
 };
 
 template <bool centered>
-void norm(const View& y, const View& mean, const View& rstd, const View& rounded, const View& x, const View& weight,
+void norm(const View& y, const View& mean, const View& rstd, const View& x_bf16, const View& x, const View& weight,
           const View& bias, double eps) {
-  dispatch_kept(x.dtype, y.dtype, [&](auto type, auto result) {
+  dispatch_mixed(x.dtype, y.dtype, [&](auto type, auto result) {
     using T = decltype(type);
     using Y = decltype(result);
     for_each_row(
-        x, NormRow<T, Y, centered>{y.as<Y>(), mean.as<T>(), rstd.as<T>(), rounded.as<Bfloat16>(), x.as<T>(),
+        x, NormRow<T, Y, centered>{y.as<Y>(), mean.as<T>(), rstd.as<T>(), x_bf16.as<Bfloat16>(), x.as<T>(),
                                    weight.as<T>(), bias.as<T>(), x.shape[1], weight.strides[0], bias.strides[0], eps});
   });
 }
@@ -126,9 +125,9 @@ template <bool centered>
 void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
                    const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
-  dispatch_kept(d_x.dtype, x.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, x.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using X = decltype(kept);
+    using X = decltype(mixed);
     T* const parts = static_cast<T*>(workspace);
     for_each_row(d_y, NormBackwardRow<T, X, centered>{d_x.as<T>(), d_y.as<T>(), x.as<X>(), weight.as<T>(), mean.as<T>(),
                                                       rstd.as<T>(), n, row_step(d_y), weight.strides[0], add});
@@ -142,12 +141,12 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  const DType parts = widened(x.dtype);
+  const DType parts = compute_type(x.dtype);
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
-void layer_norm(View y, View mean, View rstd, View rounded, View x, View weight, View bias, double eps) {
-  norm<true>(y, mean, rstd, rounded, x, weight, bias, eps);
+void layer_norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View bias, double eps) {
+  norm<true>(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
 void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
@@ -155,8 +154,8 @@ void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x,
   norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
-void rms_norm(View y, View rstd, View rounded, View x, View weight, double eps) {
-  norm<false>(y, {}, rstd, rounded, x, weight, {}, eps);
+void rms_norm(View y, View rstd, View x_bf16, View x, View weight, double eps) {
+  norm<false>(y, {}, rstd, x_bf16, x, weight, {}, eps);
 }
 
 void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {

@@ -1,6 +1,6 @@
 // Table look-ups by position, and the adjoints (formulas: core/cpu/position.cpp). They belong to reference attention,
 // for reading and for tests: a thread computes one element of the result, from all its terms in order.
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 #include "core/device/kernels.hpp"
 #include "cuda/rows.hpp"
 
@@ -61,7 +61,7 @@ struct Interpolate {
       return;
     }
     const T* const z = table + row * entries;
-    const auto place = attention::place_in_table(position[n], static_cast<T>(entries - 1));
+    const auto place = attention::table_index(position[n], static_cast<T>(entries - 1));
     const T low = z[place.low], rise = place.low + 1 < entries ? z[place.low + 1] - low : T{0};
     y[n] = attention::interpolate(low, rise, place.w);
   }
@@ -79,7 +79,7 @@ struct InterpolatePositionGradient {
     T gradient = 0;
     if (!causal || j <= row % width) {
       const T* const z = table + row * entries;
-      const auto place = attention::place_in_table(position[n], static_cast<T>(entries - 1));
+      const auto place = attention::table_index(position[n], static_cast<T>(entries - 1));
       const T rise = place.low + 1 < entries ? z[place.low + 1] - z[place.low] : T{0};
       gradient = d_y[leading.element_offsets(row)[0] + j * step] * rise;
     }
@@ -100,7 +100,7 @@ struct InterpolateTableGradient {
     const T* const row_d_y = d_y + leading.element_offsets(row)[0];
     double sum = 0;
     for (std::int64_t j = 0; j < n; ++j) {
-      const auto place = attention::place_in_table(position[row * width + j], static_cast<T>(entries - 1));
+      const auto place = attention::table_index(position[row * width + j], static_cast<T>(entries - 1));
       const double own = static_cast<double>(row_d_y[j * step]), high = static_cast<double>(place.w) * own;
       if (place.low == entry) sum += own - high;
       if ((place.low + 1 < entries ? place.low + 1 : place.low) == entry) sum += high;

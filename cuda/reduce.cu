@@ -117,9 +117,9 @@ std::int64_t parts_of(const Axes& axes) {
 template <class Op>
 void reduce_with(const View& y, const View& x, double* partial) {
   const Axes axes = split_axes(y, x);
-  dispatch_kept(y.dtype, x.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(y.dtype, x.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using X = decltype(kept);
+    using X = decltype(mixed);
     const std::int64_t parts = parts_of(axes);
     if (parts == 0) return reduce_whole<Op, T, X>(y, x, axes);
     for_each_index(parts * axes.outputs, ReducePart<Op, X>{partial, x.as<X>(), axes});

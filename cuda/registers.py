@@ -21,7 +21,7 @@ FILES = ("attention", "attention_backward_rows", "attention_backward_keys")
 PRODUCTS = ("f32", "tf32", "bf16")
 FAMILIES = ("plain", "contextual", "gated", "ruled")
 # Template arguments as the symbol has them: type, products, width of a head in shared memory, family.
-KERNEL = re.compile(r"\d+(attention_[a-z_]+)I([fd])LN\w*?ProductPrecisionE(\d)ELi(\d+)ELNS\w*?FamilyE(\d)E")
+KERNEL = re.compile(r"\d+(attention_[a-z_]+)I([fd])LN\w*?MatmulPrecisionE(\d)ELi(\d+)ELNS\w*?FamilyE(\d)E")
 
 
 def report(nvcc, arch, name):

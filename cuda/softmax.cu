@@ -62,9 +62,9 @@ void softmax(View y, View x, bool causal) {
 
 void softmax_backward(View d_x, View d_y, View y, bool causal) {
   if (d_x.numel() == 0) return;
-  dispatch_kept(d_x.dtype, y.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, y.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using Y = decltype(kept);
+    using Y = decltype(mixed);
     for_each_row(d_y,
                  SoftmaxBackwardRow<T, Y>{d_x.as<T>(), d_y.as<T>(), y.as<Y>(), y.shape.back(), row_step(d_y), causal});
   });

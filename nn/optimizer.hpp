@@ -61,8 +61,8 @@ class Optimizer {
   // multiplied by gradient_scale first (clipping).
   void step(std::int64_t n, double lr, double gradient_scale);
 
-  // The same in three steps, the last two of which can be captured (core/device/graph.hpp). First the values that
-  // change from step to step: [parameters, row] f64 on the host, the scale of the gradients first.
+  // The same in three steps. The last two can be captured (core/device/graph.hpp). The first step returns the values
+  // that change from step to step: [parameters, row] f64 on the host, beginning with the scale of the gradients.
   Tensor hyperparameters(std::int64_t n, double lr, double gradient_scale = 1) const;
   // Then the scale, with the hyperparameters on the parameters' device and in their type. Inputs are the squared norms
   // of the gradients, squares [parameters] f64 (0 without a gradient), and the loss [1]. Gradients are scaled to a norm

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
@@ -73,30 +74,30 @@ class Block final : public Module {
   // x [B, T, D] -> the same shape. Takes x by value so its buffer can be freed or reused in place once it is no longer
   // needed, and saved in bf16 for backward.
   Tensor forward(Tensor x, const ForwardContext& pass, const KVContext& earlier) const {
-    // Each sublayer adds its result to `onto`, after dropout if there is any.
-    const auto attention = [&](Tensor input, Tensor onto) {  // NOLINT: is let go at its end
+    // Each sublayer adds its result to the residual, after dropout if there is any.
+    const auto attention = [&](Tensor input, Tensor residual) {  // NOLINT: is let go at its end
       return with_location(location_ + "attention", [&] {
         const bool drops = attention_dropout_.rate(pass) != 0;
-        Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(onto));
-        return drops ? onto + attention_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
+        Tensor y = attention_.forward(input, encoding_, pass, earlier, drops ? Tensor() : std::move(residual));
+        return drops ? residual + attention_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
-    const auto mlp = [&](Tensor input, Tensor onto) {
+    const auto mlp = [&](Tensor input, Tensor residual) {
       return with_location(location_ + "mlp", [&] {
         const bool drops = mlp_dropout_.rate(pass) != 0;
-        Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(onto));
-        return drops ? onto + mlp_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
+        Tensor y = mlp_.forward(std::move(input), pass, drops ? Tensor() : std::move(residual));
+        return drops ? residual + mlp_dropout_(y, pass) : y;  // NOLINT(bugprone-use-after-move)
       });
     };
     if (post_norm_) {
       x = attention_norm_->forward(attention(x, x));
       return mlp_norm_->forward(mlp(x, x));
     }
-    const Tensor beside = parallel_ ? x : Tensor();
-    Tensor normed = attention_norm_->forward(x, attention_.readers(encoding_, pass, earlier));
+    const Tensor block_input = parallel_ ? x : Tensor();
+    Tensor normed = attention_norm_->forward(x, attention_.input_precision(encoding_, pass, earlier));
     x = attention(std::move(normed), std::move(x));
-    Tensor of_mlp = mlp_norm_->forward(parallel_ ? beside : x, ReadBy::products);
-    return mlp(std::move(of_mlp), std::move(x));
+    normed = mlp_norm_->forward(parallel_ ? block_input : x, OutputPrecision::matmul_input);
+    return mlp(std::move(normed), std::move(x));
   }
 
  private:
@@ -129,6 +130,15 @@ struct Transformer::Parts {
         embedding_dropout(start, "embedding", options.dropout) {
     if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width, options.norm_eps);
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
+  }
+
+  // Of each group of heads of each layer.
+  std::vector<const Encoding*> encodings() const {
+    std::vector<const Encoding*> all;
+    for (const auto& block : blocks) {
+      for (const HeadGroup& group : block->encoding()) all.push_back(group.encoding.get());
+    }
+    return all;
   }
 
   Embedding embedding;
@@ -233,32 +243,24 @@ Tensor Transformer::compute(const Tensor& tokens, const ForwardContext& pass, st
 }
 
 void Transformer::check_length(std::int64_t length) const {
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->check_length(length);
-  }
+  for (const Encoding* encoding : parts_->encodings()) encoding->check_length(length);
 }
 
 std::int64_t Transformer::same_up_to(std::int64_t length) const {
   std::int64_t least = Encoding::never;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) least = std::min(least, group.encoding->same_up_to(length));
-  }
+  for (const Encoding* encoding : parts_->encodings()) least = std::min(least, encoding->same_up_to(length));
   return least;
 }
 
 std::int64_t Transformer::rows_by_end() const {
   std::int64_t rows = 0;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_end());
-  }
+  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_end());
   return rows;
 }
 
 std::int64_t Transformer::rows_by_position() const {
   std::int64_t rows = 0;
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) rows = std::max(rows, group.encoding->rows_by_position());
-  }
+  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_position());
   return rows;
 }
 
@@ -267,16 +269,15 @@ const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
 }
 
 bool Transformer::straight_through() const {
-  return std::any_of(parts_->blocks.begin(), parts_->blocks.end(), [](const auto& block) {
-    return std::any_of(block->encoding().begin(), block->encoding().end(),
-                       [](const HeadGroup& group) { return group.encoding->traits.straight_through; });
-  });
+  return std::ranges::any_of(parts_->encodings(), [](const Encoding* one) { return one->traits.straight_through; });
+}
+
+bool Transformer::is_composed() const {
+  return std::ranges::all_of(parts_->encodings(), [](const Encoding* one) { return one->traits.is_composed(); });
 }
 
 void Transformer::project_parameters() const {
-  for (const auto& block : parts_->blocks) {
-    for (const HeadGroup& group : block->encoding()) group.encoding->project();
-  }
+  for (const Encoding* encoding : parts_->encodings()) encoding->project();
 }
 
 }  // namespace tally

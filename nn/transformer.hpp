@@ -40,6 +40,8 @@ class Transformer final : public SequenceModel {
   // Whether an encoding defines some gradients by a rule of its own instead of the derivative
   // (EncodingTraits::straight_through).
   bool straight_through() const;
+  // Whether all encodings need attention in composed form (EncodingTraits::is_composed).
+  bool is_composed() const;
   // The smallest value of its encodings.
   std::int64_t same_up_to(std::int64_t length) const;
 

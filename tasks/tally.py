@@ -30,7 +30,7 @@ class TallyError(ValueError):
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# JSON, as strict as the program is
+# JSON, as strict as in the program
 
 
 def _object(pairs):
@@ -49,7 +49,7 @@ def _parse(content, where):
     try:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse)
         if b"\\u" in content:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # rejects lone surrogates
     except (ValueError, RecursionError) as why:
         raise TallyError(f"{where}: is no JSON: {why}") from None
     return _is(dict, value, where)
@@ -214,7 +214,7 @@ _CRC_TABLE = _crc_table()
 def _crc32c(data):
     """CRC-32C of bytes, uint8 [n], in about sqrt(n) steps: as many parts side by side, and 32 more that tell what a
     part of zeros makes of each bit. A checksum is linear over GF(2), which joins the parts."""
-    # The start value is that of four bytes in front: those whose checksum from 0 it is.
+    # Four bytes in front replace the start value: their checksum from 0 is the start value of CRC-32C.
     data = np.concatenate([np.frombuffer(bytes.fromhex("54641f64"), np.uint8), data])
     parts = math.isqrt(len(data))
     length = -(-len(data) // parts)
@@ -242,7 +242,7 @@ def read_npy(path):
             raise TallyError(f"{path}: is no .npy file")
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as why:  # NumPy's reader has no error of its own
+    except Exception as why:  # NumPy's reader has no common error type
         raise TallyError(f"{path}: is damaged, or holds no numbers: {why}") from None
 
 
@@ -322,14 +322,14 @@ class Run:
     def _read_metrics(self):
         path = os.path.join(self.path, "metrics.jsonl")
         lines = (_content(path) if os.path.lexists(path) else b"").split(b"\n")
-        if cut := lines.pop():  # each line ends in a line break
+        if cut := lines.pop():  # complete lines end in a line break
             self.notes.append(f"{path}: the last line is cut, as a kill leaves it: {len(cut)} bytes left out")
         steps, evaluations = [], []
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"
             record = _parse(line, where)
             if "step" not in record:
-                continue  # what the run is: the configuration once more
+                continue  # the description of the run, which repeats its configuration
             if "start" in record:
                 self.starts.append({"step": _get(record, "step", int, where), **_get(record, "start", dict, where)})
             elif "diverged" in record:
@@ -503,7 +503,7 @@ class Runs:
             path = os.path.normpath(os.path.join(folder, name))
             if path in known and known[path].state == "unfinished" and state in ("diverged", "failed"):
                 known[path].state = state
-            elif path not in known and not os.path.exists(os.path.join(path, "config.json")):  # else it is a problem
+            elif path not in known and not os.path.exists(os.path.join(path, "config.json")):  # otherwise it is a problem
                 self.runs.append(Run.__new__(Run))
                 self.runs[-1]._begin(path, _get(entry, "config", dict, where), where,
                                      "failed" if state == "failed" else "waiting")

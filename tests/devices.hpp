@@ -21,10 +21,17 @@ inline bool asked_for(const char* name) {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// Where the CPU executes CUDA kernels, tests of many cases take a share of them. TALLY_TEST_EVERYTHING=1 in the
-// environment (tests/full.sh) asks for all.
+// Whether a sanitizer watches this build, which makes it two to ten times slower.
+#ifdef TALLY_SANITIZED
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+// With a sanitizer, and if the CPU executes CUDA kernels, tests of many cases take a share of them.
+// TALLY_TEST_EVERYTHING=1 in the environment (tests/full.sh) runs all.
 inline bool takes_a_share(Device device = default_device()) {
-  return device == on_cuda_host && !asked_for("TALLY_TEST_EVERYTHING");
+  return (sanitized || device == on_cuda_host) && !asked_for("TALLY_TEST_EVERYTHING");
 }
 
 // Under ThreadSanitizer every thread of a kernel is a fiber of its own, which takes 60 microseconds to make: the large

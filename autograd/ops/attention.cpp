@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/attention_call.hpp"
@@ -12,13 +13,12 @@
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
 #include "core/device/workspace.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 
 using attention_call::by_query_head;
 using attention_call::empty_by_token;
-using attention_call::name;
+using attention_call::operation_name;
 using attention_call::Problem;
 
 Tensor attention_call::by_query_head(const Tensor& x, std::int64_t heads) {
@@ -42,23 +42,15 @@ bool is_matmul_operand(const OperandRule& rule, const Tensor& x) {
   return rule.type == OperandRule::Type::matmul && x.defined();
 }
 
-// x, rounded if it is a matmul operand, in the type that the device's kernels take: bf16 on the CPU. Backward, which
-// saves x rounded, then computes the same pairs.
-Tensor rounded_operand(const OperandRule& rule, const Tensor& x) {
-  if (!is_matmul_operand(rule, x) || !is_rounded_by_products(x)) return x;
-  const Tensor rounded = rounded_to_bf16(x);
-  Tensor y = is_cpu(x.device()) ? rounded : widened(rounded);
-  // If x is broadcast, y has all elements, but `rounded` only one of each.
-  const bool alike = y.storage()->bytes() == 2 * rounded.storage()->bytes();
-  if (y.dtype() == DType::f32 && alike) y.storage()->set_rounded(rounded.storage());
-  record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
-  return y;
+// Matmul operands are rounded before forward, so that backward, which saves them rounded, computes the same pairs.
+Tensor kernel_operand(const OperandRule& rule, const Tensor& x) {
+  return is_matmul_operand(rule, x) ? fused_operand(x) : x;
 }
 Saved saved_operand(const OperandRule& rule, const Tensor& x) {
-  return is_matmul_operand(rule, x) ? Saved::rounded(name, x) : Saved(name, x);
+  return is_matmul_operand(rule, x) ? save_activation(operation_name, x) : Saved(operation_name, x);
 }
 Tensor as_read(const Saved& kept) {
-  return kept.get().defined() && !is_cpu(kept.get().device()) ? kept.widened() : kept.get();
+  return kept.get().defined() && !is_cpu(kept.get().device()) ? to_f32(kept.get()) : kept.get();
 }
 View as_view(const OperandRule&, const Tensor& x) { return x.view(); }
 
@@ -68,7 +60,7 @@ bool is_same(const Tensor& x, const Tensor& y) { return x.autograd() != nullptr 
 // The type of an operand's gradient. Gradients of bf16 q, k and v are written in bf16, as the backward of layers reads
 // them.
 DType gradient_type(const OperandRule& rule, const Tensor& x) {
-  return rule.gradient == OperandRule::Gradient::by_token ? x.dtype() : widened(x.dtype());
+  return rule.gradient == OperandRule::Gradient::by_token ? x.dtype() : compute_type(x.dtype());
 }
 
 // Memory for the gradient of an operand.
@@ -83,11 +75,11 @@ Tensor empty_gradient(const OperandRule& rule, const Tensor& x, DType dtype, boo
 
 // Checks that x has the heads and tokens of `rows`, with any width.
 void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
-  check_defined(name, x);
+  check_defined(operation_name, x);
   check(x.rank() == 4 && rows.rank() == 4 && x.dtype() == rows.dtype() &&
             Shape{x.size(0), x.size(1), x.size(2), rows.size(3)} == rows.shape(),
-        name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ", x.dtype(), " ",
-        x.shape());
+        operation_name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ",
+        x.dtype(), " ", x.shape());
 }
 
 // Joins additional products to q and k by concatenation, since [q, r].[k, G] is their sum. Gates that read the score
@@ -111,9 +103,9 @@ void join_products(AttentionOperands& in, Score& score) {
 // to every sequence and head of keys.
 bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
-  check_products_of_rows(name, query, key);
-  check(in.q.rank() == 4 && in.k.rank() == 4, name, "q and k must be [B, H, tokens, width], got ", in.q.shape(),
-        " and ", in.k.shape());
+  check_products_of_rows(operation_name, query, key);
+  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got ",
+        in.q.shape(), " and ", in.k.shape());
   const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
   const bool few = queries < enough && queries < in.k.size(2);
   const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
@@ -148,10 +140,11 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
 void take_moved(AttentionOperands& in, Score& score) {
   MovedProduct& moved = *score.moved;
   const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
-    check_defined(name, x);
+    check_defined(operation_name, x);
     check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
               Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
-          name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ", x.shape());
+          operation_name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ",
+          x.shape());
   };
   check_as("the queries that move", moved.queries, in.q, in.q.size(1));
   const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
@@ -170,45 +163,44 @@ void take_moved(AttentionOperands& in, Score& score) {
     if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
   }
   if (score.scan) {
-    for_heads(score.scan->other.key);
+    for_heads(score.scan->gates.key);
   }
 }
 
 }  // namespace
 
 Tensor tiled_attention(const AttentionOperands& given, const Score& given_score) {
-  const ProfileScope scope(name);
+  const ProfileScope scope(operation_name);
   AttentionOperands in = given;
   Score score = given_score;
   score.check_tiled();
-  if (score.factor != 1) in.q = unrounded(in.q) * score.factor;  // only q.k has the factor; other products do not
+  if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
   multiply_rows(in, score);
   if (score.moved) take_moved(in, score);
   join_products(in, score);
   take_products_of_rows(in, score);
   const Problem problem = attention_call::problem_of(in, score);
   return score.moved ? attention_call::attend_in_parts(problem, in.products_at_once)
-                     : attention_call::attend(problem, in.readers);
+                     : attention_call::attend(problem, in.precision);
 }
 
-Tensor attention_call::attend(const Problem& given, ReadBy readers) {
+Tensor attention_call::attend(const Problem& given, OutputPrecision precision) {
   const auto d_types = transformed<DType>(gradient_type, given);
-  Problem x = transformed<Tensor>(rounded_operand, given);
+  Problem x = transformed<Tensor>(kernel_operand, given);
   // If the queries of distances are q itself, q's gradient includes theirs.
   const bool distances_of_q = is_same(given.q, given.distance.query);
   if (distances_of_q) x.distance.query = x.q.detach();
   const std::vector<Tensor> inputs = inputs_of(x);
-  const DType dtype = widened(given.q.dtype());
+  const DType dtype = compute_type(given.q.dtype());
   const Device device = x.q.device();
   const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
-  const bool rounds = readers == ReadBy::products && dtype == DType::f32 && is_cpu(device) &&
-                      matmul_precision() == ProductPrecision::bf16;
-  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, rounds ? DType::bf16 : dtype, device);
+  const DType output_dtype = is_cpu(device) ? output_type(precision, dtype) : dtype;
+  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_dtype, device);
   const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
   Tensor scan_checkpoints;
-  if (x.scan.policy != nullptr && x.scan.policy->needs.scan && needs_grad(inputs)) {
+  if (x.scan.mod != nullptr && x.scan.mod->traits.sums && needs_grad(inputs)) {
     scan_checkpoints = Tensor::empty({on.attention_prefix_sums(call)}, dtype, device);
     call.scan_checkpoints = scan_checkpoints.view();
   }
@@ -217,27 +209,27 @@ Tensor attention_call::attend(const Problem& given, ReadBy readers) {
     on.attention(call, workspace.data());
   }
 
-  record(
-      name, output, inputs,
-      [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x), kept_output = Saved::rounded(name, output),
-       softmax_statistics, scan_checkpoints](const Tensor& d_y, Gradients& d) {
-        const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
-        const Tensor own_output = as_read(kept_output);
-        const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
-                                  scan_checkpoints.view()};
-        std::size_t input = 0;
-        const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
-          return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
-        };
-        const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
-        AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};
-        if (distances_of_q) gradients.distance.query = gradients.q;
-        const Kernels& on_its_device = kernels(d_y.device());
-        const Workspace workspace(on_its_device.attention_backward_workspace(again, gradients), d_y.device());
-        on_its_device.attention_backward(again, gradients, workspace.data());
-        input = 0;
-        for (const Tensor& one : inputs_of(d_own)) d.set(input++, one);
-      });
+  record(operation_name, output, inputs,
+         [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x),
+          kept_output = save_activation(operation_name, output), softmax_statistics,
+          scan_checkpoints](const Tensor& d_y, Gradients& d) {
+           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
+           const Tensor own_output = as_read(kept_output);
+           const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
+                                     scan_checkpoints.view()};
+           std::size_t input = 0;
+           const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
+             return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
+           };
+           const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
+           AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};
+           if (distances_of_q) gradients.distance.query = gradients.q;
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.attention_backward_workspace(again, gradients), d_y.device());
+           on_its_device.attention_backward(again, gradients, workspace.data());
+           input = 0;
+           for (const Tensor& one : inputs_of(d_own)) d.set(input++, one);
+         });
   return output;
 }
 

@@ -10,7 +10,7 @@
 
 namespace tally::attention_call {
 
-inline constexpr std::string_view name = "attention";
+inline constexpr std::string_view operation_name = "attention";
 
 // A call's tensors; undefined: absent. All of them, in the order of for_each_operand, are inputs of the graph's node.
 using Problem = AttentionProblem<Tensor>;
@@ -33,8 +33,8 @@ inline std::vector<Tensor> inputs_of(const Problem& problem) {
 // The problem of these operands with this score, each checked against the sizes of q and k.
 Problem problem_of(const AttentionOperands& in, const Score& score);
 
-// Runs the kernel and records it: o [B, H, T, e]. readers: of o.
-Tensor attend(const Problem& problem, ReadBy readers);
+// Runs the kernel and records it: o [B, H, T, e], whose precision is the second argument.
+Tensor attend(const Problem& problem, OutputPrecision precision);
 // The same with a MovedProduct (autograd/ops/attention_parts.cpp). `at_once`: approximate number of products of queries
 // and keys in memory at a time.
 Tensor attend_in_parts(const Problem& problem, std::int64_t at_once);

@@ -115,7 +115,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
 Tensor others_of(const Tensor& x, std::int64_t first) {
   if (x.size(3) > first) return slice(x, 3, first, x.size(3));
   const Shape none{x.size(0), x.size(1), x.size(2), 1};
-  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(name, none);
+  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(operation_name, none);
 }
 
 Tensor attend_part(const Part& part, Problem x, std::int64_t block, std::int64_t length) {
@@ -127,7 +127,7 @@ Tensor attend_part(const Part& part, Problem x, std::int64_t block, std::int64_t
   x.q = others_of(x.q, width);
   x.k = others_of(x.k, width);
   x.biases.push_back({BiasKind::dense, false, products_of(part, moving, block, x.scale), {}});
-  return attend(x, ReadBy::anyone);
+  return attend(x, OutputPrecision::full);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ Tensor attend_in_parts(const Problem& problem, std::int64_t at_once) {
   for_each_operand([&](const OperandRule& rule, const Tensor&) { axes.push_back(axis_of(rule)); }, problem);
   const Tensor output = empty_by_token({q.size(0), q.size(1), length, problem.v.size(3)}, q.dtype(), q.device());
   return recomputed(
-      name, inputs_of(problem),
+      operation_name, inputs_of(problem),
       {parts.size(),
        [parts, axes](std::size_t part, std::size_t n, const Tensor& whole) {
          return view_of(parts[part], axes[n], whole);

@@ -79,11 +79,6 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
         "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
 }
 
-// Whether x was written in bf16 by an operation of the CPU as a matmul operand (ReadBy).
-inline bool is_for_products(const Tensor& x) {
-  return x.defined() && x.dtype() == DType::bf16 && is_cpu(x.device()) && matmul_precision() == ProductPrecision::bf16;
-}
-
 // Whether x is dense, covers its storage and is the only owner of it.
 inline bool holds_elements_alone(const Tensor& x) {
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
@@ -93,7 +88,7 @@ inline bool holds_elements_alone(const Tensor& x) {
 // x itself if it is the only owner of its storage, to be overwritten in place; otherwise a new tensor like it.
 inline Tensor reuse_or_empty(const Tensor& x) {
   if (!holds_elements_alone(x)) return Tensor::empty(x.shape(), x.dtype(), x.device());
-  x.storage()->bump_version();  // invalidates the cached rounded elements
+  x.storage()->bump_version();  // invalidates the cached bf16 copy
   return x.detach();
 }
 

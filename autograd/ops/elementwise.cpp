@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -44,15 +45,13 @@ Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, con
 }
 
 Backward derivative_of_product(Saved a, Saved b) {
-  return [kept_a = std::move(a), kept_b = std::move(b)](const Tensor& d_y, Gradients& d) {
-    const auto times = [&d_y](const Saved& kept) {
-      if (kept.get().dtype() == d_y.dtype()) return multiply(d_y, kept.get());
-      const Tensor wide = kept.widened();
-      kernels(wide.device()).binary(BinaryOp::multiply, wide.view(), wide.view(), d_y.view());
-      return wide;
+  return [saved_a = std::move(a), saved_b = std::move(b)](const Tensor& d_y, Gradients& d) {
+    const auto times = [&d_y](const Saved& saved) {
+      const Tensor& x = saved.get();
+      return x.dtype() == d_y.dtype() ? multiply(d_y, x) : multiply_activations(to_f32(x), d_y);
     };
-    if (d.wants(0)) d.set(0, sum_to(times(kept_b), d.shape(0)));
-    if (d.wants(1)) d.set(1, sum_to(times(kept_a), d.shape(1)));
+    if (d.wants(0)) d.set(0, sum_to(times(saved_b), d.shape(0)));
+    if (d.wants(1)) d.set(1, sum_to(times(saved_a), d.shape(1)));
   };
 }
 
@@ -103,18 +102,17 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
   check_floating(name, x);
-  // Activations of an MLP are saved as matmuls read them.
-  const auto keep = [&](const Tensor& value) {
-    return is_activation(op) ? Saved::rounded(name, value) : Saved(name, value);
+  const auto save = [&](const Tensor& value) {
+    return is_activation(op) ? save_activation(name, value) : Saved(name, value);
   };
   const bool from_output = unary_needs_output(op);
-  Saved kept;
-  if (!unary_is_linear(op) && !from_output) kept = keep(x);
+  Saved saved;
+  if (!unary_is_linear(op) && !from_output) saved = save(x);
   Tensor y = reuse_or_empty(x);
   kernels(x.device()).unary(op, parameter, y.view(), x.view());
-  if (!unary_is_linear(op) && from_output) kept = keep(y);
-  record(name, y, {x}, [op, parameter, kept, from_output](const Tensor& d_y, Gradients& d) {
-    const View value = kept.get().view();
+  if (!unary_is_linear(op) && from_output) saved = save(y);
+  record(name, y, {x}, [op, parameter, saved, from_output](const Tensor& d_y, Gradients& d) {
+    const View value = saved.get().view();
     const Tensor d_x = reuse_or_empty(d_y);
     kernels(d_y.device())
         .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
@@ -141,11 +139,11 @@ Tensor multiply_activations(Tensor a, const Tensor& b) {
   const ProfileScope scope(name);
   check_same_floating(name, a, b);
   check(a.shape() == b.shape(), name, "activations must have one shape: got ", a.shape(), " and ", b.shape());
-  const Saved kept_a = Saved::rounded(name, requires_grad(b) ? a : Tensor());
-  const Saved kept_b = Saved::rounded(name, requires_grad(a) ? b : Tensor());
+  const Saved saved_a = save_activation(name, requires_grad(b) ? a : Tensor());
+  const Saved saved_b = save_activation(name, requires_grad(a) ? b : Tensor());
   Tensor y = reuse_or_empty(a);
   kernels(y.device()).binary(BinaryOp::multiply, y.view(), a.view(), b.view());
-  record(name, y, {a, b}, derivative_of_product(kept_a, kept_b));
+  record(name, y, {a, b}, derivative_of_product(saved_a, saved_b));
   return y;
 }
 

@@ -1,30 +1,27 @@
 // Linear layers: matmuls with a weight and an epilogue.
-//   y = x w^T + bias (+ onto)  [..., in] [out, in] -> [..., out]:
-//     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_onto = d_y.
-//   y = op(h) w_down^T + bias_down (+ onto),  h = x w_up^T + bias_up:
+//   y = x w^T + bias (+ residual)  [..., in] [out, in] -> [..., out]:
+//     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_residual = d_y.
+//   y = op(h) w_down^T + bias_down (+ residual),  h = x w_up^T + bias_up:
 //     d_h = (d_y w_down) op'(h), and the gradients of `up` follow as above.
-#include <memory>
 #include <utility>
 
-#include "autograd/layer.hpp"
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
 #include "core/device/backend.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 namespace {
 
-// Checks the arguments of a layer. x [..., in] is f32 or f64, or bf16 if matmuls round to it. weight [out, in]; bias
-// [out] or undefined; onto [..., out] or undefined.
-void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& onto) {
+// Checks x [..., in], weight [out, in] and, if they are defined, bias [out] and residual [..., out].
+void check_linear(const Tensor& x, const LinearWeights& by, const Tensor& residual) {
   constexpr std::string_view name = "linear";
+  const Tensor &weight = by.weight, &bias = by.bias;
   check_floating(name, weight);
-  const bool kept = x.defined() && x.dtype() == DType::bf16 && is_rounded_by_products(weight);
-  if (kept) {
+  if (is_matmul_input(x) && matmul_uses_bf16(weight.dtype())) {
     check_same_device(name, x, weight);
   } else {
     check_same_floating(name, x, weight);
@@ -38,99 +35,68 @@ void check_layer(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
     check(bias.shape() == Shape{weight.size(0)}, name, "bias must have shape [", weight.size(0), "] for the weight ",
           weight.shape(), ", got ", bias.shape());
   }
-  if (!onto.defined()) return;
-  check_same_floating(name, weight, onto);
+  if (!residual.defined()) return;
+  check_same_floating(name, weight, residual);
   const Shape result = append_axes(leading_axes(x.shape()), {weight.size(0)});
-  check(onto.shape() == result, name, "what the result ", result, " is added to has shape ", onto.shape());
+  check(residual.shape() == result, name, "residual must have the shape of the result, ", result, ", got ",
+        residual.shape());
 }
 
-// The rows of x as the layer's matmul reads them and backward saves them. If the saved form is smaller than x, it
-// replaces x, so that the layer holds no larger copy.
-struct KeptRows {
-  KeptRows(Tensor& x, const Tensor& weight) : rows(as_rows(x)) {
-    rows.set_autograd(x.autograd());  // so that Saved recognises a leaf
-    kept = Saved::rounded("linear", requires_grad(weight) ? rows : Tensor());
-    if (!kept.get().defined() || kept.get().dtype() == x.dtype()) return;
-    rows = kept.get();
-    const std::shared_ptr<AutogradData> graph = x.autograd();
-    x = rows.reshape_view(x.shape());
-    x.set_autograd(graph);
-  }
-  Tensor rows;
-  Saved kept;
-};
-
-// Whether a matmul writes bf16 itself, with an activation: on the CPU, if matmuls also read bf16.
-bool writes_bf16(const Tensor& a) { return is_cpu(a.device()) && matmul_precision() == ProductPrecision::bf16; }
-
-// a b for matrices, in f32 or f64.
-Tensor product(const Tensor& a, const Tensor& b) {
-  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, widened(a.dtype()), a.device());
+// a b for matrices.
+Tensor product(const Tensor& a, const Tensor& b, OutputPrecision precision = OutputPrecision::full) {
+  const DType dtype = output_type(precision, compute_type(a.dtype()));
+  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, dtype, a.device());
   multiply_into(c, a, b);
   return c;
 }
 
-// a b for matrices, in bf16. The device's matmul writes bf16 if the operands are bf16.
-Tensor rounded_product(const Tensor& a, const Tensor& b) {
-  if (matmul_precision() != ProductPrecision::bf16) return product(a, b).to(DType::bf16);
-  const Tensor c = Tensor::empty({a.size(0), b.size(1)}, DType::bf16, a.device());
-  const auto kept = [](const Tensor& x) { return x.dtype() == DType::bf16 ? x : rounded_to_bf16(x); };
-  multiply_into(c, kept(a), kept(b));
-  return c;
-}
-
-// x rounded. All matmuls that read x share it while it is held. Not needed on the CPU, where matmuls round their
-// operands.
-Tensor rounded_once(const Tensor& x) {
-  const bool asked = x.defined() && !is_cpu(x.device()) && is_rounded_by_products(x);
-  return asked ? rounded_to_bf16(x) : Tensor();
-}
-
-// rows weight^T + bias (+ onto), of this shape. If no one else holds onto, it becomes the result.
-Tensor layer_of(const Tensor& rows, const Tensor& weight, const Tensor& given_bias, const Tensor& onto,
-                const Shape& shape, ReadBy readers = ReadBy::anyone) {
-  const Shape matrix{rows.size(0), weight.size(0)};
-  const bool rounds =
-      readers == ReadBy::products && !onto.defined() && is_rounded_by_products(weight) && writes_bf16(rows);
-  const Tensor bias = rounds && given_bias.defined() ? given_bias.to_dense() : given_bias;
-  const DType dtype = rounds ? DType::bf16 : weight.dtype();
-  const Tensor y = onto.defined() ? reuse_or_empty(onto) : Tensor::empty(shape, dtype, rows.device());
-  const Tensor residual = onto.defined() ? onto.to_dense().reshape_view(matrix) : Tensor();
-  multiply_into(y.reshape_view(matrix), rows, transposed(weight), {.bias = bias.view(), .residual = residual.view()});
+// x weight^T + bias (+ residual). If no one else holds the residual, it becomes the result.
+Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
+              OutputPrecision precision = OutputPrecision::full) {
+  const Tensor rows = as_rows(x), bias = by.bias.to_dense();
+  const DType type = by.weight.dtype();
+  const Shape matrix{rows.size(0), by.weight.size(0)}, shape = append_axes(leading_axes(x.shape()), {matrix[1]});
+  Tensor y, added;
+  if (residual.defined()) {
+    y = reuse_or_empty(residual);
+    added = residual.to_dense().reshape_view(matrix);
+  } else {  // only on the CPU can the epilogue write bf16
+    y = Tensor::empty(shape, is_cpu(x.device()) ? output_type(precision, type) : type, x.device());
+  }
+  multiply_into(y.reshape_view(matrix), rows, transposed(by.weight), {.bias = bias.view(), .residual = added.view()});
   return y;
 }
 
 // Sets the gradients of x, weight and bias (inputs n, n + 1 and n + 2) from d_rows [R, out], the gradient of the
 // layer's matmul. The gradient of x is added if other layers also read x, as for queries, keys and values. d_bias may
 // be given.
-void set_gradients_of_layer(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& rows, const Saved& weight,
-                            const Tensor& d_bias = {}) {
+void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& x, const Saved& weight,
+                             const Tensor& d_bias = {}) {
   if (const Tensor sum = d.wants(n) ? d.so_far(n) : Tensor(); sum.defined()) {
-    const Tensor sum_rows = sum.reshape_view({d_rows.size(0), sum.size(-1)});
+    const Tensor sum_rows = as_rows(sum);
     multiply_into(sum_rows, d_rows, weight.get(), {.residual = sum_rows.view()});
     d.added_to_it(n);
   } else if (d.wants(n)) {
     d.set(n, product(d_rows, weight.get()).reshape_view(d.shape(n)));
   }
-  if (d.wants(n + 1)) d.set(n + 1, product(transposed(d_rows), rows.get()));
+  if (d.wants(n + 1)) d.set(n + 1, product(transposed(d_rows), as_rows(x.get())));
   if (d.wants(n + 2)) d.set(n + 2, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
 }
 
 }  // namespace
 
-Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto, ReadBy readers) {
+Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor residual, OutputPrecision precision) {
   constexpr std::string_view name = "linear";
   const ProfileScope scope(name);
-  check_layer(x, weight, bias, onto);
-  const Shape shape = append_axes(leading_axes(x.shape()), {weight.size(0)});
-  const KeptRows of_x(x, weight);
-  const Tensor rounded = rounded_once(weight);
-  Tensor y = layer_of(of_x.rows, weight, bias, onto, shape, readers);
-  record(name, y, {x, weight, bias, onto},
-         [rounded, kept_rows = of_x.kept, kept_weight = Saved(name, requires_grad(x) ? weight : Tensor())](
-             const Tensor& d_y, Gradients& d) {
-           const Tensor d_rows = as_rows(d_y), once = rounded_once(d_rows);
-           set_gradients_of_layer(d, 0, d_rows, kept_rows, kept_weight);
+  check_linear(x, {weight, bias}, residual);
+  const Saved saved_x = save_operand(name, x, weight);
+  const Tensor cached = cache_operand(weight);
+  Tensor y = affine(x, {weight, bias}, residual, precision);
+  record(name, y, {x, weight, bias, residual},
+         [cached, saved_x, saved_weight = Saved(name, requires_grad(x) ? weight : Tensor())](const Tensor& d_y,
+                                                                                             Gradients& d) {
+           const Tensor d_rows = as_rows(d_y), d_cached = cache_operand(d_rows);
+           set_gradients_of_linear(d, 0, d_rows, saved_x, saved_weight);
            d.set(3, d_y);
          });
   return y;
@@ -138,27 +104,24 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor onto, R
 
 namespace {
 
-// op(rows weight^T + bias) as the next matmul reads it, and the argument of op', unless that is the result.
+// op(rows weight^T + bias) as a matmul input, and the argument of op' unless that is the result.
 struct Activated {
   Tensor result, argument;
 };
-Activated activated(UnaryOp op, const Tensor& rows, const Layer& up, bool keeps_argument) {
-  const Tensor bias = up.bias.defined() ? up.bias.to_dense() : up.bias;
+Activated activated(UnaryOp op, const Tensor& rows, const LinearWeights& up, bool keeps_argument) {
+  const DType dtype = output_type(OutputPrecision::matmul_input, up.weight.dtype());
   const Shape shape{rows.size(0), up.weight.size(0)};
-  const DType dtype = is_rounded_by_products(up.weight) ? DType::bf16 : up.weight.dtype();
-  const Tensor result = Tensor::empty(shape, dtype, rows.device());
-  if (is_cpu(rows.device())) {
-    const Tensor argument = keeps_argument ? Tensor::empty(shape, dtype, rows.device()) : Tensor();
-    multiply_into(
-        result, rows, transposed(up.weight),
-        {.bias = bias.view(), .activation = Epilogue::Activation::apply, .op = op, .argument = argument.view()});
-    return {result, argument};
+  const auto empty = [&] { return Tensor::empty(shape, dtype, rows.device()); };
+  if (!is_cpu(rows.device())) {
+    const Tensor argument = affine(rows, up, {}).to(dtype), result = empty();
+    kernels(rows.device()).unary(op, 0, result.view(), argument.view());
+    return {result, keeps_argument ? argument : Tensor()};
   }
-  const Tensor sums = Tensor::empty(shape, DType::f32, rows.device());
-  multiply_into(sums, rows, transposed(up.weight), {.bias = bias.view()});
-  const Tensor argument = sums.to(dtype);
-  kernels(rows.device()).unary(op, 0, result.view(), argument.view());
-  return {result, keeps_argument ? argument : Tensor()};
+  const Tensor bias = up.bias.to_dense(), result = empty(), argument = keeps_argument ? empty() : Tensor();
+  multiply_into(
+      result, rows, transposed(up.weight),
+      {.bias = bias.view(), .activation = Epilogue::Activation::apply, .op = op, .argument = argument.view()});
+  return {result, argument};
 }
 
 // (d_rows weight) op'(argument) in the argument's type, and the sum of its rows. In bf16 it overwrites the argument if
@@ -168,12 +131,11 @@ struct ActivatedGradient {
 };
 ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const Tensor& weight,
                                         const Tensor& argument) {
-  const bool is_kept = argument.dtype() == DType::bf16;
+  const bool is_bf16 = argument.dtype() == DType::bf16;
   const Tensor d_argument =
-      is_kept ? reuse_or_empty(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
+      is_bf16 ? reuse_or_empty(argument) : Tensor::empty(argument.shape(), argument.dtype(), argument.device());
   // The precision may have changed since forward saved the argument.
-  const bool fits = is_kept ? writes_bf16(d_rows) : !is_rounded_by_products(weight);
-  if (is_cpu(d_rows.device()) && fits) {
+  if (is_cpu(d_rows.device()) && is_bf16 == matmul_uses_bf16(weight.dtype())) {
     const Tensor d_bias = Tensor::empty({weight.size(1)}, weight.dtype(), d_rows.device());
     multiply_into(d_argument, d_rows, weight,
                   {.activation = Epilogue::Activation::derivative,
@@ -182,7 +144,8 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
                    .column_sums = d_bias.view()});
     return {d_argument, d_bias};
   }
-  const Tensor d_result = is_kept ? rounded_product(d_rows, weight) : product(d_rows, weight);
+  const auto precision = is_bf16 ? OutputPrecision::matmul_input : OutputPrecision::full;
+  const Tensor d_result = product(d_rows, weight, precision).to(argument.dtype());
   const View value = argument.view();
   const bool from_output = unary_needs_output(op);
   kernels(d_rows.device())
@@ -193,38 +156,37 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
 
 }  // namespace
 
-Tensor mlp(UnaryOp op, Tensor x, const Layer& up, const Layer& down, Tensor onto) {
+Tensor mlp(UnaryOp op, Tensor x, const LinearWeights& up, const LinearWeights& down, Tensor residual) {
   check_defined("linear", x);
-  if (!is_rounded_by_products(up.weight) && !is_cpu(x.device())) {
+  if (!matmul_uses_bf16(up.weight.dtype()) && !is_cpu(x.device())) {
     Tensor hidden = unary(op, linear(std::move(x), up.weight, up.bias));
-    return linear(std::move(hidden), down.weight, down.bias, std::move(onto));
+    return linear(std::move(hidden), down.weight, down.bias, std::move(residual));
   }
   constexpr std::string_view name = "mlp";
   const ProfileScope scope(name);
-  check_layer(x, up.weight, up.bias, {});
-  const Shape leading = leading_axes(x.shape()), shape = append_axes(leading, {down.weight.size(0)});
-  const bool wants_hidden = needs_grad({x, up.weight, up.bias}), wants_down = needs_grad({down.weight});
-  const bool from_output = unary_needs_output(op);
-  const KeptRows of_x(x, up.weight);
-  const Tensor rounded[] = {rounded_once(up.weight), rounded_once(down.weight)};
-  const Activated hidden = activated(op, of_x.rows, up, wants_hidden && !from_output);
-  check_layer(hidden.result.reshape_view(append_axes(leading, {up.weight.size(0)})), down.weight, down.bias, onto);
-  Tensor y = layer_of(hidden.result, down.weight, down.bias, onto, shape);
-  const bool keeps_result = wants_down || (wants_hidden && from_output);
-  record(name, y, {x, up.weight, up.bias, down.weight, down.bias, onto},
-         [op, from_output, once_up = rounded[0], once_down = rounded[1], kept_rows = of_x.kept,
-          kept_result = keeps_result ? hidden.result : Tensor(), kept_argument = hidden.argument,
-          kept_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
-          kept_down = Saved(name, wants_hidden ? down.weight : Tensor())](const Tensor& d_y, Gradients& d) mutable {
-           const Tensor d_rows = as_rows(d_y), once = rounded_once(d_rows);
-           if (d.wants(3)) d.set(3, product(transposed(d_rows), kept_result));
+  check_linear(x, up, {});
+  const bool wants_hidden = needs_grad({x, up.weight, up.bias}), from_output = unary_needs_output(op);
+  const bool saves_result = needs_grad({down.weight}) || (wants_hidden && from_output);
+  const Saved saved_x = save_operand(name, x, up.weight);
+  const Tensor cached_up = cache_operand(up.weight), cached_down = cache_operand(down.weight);
+  const Activated hidden = activated(op, as_rows(x), up, wants_hidden && !from_output);
+  const Tensor result = hidden.result.reshape_view(append_axes(leading_axes(x.shape()), {up.weight.size(0)}));
+  check_linear(result, down, residual);
+  Tensor y = affine(result, down, residual);
+  record(name, y, {x, up.weight, up.bias, down.weight, down.bias, residual},
+         [op, from_output, cached_up, cached_down, saved_x, saved_argument = hidden.argument,
+          saved_result = saves_result ? hidden.result : Tensor(),
+          saved_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
+          saved_down = Saved(name, wants_hidden ? down.weight : Tensor())](const Tensor& d_y, Gradients& d) mutable {
+           const Tensor d_rows = as_rows(d_y), d_cached = cache_operand(d_rows);
+           if (d.wants(3)) d.set(3, product(transposed(d_rows), saved_result));
            if (d.wants(4)) d.set(4, sum_of_rows(d_rows));
            d.set(5, d_y);
            if (!d.wants(0) && !d.wants(1) && !d.wants(2)) return;
-           const Tensor argument = std::move(from_output ? kept_result : kept_argument);
-           kept_result = {};
-           const ActivatedGradient of_hidden = gradient_of_activated(op, d_rows, kept_down.get(), argument);
-           set_gradients_of_layer(d, 0, of_hidden.d_rows, kept_rows, kept_up, of_hidden.d_bias);
+           const Tensor argument = std::move(from_output ? saved_result : saved_argument);
+           saved_result = {};
+           const ActivatedGradient of_hidden = gradient_of_activated(op, d_rows, saved_down.get(), argument);
+           set_gradients_of_linear(d, 0, of_hidden.d_rows, saved_x, saved_up, of_hidden.d_bias);
          });
   return y;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -14,7 +15,6 @@
 #include "core/device/backend.hpp"
 #include "core/device/workspace.hpp"
 #include "core/matrix_layout.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 namespace {
@@ -27,21 +27,10 @@ Tensor readable(const Tensor& x) {
   return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
 }
 
-// x as the device's kernel reads it. CUDA matmuls need both operands of one type: bf16 if rounded copies of both exist.
-Tensor as_read_beside(const Tensor& x, const Tensor& other) {
-  const auto is_rounded = [](const Tensor& one) {
-    return one.dtype() == DType::bf16 || (is_rounded_by_products(one) && one.storage()->rounded() != nullptr);
-  };
-  const bool kept = x.dtype() == DType::bf16, both = !is_cpu(x.device()) && is_rounded(x) && is_rounded(other);
-  if (!kept && other.dtype() != DType::bf16 && !both) return x;
-  if (matmul_precision() != ProductPrecision::bf16) return widened(x);
-  return kept || is_cpu(x.device()) ? x : rounded_to_bf16(x);
-}
-
 }  // namespace
 
 void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const Epilogue& end) {
-  const Tensor a = readable(as_read_beside(given_a, given_b)), b = readable(as_read_beside(given_b, given_a));
+  const Tensor a = readable(matmul_operand(given_a, given_b, c)), b = readable(matmul_operand(given_b, given_a, c));
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
     const std::int64_t largest = std::max({matrices, x.size(-1), x.size(-2), layout_of(x.view())->ld});
@@ -73,7 +62,7 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
     return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
   }
   const Shape leading = broadcast_shapes("matmul", leading_axes(a.shape(), 2), leading_axes(b.shape(), 2));
-  const DType dtype = widened(a.dtype());
+  const DType dtype = compute_type(a.dtype());
   const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), dtype, a.device());
   const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
   const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
@@ -89,29 +78,26 @@ Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
   return product(transposed(rows(a)), rows(c), alpha);
 }
 
-// The saved form of x if there is one, because it is faster to read.
-const Tensor& kept_or(const Saved& kept, const Tensor& x) { return kept.get().defined() ? kept.get() : x; }
-
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b, double alpha) {
+Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
+  Tensor a = given_a, b = given_b;
   const ProfileScope scope("matmul");
   check_same_floating("matmul", a, b);
   check(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices [..., M, K] and [..., K, N]: got ", a.shape(),
         " and ", b.shape());
   check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got ", a.shape(), " and ", b.shape(),
         a.size(-1) == b.size(-1) || a.size(-2) == b.size(-2) ? "; transpose one of them?" : "");
-  const Saved kept_a = Saved::rounded("matmul", requires_grad(b) ? a : Tensor());
-  const Saved kept_b = Saved::rounded("matmul", requires_grad(a) ? b : Tensor());
-  Tensor c = product(kept_or(kept_a, a), kept_or(kept_b, b), alpha);
-  record("matmul", c, {a, b}, [alpha, kept_a, kept_b](const Tensor& d_c, Gradients& d) {
-    if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(kept_b.get()), alpha), d.shape(0)));
+  const Saved saved_a = save_operand("matmul", a, b), saved_b = save_operand("matmul", b, a);
+  Tensor c = product(a, b, alpha);
+  record("matmul", c, {a, b}, [alpha, saved_a, saved_b](const Tensor& d_c, Gradients& d) {
+    if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(saved_b.get()), alpha), d.shape(0)));
     if (!d.wants(1)) return;
     if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
       // One matmul with the rows of all a, which also sums over the leading axes.
-      d.set(1, product_of_rows(kept_a.get(), d_c, alpha));
+      d.set(1, product_of_rows(saved_a.get(), d_c, alpha));
     } else {
-      d.set(1, sum_to(product(transposed(kept_a.get()), d_c, alpha), d.shape(1)));
+      d.set(1, sum_to(product(transposed(saved_a.get()), d_c, alpha), d.shape(1)));
     }
   });
   return c;

@@ -6,12 +6,12 @@
 //   d_weight = sum over rows of d_y n,  d_bias = sum over rows of d_y.
 // Backward saves x and one or two numbers per row, and recomputes n. Without a weight n is the result itself, which is
 // saved instead of x.
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "core/device/workspace.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 namespace {
@@ -24,98 +24,65 @@ void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter,
         ", got ", parameter.shape());
 }
 
-// The outputs of a norm of rows x: y, in bf16 if only matmuls read it, and x rounded, if backward saves that.
-struct Written {
-  Tensor y, rounded;
-
-  Written(const Tensor& rows, ReadBy readers, bool is_recorded)
-      : y(Tensor::empty(rows.shape(), y_type(rows, readers), rows.device())) {
-    const bool keeps = is_recorded && is_rounded_by_products(rows) && has_all_of_its_storage(rows);
-    if (keeps && rows.storage()->rounded() == nullptr)
-      rounded = Tensor::empty(rows.shape(), DType::bf16, rows.device());
-  }
-  // Registers the rounded x, for later operations that save x rounded.
-  void register_rounded(const Tensor& rows) const {
-    if (rounded.defined()) rows.storage()->set_rounded(rounded.storage());
-  }
-
- private:
-  static DType y_type(const Tensor& rows, ReadBy readers) {
-    return readers == ReadBy::products && is_rounded_by_products(rows) ? DType::bf16 : rows.dtype();
-  }
-};
-
-// Calls backward_of(d_x, add) with rows for the gradient of input 0; with add it adds to the gradient so far.
-template <class F>
-void set_gradient_of_rows(Gradients& d, const Shape& rows, const Tensor& d_y, F&& backward_of) {
-  if (const Tensor sum = d.so_far(0); sum.defined()) {
-    backward_of(sum.reshape_view(rows), true);
-    return d.added_to_it(0);
-  }
-  const Tensor d_x = Tensor::empty(rows, d_y.dtype(), d_y.device());
-  backward_of(d_x, false);
-  d.set(0, d_x.reshape_view(d.shape(0)));
-}
-
-}  // namespace
-
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, ReadBy readers) {
-  const ProfileScope scope("layer_norm");
-  check_norm("layer_norm", x, weight, "weight");
-  check_norm("layer_norm", x, bias, "bias");
+// Layer norm if it is centered; RMS norm has no bias.
+Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+            OutputPrecision precision) {
+  const ProfileScope scope(name);
+  check_norm(name, x, weight, "weight");
+  if (centered) check_norm(name, x, bias, "bias");
   const Tensor rows = as_rows(x), own_weight = weight.to_dense(), own_bias = bias.to_dense();
-  const Tensor mean = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor y_rows = Tensor::empty(rows.shape(), output_type(precision, x.dtype()), x.device());
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
-  const Written written(rows, readers, needs_grad({x, weight, bias}));
-  kernels(x.device())
-      .layer_norm(written.y.view(), mean.view(), rstd.view(), written.rounded.view(), rows.view(), own_weight.view(),
+  const Tensor mean = centered ? Tensor::empty(rstd.shape(), x.dtype(), x.device()) : Tensor();
+  const Tensor x_bf16 = needs_grad({x, weight, bias}) ? bf16_cache_to_fill(rows) : Tensor();
+  const Kernels& on = kernels(x.device());
+  if (centered) {
+    on.layer_norm(y_rows.view(), mean.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(),
                   own_bias.view(), eps);
-  written.register_rounded(rows);
-  Tensor y = written.y.reshape_view(x.shape());
-  record("layer_norm", y, {x, weight, bias},
-         [kept_rows = Saved::rounded("layer_norm", rows), kept_weight = Saved("layer_norm", own_weight), mean, rstd](
-             const Tensor& given_d_y, Gradients& d) {
-           const Tensor& x_rows = kept_rows.get();
-           const Tensor d_y = widened(given_d_y);
-           const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
-           const Tensor d_bias = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
-           const Kernels& on = kernels(d_y.device());
-           const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
-           set_gradient_of_rows(d, x_rows.shape(), d_y, [&](const Tensor& d_rows, bool add) {
-             on.layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), as_rows(d_y).view(), x_rows.view(),
-                                    kept_weight.get().view(), mean.view(), rstd.view(), add, workspace.data());
-           });
+  } else {
+    on.rms_norm(y_rows.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(), eps);
+  }
+  Tensor y = y_rows.reshape_view(x.shape());
+  record(name, y, {x, weight, bias},
+         [centered, saved_x = save_activation(name, rows), saved_weight = Saved(name, own_weight), mean, rstd](
+             const Tensor& d_y, Gradients& d) {
+           const Tensor &x_rows = saved_x.get(), &factor = saved_weight.get();
+           const Tensor d_y_rows = as_rows(to_f32(d_y)), sum = d.so_far(0);
+           const auto empty = [&](const Shape& shape) {
+             return Tensor::empty(shape, d_y_rows.dtype(), d_y_rows.device());
+           };
+           const bool add = sum.defined();
+           const Tensor d_rows = add ? sum.reshape_view(x_rows.shape()) : empty(x_rows.shape());
+           const Tensor d_weight = empty(factor.shape()), d_bias = centered ? empty(factor.shape()) : Tensor();
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.norm_backward_workspace(x_rows.view()), d_y.device());
+           if (centered) {
+             on_its_device.layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), d_y_rows.view(),
+                                               x_rows.view(), factor.view(), mean.view(), rstd.view(), add,
+                                               workspace.data());
+           } else {
+             on_its_device.rms_norm_backward(d_rows.view(), d_weight.view(), d_y_rows.view(), x_rows.view(),
+                                             factor.view(), rstd.view(), add, workspace.data());
+           }
+           if (add) {
+             d.added_to_it(0);
+           } else {
+             d.set(0, d_rows.reshape_view(d.shape(0)));
+           }
            d.set(1, d_weight);
            d.set(2, d_bias);
          });
   return y;
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, ReadBy readers) {
-  const ProfileScope scope("rms_norm");
-  check_norm("rms_norm", x, weight, "weight");
-  const Tensor rows = as_rows(x), own_weight = weight.to_dense();
-  const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
-  const Written written(rows, readers, needs_grad({x, weight}));
-  kernels(x.device())
-      .rms_norm(written.y.view(), rstd.view(), written.rounded.view(), rows.view(), own_weight.view(), eps);
-  written.register_rounded(rows);
-  Tensor y = written.y.reshape_view(x.shape());
-  record("rms_norm", y, {x, weight},
-         [kept_rows = Saved::rounded("rms_norm", rows), kept_weight = Saved("rms_norm", own_weight), rstd](
-             const Tensor& given_d_y, Gradients& d) {
-           const Tensor& x_rows = kept_rows.get();
-           const Tensor d_y = widened(given_d_y);
-           const Tensor d_weight = Tensor::empty({x_rows.size(1)}, d_y.dtype(), d_y.device());
-           const Kernels& on = kernels(d_y.device());
-           const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
-           set_gradient_of_rows(d, x_rows.shape(), d_y, [&](const Tensor& d_rows, bool add) {
-             on.rms_norm_backward(d_rows.view(), d_weight.view(), as_rows(d_y).view(), x_rows.view(),
-                                  kept_weight.get().view(), rstd.view(), add, workspace.data());
-           });
-           d.set(1, d_weight);
-         });
-  return y;
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, OutputPrecision precision) {
+  return norm("layer_norm", true, x, weight, bias, eps, precision);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, OutputPrecision precision) {
+  return norm("rms_norm", false, x, weight, {}, eps, precision);
 }
 
 Tensor rms_norm(const Tensor& x, double eps) {
@@ -132,9 +99,9 @@ Tensor rms_norm(const Tensor& x, double eps) {
   kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), {}, rows.view(), one.view(), eps);
   Tensor y = in_order(y_rows.reshape_view(given.shape()));
   record("rms_norm", y, {x},
-         [kept = Saved::rounded("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y,
-                                                                                                 Gradients& d) {
-           const Tensor& n = kept.get();
+         [saved = save_activation("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y,
+                                                                                                   Gradients& d) {
+           const Tensor& n = saved.get();
            const Tensor d_rows = Tensor::empty(n.shape(), d_y.dtype(), d_y.device());
            const Tensor nothing = Tensor::empty({n.size(1)}, d_y.dtype(), d_y.device());
            const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());

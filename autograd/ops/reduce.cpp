@@ -7,7 +7,6 @@
 #include "autograd/ops/product.hpp"
 #include "autograd/profile.hpp"
 #include "core/device/workspace.hpp"
-#include "core/rounded.hpp"
 
 namespace tally {
 namespace {
@@ -49,8 +48,7 @@ Shape dropped_shape(const Shape& shape, const std::vector<int>& axes) {
 }  // namespace
 
 Tensor sum_of_rows(const Tensor& x) {
-  const DType dtype = widened(x.dtype());
-  const Tensor total = Tensor::empty({1, x.size(1)}, dtype, x.device());
+  const Tensor total = Tensor::empty({1, x.size(1)}, compute_type(x.dtype()), x.device());
   reduce(ReduceOp::sum, total, x);
   return total.reshape_view({x.size(1)});
 }

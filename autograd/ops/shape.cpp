@@ -1,5 +1,6 @@
 // Other shapes of the same elements. All are views that share the elements and cost nothing, except concat; reshape,
 // contiguous and cast may have to copy. The derivative of each moves d_y back to the places of the elements.
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -27,30 +28,30 @@ Tensor transpose(const Tensor& x, int a, int b) {
   return y;
 }
 
-// d_x = d_y within the slice, 0 elsewhere.
-Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
-  const ProfileScope scope("slice");
-  check_defined("slice", x);
-  Tensor y = x.slice_view(axis, begin, end);
-  record("slice", y, {x}, [axis, begin, end](const Tensor& d_y, Gradients& d) {
+namespace {
+
+// A view of some of x's elements; d_x = d_y there, 0 elsewhere.
+template <class ViewOf>
+Tensor part_of(std::string_view name, const Tensor& x, const ViewOf& view_of) {
+  const ProfileScope scope(name);
+  check_defined(name, x);
+  Tensor y = view_of(x);
+  record(name, y, {x}, [view_of](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
-    d_x.slice_view(axis, begin, end).copy_from(d_y);
+    view_of(d_x).copy_from(d_y);
     d.set(0, d_x);
   });
   return y;
 }
 
-// d_x = d_y at the index, 0 elsewhere.
+}  // namespace
+
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
+  return part_of("slice", x, [=](const Tensor& all) { return all.slice_view(axis, begin, end); });
+}
+
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
-  const ProfileScope scope("select");
-  check_defined("select", x);
-  Tensor y = x.select_view(axis, index);
-  record("select", y, {x}, [axis, index](const Tensor& d_y, Gradients& d) {
-    const Tensor d_x = Tensor::zeros(d.shape(0), d_y.dtype(), d_y.device());
-    d_x.select_view(axis, index).copy_from(d_y);
-    d.set(0, d_x);
-  });
-  return y;
+  return part_of("select", x, [=](const Tensor& all) { return all.select_view(axis, index); });
 }
 
 // d_x = d_y summed over the axes that were repeated.
@@ -58,7 +59,7 @@ Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   const ProfileScope scope("broadcast_to");
   check_defined("broadcast_to", x);
   Tensor y = x.broadcast_view("broadcast_to", shape);
-  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(widened(d_y), d.shape(0))); });
+  record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(to_f32(d_y), d.shape(0))); });
   return y;
 }
 
@@ -118,15 +119,6 @@ Tensor contiguous(const Tensor& x) {
 }
 
 // d_x = d_y in x's type. Rounding to an integer or to bool has no derivative.
-Tensor unrounded(const Tensor& x) {
-  if (x.dtype() != DType::bf16) return x;
-  Tensor y = widened(x);
-  // Operations that save y rounded then save x itself.
-  if (has_all_of_its_storage(x)) y.storage()->set_rounded(x.storage());
-  record("unrounded", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
-  return y;
-}
-
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;

@@ -1,5 +1,6 @@
 // y[j] = exp(x[j]) / sum_k exp(x[k]) over the last axis; in the causal form row i has its sum over k <= i only.
 // Only the result is saved for backward:  d_x[j] = y[j] (d_y[j] - sum_k d_y[k] y[k]).
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -11,9 +12,9 @@ namespace {
 Tensor softmax(std::string_view name, const Tensor& x, bool causal) {
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).softmax(y.view(), x.view(), causal);
-  record(name, y, {x}, [causal, kept = Saved::rounded(name, y)](const Tensor& d_y, Gradients& d) {
+  record(name, y, {x}, [causal, saved = save_activation(name, y)](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
-    kernels(d_y.device()).softmax_backward(d_x.view(), d_y.view(), kept.get().view(), causal);
+    kernels(d_y.device()).softmax_backward(d_x.view(), d_y.view(), saved.get().view(), causal);
     d.set(0, d_x);
   });
   return y;

@@ -47,26 +47,10 @@ struct Dual {
 struct MinusInfinity {};
 inline constexpr MinusInfinity minus_infinity{};
 
-namespace detail {
-template <class>
-inline constexpr bool never = false;
-}  // namespace detail
-
-// Rejects a branch on a comparison at compile time.
-#define TALLY_NO_BRANCH                                                              \
-  template <class Never = void>                                                      \
-  explicit constexpr operator bool() const {                                         \
-    static_assert(tally::attention::detail::never<Never>,                            \
-                  "a policy chooses by select(condition, a, b), never by if or ?:"); \
-    return false;                                                                    \
-  }
-
 // The result of a comparison.
 template <class R>
 struct Truth {
   decltype(std::declval<R>() < std::declval<R>()) holds;
-
-  TALLY_NO_BRANCH
 };
 // Both sides are evaluated.
 template <class R>
@@ -95,12 +79,6 @@ template <class X>
 concept Plain = std::is_arithmetic_v<X>;
 template <class X>
 concept Differentiable = is_dual<X>;
-// An input of a policy, in any of the forms it is compiled in.
-template <class X>
-concept OfAPolicy = Differentiable<X> || requires {
-  typename X::OfAPolicy;
-};
-
 // f.operator()<i>() for each input i of the set.
 template <std::uint32_t inputs, int i = 0, class F>
 TALLY_INLINE void each_input(const F& f) {
@@ -155,10 +133,12 @@ TALLY_INLINE auto as_dual(const X& x) {
     return Dual<R, 0>{splat<R>(static_cast<Scalar<R>>(x)), {}};
   }
 }
-// x as input i.
-template <int i, class R>
-TALLY_INLINE Dual<R, (1u << i)> input(const R& x) {
-  return {x, {{splat<R>(1)}}};
+// x as input i, or as a constant.
+template <int i, bool differentiates = true, class R>
+TALLY_INLINE auto input(const R& x) {
+  Dual<R, differentiates ? 1u << i : 0u> y{x, {}};
+  if constexpr (differentiates) y.template by<i>() = splat<R>(1);
+  return y;
 }
 
 #define TALLY_DUAL_WITH_PLAIN(op)                      \
@@ -313,25 +293,5 @@ template <detail::Plain C, detail::Differentiable X>
 TALLY_INLINE auto max(C c, const X& x) {
   return select(c >= x, c, x);
 }
-
-// Functions that a policy might call but that do not exist here: a readable message instead of a library's function.
-#define TALLY_NO_FUNCTION(name)                                                                                \
-  template <detail::OfAPolicy X, class... More>                                                                \
-  constexpr auto name(const X&, const More&...) {                                                              \
-    static_assert(                                                                                             \
-        detail::never<X>,                                                                                      \
-        "a policy has no " #name                                                                               \
-        "; it may call select, min, max, abs, relu, exp, log, sqrt, sin, cos, sigmoid, softplus and tanh, or " \
-        "read the number as one of the row or head");                                                          \
-  }
-TALLY_NO_FUNCTION(pow)
-TALLY_NO_FUNCTION(tan)
-TALLY_NO_FUNCTION(floor)
-TALLY_NO_FUNCTION(ceil)
-TALLY_NO_FUNCTION(log1p)
-TALLY_NO_FUNCTION(log2)
-TALLY_NO_FUNCTION(exp2)
-TALLY_NO_FUNCTION(expm1)
-#undef TALLY_NO_FUNCTION
 
 }  // namespace tally::attention

@@ -20,16 +20,16 @@
 
 namespace tally {
 
-struct PairPolicy;
+struct ScoreMod;
 
-// A score modification (core/attention/pair.hpp), most often with a running sum along the keys.
+// A score modification (core/attention/score_mod.hpp), most often with a running sum along the keys.
 template <class X>
-struct PolicyOperands {
-  const PairPolicy* policy = nullptr;  // null: none
-  X gate_query{}, gate_key{};          // p.other is scale gate_query_i . gate_key_j, or s
-  X rows{}, heads{};                   // numbers of the query, numbers of the head
-  X table{};                           // P+1 entries a query, or a value and a slope for each of n knots
-  X knots{};                           // ascending, dense; takes no gradient
+struct ScoreModOperands {
+  const ScoreMod* mod = nullptr;  // null: none
+  X gate_query{}, gate_key{};     // p.gate_logit is scale gate_query_i . gate_key_j, or s
+  X rows{}, heads{};              // scalars of the query, scalars of the head
+  X table{};                      // P+1 entries a query, or a value and a slope for each of n knots
+  X knots{};                      // ascending, dense; takes no gradient
 };
 
 // l_ij += scale query_i . key_n for the distance n = i - j. Distances >= W use the last key with cap, else add nothing.
@@ -77,7 +77,7 @@ struct BiasOperands {
 template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};
-  PolicyOperands<X> scan;
+  ScoreModOperands<X> scan;
   DistanceOperands<X> distance;
   NormaliserOperands<X> softmax_rule;
 };
@@ -159,8 +159,8 @@ void for_each_operand(const F& f, All&... all) {
   f(Rule{"v", "BGKe", Type::matmul, Gradient::by_token}, all.v...);
   f(Rule{"the query of the gates", "BHTg", Type::matmul}, all.scan.gate_query...);
   f(Rule{"the key of the gates", "BGKg", Type::matmul}, all.scan.gate_key...);
-  f(Rule{"the numbers of rows", "BHTr"}, all.scan.rows...);
-  f(Rule{"the numbers of heads", "Hh"}, all.scan.heads...);
+  f(Rule{"the scalars of rows", "BHTr"}, all.scan.rows...);
+  f(Rule{"the scalars of heads", "Hh"}, all.scan.heads...);
   f(Rule{"the table of positions", "BHT*", Type::floating, Gradient::added}, all.scan.table...);
   f(Rule{"the knots", "n"}, all.scan.knots...);
   f(Rule{"the query of a product by distance", "BHTw", Type::matmul}, all.distance.query...);
@@ -188,7 +188,7 @@ template <class Y, class F, class X, class... Others>
 AttentionProblem<Y> transformed(const F& f, const AttentionProblem<X>& x, const Others&... others) {
   AttentionProblem<Y> y;
   static_cast<AttentionOptions&>(y) = x;
-  y.scan.policy = x.scan.policy;
+  y.scan.mod = x.scan.mod;
   y.distance.cap = x.distance.cap;
   y.softmax_rule.kind = x.softmax_rule.kind;
   y.softmax_rule.offset = x.softmax_rule.offset;
@@ -198,7 +198,7 @@ AttentionProblem<Y> transformed(const F& f, const AttentionProblem<X>& x, const 
   return y;
 }
 
-using AttentionScan = PolicyOperands<View>;
+using AttentionScan = ScoreModOperands<View>;
 using AttentionNormaliser = NormaliserOperands<View>;
 using AttentionBias = BiasOperands<View>;
 

@@ -18,7 +18,7 @@ if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has 
 endif()
 file(CONFIGURE OUTPUT ${OUT} @ONLY CONTENT [[
 // Written by each build; do not edit.
-#include "tasks/machine.hpp"
+#include "tasks/runs/machine.hpp"
 
 namespace tally {
 

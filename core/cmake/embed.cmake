@@ -1,6 +1,6 @@
 # Text files that are embedded in a program as strings and looked up by file name.
 #
-# tally_embed(<out-var> FUNCTION page_source HEADER tasks/page.hpp FILES tasks/pages/style.css ...)
+# tally_embed(<out-var> FUNCTION page_source HEADER tasks/print/page.hpp FILES tasks/pages/style.css ...)
 #
 # writes <build>/generated/page_source.cpp, which defines std::string_view tally::page_source(std::string_view name),
 # empty for an unknown name; it is written again whenever a file has changed. Appends the path to <out-var>.

@@ -112,9 +112,9 @@ void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, Vi
       activation_backward_row(op, row_d_x, row_d_y, row_v, n);
     });
   }
-  dispatch_kept(d_x.dtype, v.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, v.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using V = decltype(kept);
+    using V = decltype(mixed);
     for_each_stretch<T, T, V>(d_x, d_y, v, [&](T* row_d_x, const T* row_d_y, const V* row_v, std::int64_t n) {
       unary_backward_row(op, parameter, row_d_x, row_d_y, row_v, n);
     });

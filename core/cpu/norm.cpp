@@ -11,7 +11,6 @@
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
 #include "core/device/kernels.hpp"
-#include "core/rounded.hpp"
 
 namespace tally::cpu {
 
@@ -93,10 +92,10 @@ void add_parts(T* total, const T* parts, std::int64_t count, std::int64_t step, 
 }
 
 template <bool centered>
-void norm(const View& y, const View& mean, const View& rstd, const View& rounded, const View& x, const View& weight,
+void norm(const View& y, const View& mean, const View& rstd, const View& x_bf16, const View& x, const View& weight,
           const View& bias, double eps) {
   const std::int64_t rows = x.shape[0], n = x.shape[1];
-  dispatch_kept(x.dtype, y.dtype, [&](auto type, auto result) {
+  dispatch_mixed(x.dtype, y.dtype, [&](auto type, auto result) {
     using T = decltype(type);
     using Y = decltype(result);
     parallel_for_blocks(rows, rows_per_tile(n), [&](std::int64_t begin, std::int64_t end) {
@@ -111,7 +110,7 @@ void norm(const View& y, const View& mean, const View& rstd, const View& rounded
         if constexpr (centered) mean.as<T>()[row] = moments.mean;
         rstd.as<T>()[row] = moments.rstd;
         if constexpr (std::is_same_v<T, float>) {
-          if (rounded) round_row(rounded.as<Bfloat16>() + row * n, row_x, n);
+          if (x_bf16) round_row(x_bf16.as<Bfloat16>() + row * n, row_x, n);
         }
         normalise_row(row_y, row_x, moments, weight.as<T>(), bias.as<T>(), n);
       }
@@ -128,9 +127,9 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
     if constexpr (centered) fill(d_bias, 0.0);
     return;
   }
-  dispatch_kept(d_x.dtype, x.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, x.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using X = decltype(kept);
+    using X = decltype(mixed);
     T* const parts = static_cast<T*>(workspace);
     parallel_for_blocks(rows, block_rows, [&](std::int64_t begin, std::int64_t end) {
       T* const part = parts + begin / block_rows * step;
@@ -155,12 +154,12 @@ void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, co
 }  // namespace
 
 std::int64_t norm_backward_workspace(View x) {
-  const DType parts = widened(x.dtype);
+  const DType parts = compute_type(x.dtype);
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
-void layer_norm(View y, View mean, View rstd, View rounded, View x, View weight, View bias, double eps) {
-  norm<true>(y, mean, rstd, rounded, x, weight, bias, eps);
+void layer_norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View bias, double eps) {
+  norm<true>(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
 void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
@@ -168,8 +167,8 @@ void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x,
   norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
-void rms_norm(View y, View rstd, View rounded, View x, View weight, double eps) {
-  norm<false>(y, {}, rstd, rounded, x, weight, {}, eps);
+void rms_norm(View y, View rstd, View x_bf16, View x, View weight, double eps) {
+  norm<false>(y, {}, rstd, x_bf16, x, weight, {}, eps);
 }
 
 void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {

@@ -7,7 +7,7 @@
 //   y = (1-w) table[f] + w table[min(f+1, P)];  d_table[f] += (1-w) d_y,  d_table[min(f+1, P)] += w d_y,
 // d_p = d_y (table[min(f+1, P)] - table[f]), which is 0 for p >= P without a special case.
 #include <omp.h>
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 
 #include "core/cpu/lanes.hpp"
 #include "core/cpu/rows.hpp"
@@ -103,7 +103,7 @@ TALLY_CLONES bool find_places(Places<T>& places, const T* position, std::int32_t
   std::int32_t within = 0;
 #pragma omp simd reduction(+ : within)
   for (std::int64_t j = 0; j < n; ++j) {
-    const auto place = attention::place_in_table(position[j], limit);
+    const auto place = attention::table_index(position[j], limit);
     places.low[j] = place.low;
     places.weight[j] = place.w;
     within += position[j] >= limit ? 0 : 1;

@@ -29,9 +29,9 @@ TALLY_CLONES void rotate_row(X* y, const X* x, const T* cosine, const T* sine, s
 
 void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool inverse) {
   const std::int64_t pairs = cosine.shape[1];
-  dispatch_kept(cosine.dtype, y.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(cosine.dtype, y.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using X = decltype(kept);
+    using X = decltype(mixed);
     for_each_row<X>(y, x, false, [&](X* row_y, const X* row_x, const Row& row) {
       const std::int64_t t = row.index % cosine.shape[0];
       rotate_row(row_y, row_x, cosine.as<T>() + t * pairs, sine.as<T>() + t * pairs, pairs, interleaved,

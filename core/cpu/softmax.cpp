@@ -41,9 +41,9 @@ void softmax(View y, View x, bool causal) {
 }
 
 void softmax_backward(View d_x, View d_y, View y, bool causal) {
-  dispatch_kept(d_x.dtype, y.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(d_x.dtype, y.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    using Y = decltype(kept);
+    using Y = decltype(mixed);
     for_each_row<T>(d_x, d_y, causal, [&](T* row_d_x, const T* row_d_y, const Row& row) {
       softmax_backward_row(row_d_x, row_d_y, y.as<Y>() + row.index * y.shape.back(), row);
     });

@@ -60,7 +60,7 @@ const Backend& cpu_backend() {
   return backend;
 }
 
-std::atomic<ProductPrecision> products = ProductPrecision::f32;
+std::atomic<MatmulPrecision> products = MatmulPrecision::f32;
 
 }  // namespace
 
@@ -91,7 +91,7 @@ void reset_peak_memory(Device device) { backend(device).reset_peak(); }
 double available_memory(Device device) { return backend(device).available(); }
 void synchronize(Device device) { backend(device).synchronize(); }
 
-ProductPrecision matmul_precision() { return products; }
-void set_product_precision(ProductPrecision precision) { products = precision; }
+MatmulPrecision matmul_precision() { return products; }
+void set_matmul_precision(MatmulPrecision precision) { products = precision; }
 
 }  // namespace tally

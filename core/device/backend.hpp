@@ -68,9 +68,9 @@ double available_memory(Device device);
 
 // How f32 matmuls read their operands (core/precision.md); the default is f32. Sums are always f32. The CPU does not
 // support tf32 and computes in f32 instead.
-enum class ProductPrecision : std::uint8_t { f32, tf32, bf16 };
-ProductPrecision matmul_precision();
-void set_product_precision(ProductPrecision precision);
+enum class MatmulPrecision : std::uint8_t { f32, tf32, bf16 };
+MatmulPrecision matmul_precision();
+void set_matmul_precision(MatmulPrecision precision);
 
 // Waits until the device has finished all its work; returns at once on the CPU.
 void synchronize(Device device);

@@ -55,7 +55,7 @@ struct Epilogue {
   double alpha = 1.0;
   View bias = {};
   View residual = {};
-  // The activation between the two layers of an MLP. c must be one row-major matrix on the CPU, without an residual:
+  // The activation between the two layers of an MLP. c must be one row-major matrix on the CPU, without a residual:
   //   apply       c = op(r), with r rounded to c's type; the rounded r is written to `argument`, if set
   //   derivative  c = r op'(argument); for relu the argument may be its result; in bf16 c may overwrite it
   enum class Activation : std::uint8_t { none, apply, derivative } activation = Activation::none;

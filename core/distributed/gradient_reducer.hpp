@@ -22,8 +22,8 @@ class GradientReducer {
   virtual ~GradientReducer() = default;
   // Begins to replace the elements of `bucket` (dense, f32 or f64) by their sum over the first `terms` ranks.
   // Neighbours are added first, then neighbouring pairs, and so on; remaining sums are added at the end from the last
-  // to the first (tasks/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. The elements must
-  // not be used until finish().
+  // to the first (tasks/training/tree_sum.hpp). All ranks begin buckets of the same sizes in the same order. The
+  // elements must not be used until finish().
   virtual void begin(const Tensor& bucket, std::int64_t terms) = 0;
   // Makes progress on all buckets, as far as possible without waiting.
   virtual void advance() = 0;

@@ -1,5 +1,5 @@
-// Fused attention forward. The kernel is in cuda/attention/forward.hpp; a policy's kernels are compiled with the policy
-// (cuda/attention/score_mod.hpp).
+// Fused attention forward. The kernel is in cuda/attention/forward.hpp; the kernels of a score modification are
+// compiled with it (cuda/attention/score_mod.hpp).
 #include "core/device/kernels.hpp"
 #include "cuda/attention/forward.hpp"
 
@@ -15,7 +15,7 @@ std::int64_t attention_workspace(const AttentionCall&) { return 0; }
 
 void attention(const AttentionCall& call, void*) {
   if (call.output.numel() == 0) return;
-  call.scan.policy != nullptr ? kernels_of(*call.scan.policy).forward(call) : forward(call);
+  call.scan.mod != nullptr ? kernels_of(*call.scan.mod).forward(call) : forward(call);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -39,14 +39,14 @@ struct Between {
       by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
     }
     if (by_row) row_sum_elements = rows;
-    if (call.scan.policy != nullptr) {
-      const int numbers = call.scan.policy->needs.rows + call.scan.policy->needs.heads;
+    if (call.scan.mod != nullptr) {
+      const int numbers = call.scan.mod->traits.rows + call.scan.mod->traits.heads;
       pair_sum_elements = numbers > 0 ? (2 + 2 * numbers) * rows : 0;
     }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
     sink_parts = arena.take<double>(gradients.softmax_rule.sink ? rows : 0);
-    const bool sums = call.scan.policy != nullptr && call.scan.policy->needs.scan;
+    const bool sums = call.scan.mod != nullptr && call.scan.mod->traits.sums;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);
@@ -102,16 +102,16 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     device.by_distance = true;
   }
 
-  const PairPolicy* const policy = call.scan.policy;
+  const ScoreMod* const mod = call.scan.mod;
   device.keeps_places = static_cast<bool>(gradients.scan.table);
-  device.keeps_entries = gradients.scan.table && !policy->needs.adds_entry;
+  device.keeps_entries = gradients.scan.table && !mod->traits.adds_entry;
   device.keeps_logits |= device.keeps_places || device.by_distance || by_row;
-  if (policy != nullptr) {
-    kernels_of(*policy).backward_rows(call, &device);
-    kernels_of(*policy).backward_keys(call, &device);
+  if (mod != nullptr) {
+    kernels_of(*mod).backward_rows(call, &device);
+    kernels_of(*mod).backward_keys(call, &device);
   } else {
-    backward_rows<NoPolicy>(call, device);
-    backward_keys<NoPolicy>(call, device);
+    backward_rows<NoScoreMod>(call, device);
+    backward_keys<NoScoreMod>(call, device);
   }
 
   // d = the sum of x [shape] over the axes that have size 1 in `kept`.
@@ -125,12 +125,12 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     add(gradients.softmax_rule.sink, {1, call.heads(), 1}, {0, gradients.softmax_rule.sink.strides[0], 0},
         between.sink_parts, {batches, call.heads(), queries}, {per_batch, queries, 1});
   }
-  for (int n = 0; policy != nullptr && n < policy->needs.heads; ++n) {
+  for (int n = 0; mod != nullptr && n < mod->traits.heads; ++n) {
     const std::int64_t step = between.pair_sum_elements / rows;
     View d = gradients.scan.heads;
     if (!d) break;
     d.data = d.as<T>() + n * d.strides[1];
-    add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (policy->needs.rows + n),
+    add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (mod->traits.rows + n),
         {batches, call.heads(), queries}, {step * per_batch, step * queries, step});
   }
   for (std::size_t n = 0; n < call.biases.size(); ++n) {

@@ -30,7 +30,7 @@ struct KeyAccumulators {
   __device__ static int columns_of(int warp, int part) { return (warp + key_warps<D> * part) / 2 * tile; }
 
   // += pairs^T rows
-  template <ProductPrecision precision>
+  template <MatmulPrecision precision>
   __device__ void add(int warp, const T* pairs, const T* row_tile) {
     TALLY_UNROLL
     for (int p = 0; p < key_parts<D>; ++p) {
@@ -50,7 +50,7 @@ struct KeyAccumulators {
   }
 };
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Mod>
 __global__ void __launch_bounds__(32 * most_warps<float>, 2)
     attention_backward_keys(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
 
       const int warp_tile = at.warp * warp_rows * pair_ld;
       const bool takes_part = at.warp_sees(first_key);
-      PairGradients<T, family, Policy> gradients(call, at, key_tile);
+      PairGradients<T, family, Mod> gradients(call, at, key_tile);
       RowState<T> state(call, at);
       gradients.multiply_scores(products, at.warp, takes_part);
       if (takes_part) gradients.make_weights(call, at, key_tile, state, d_scores + warp_tile);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       if (takes_part) {
         TALLY_UNROLL
         for (int r = 0; r < 2; ++r) {
-          if (Policy::needs.scan && gradients.pairs.takes_part(r)) {
+          if (traits_of<Mod>.sums && gradients.pairs.takes_part(r)) {
             state.run[r] = call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile];
           }
         }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
         product.load_rows(slice);
         __syncthreads();
       };
-      constexpr bool to_scores = reaches_scores<family, Policy>();
+      constexpr bool to_scores = reaches_scores<family, Mod>();
       if constexpr (to_scores) rows_of(products.score);
       rows_of(products.value);
       if constexpr (family == Family::gated) rows_of(products.gate);
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   if constexpr (family == Family::gated) store(call.d.scan.gate_key, d_gate_k, call.gate_width);
 }
 
-template <class Policy, class T>
+template <class Mod, class T>
 void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
   const auto bytes = [&](auto width, Family family) {
     constexpr int D = decltype(width)::value;
@@ -153,11 +153,11 @@ void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
     return sizeof(T) *
            static_cast<std::size_t>(product_elements<D, key_warps<D> * warp_rows>(family) + tiles * pair_elements<D>);
   };
-  visit_form<Policy>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+  visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});
-    launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value, Policy>,
+    launch(attention_backward_keys<T, decltype(precision)::value, D, decltype(family)::value, Mod>,
            grid_of(call.batch() * key_heads(call), call.keys(), tile, slices), static_cast<unsigned>(32 * key_warps<D>),
            shared, context().stream, device);
   });

@@ -35,16 +35,16 @@ struct PairTiles {
 };
 
 // Gradient of the table: a lane takes one of the warp's rows and walks along its keys. Neighbouring keys usually have
-// neighbouring places, so the gradients of two entries accumulate in registers until the place changes. settled: all
+// neighbouring places, so the gradients of two entries accumulate in registers until the place changes. saturated: all
 // places are beyond the table.
-template <class Policy, class T>
-__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool settled,
+template <class Mod, class T>
+__device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, int first_key, bool saturated,
                              const T* d_entries, const T* places) {
   const int line = lane_of_warp();
   const int row = at.first + line, query = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
   const Rows<T> d_z = call.d.scan.table.head(at.batch, at.head);
-  constexpr bool knots = Policy::needs.knots;
+  constexpr bool knots = traits_of<Mod>.knots;
   const int last = call.entries - 1, numbers = knots ? 2 * call.entries : call.entries;
   const auto add = [&](int n, T value) {
     if (n >= 0 && n < numbers) d_z.at(row, n) += value;
@@ -52,7 +52,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   int low = -2;
   T at_low = 0, above = 0;
   for (int j = seen_of_tile(query, first_key) - 1; j >= 0; --j) {
-    const auto own = place_in_table<Policy>(call, settled ? static_cast<T>(last) : places[line * pair_ld + j], last);
+    const auto own = table_index<Mod>(call, saturated ? static_cast<T>(last) : places[line * pair_ld + j], last);
     const int own_low = knots ? 2 * own.low : own.low;
     if (own_low != low) {
       const bool next = own_low == low + 1;
@@ -84,8 +84,8 @@ __device__ void add_to_row_sums(const DeviceCall<T>& call, const ThreadRows& at,
 }
 
 // f(r, key, d_logit) for each unmasked pair of the thread's rows, one after the other.
-template <class T, Family family, class Policy, class F>
-__device__ void each_seen(int first_key, const Pairs<T, family, Policy>& pairs, T* d_logits, const F& f) {
+template <class T, Family family, class Mod, class F>
+__device__ void each_seen(int first_key, const Pairs<T, family, Mod>& pairs, T* d_logits, const F& f) {
   TALLY_ROLLED
   for (int n = 0; n < 2 * columns; ++n) {
     const int r = n / columns, c = n % columns;
@@ -103,9 +103,9 @@ __device__ void add_to_one(int r, T x, T& upper, T& lower) {
 }
 
 // Gradients of biases whose parts are owned by rows.
-template <class T, Family family, class Policy>
+template <class T, Family family, class Mod>
 __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                              const Pairs<T, family, Policy>& pairs, T* d_logits) {
+                              const Pairs<T, family, Mod>& pairs, T* d_logits) {
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     if (!bias.is_by_row() || bias.d.values.data == nullptr) continue;
@@ -157,7 +157,7 @@ __device__ void add_by_distance(const DeviceCall<T>& call, const T* d_logits, in
   }
 }
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Mod>
 __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     attention_backward_rows(const __grid_constant__ DeviceCall<T> call) {
   SHARED_DYNAMIC(T, memory);
@@ -189,17 +189,17 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     __syncthreads();
 
     const bool takes_part = at.warp_sees(first);
-    PairGradients<T, family, Policy> gradients(call, at, key_tile);
+    PairGradients<T, family, Mod> gradients(call, at, key_tile);
     gradients.multiply_scores(products, at.warp, takes_part);
     if (takes_part) gradients.make_weights(call, at, key_tile, state, tiles.d_scores);
     if (owns && call.keeps_places) {
-      store_pairs(tiles.places, has_place<Policy> ? gradients.pairs.places : gradients.pairs.positions);
+      store_pairs(tiles.places, traits_of<Mod>.own_position ? gradients.pairs.places : gradients.pairs.positions);
     }
     gradients.multiply_values(products, at.warp, takes_part);
     if (takes_part) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
-        if (Policy::needs.scan && owns && at.valid(r) && at.leads()) {
+        if (traits_of<Mod>.sums && owns && at.valid(r) && at.leads()) {
           call.d_prefix_sums[at.index(call, r) * call.tiles() + key_tile] = state.run[r];
         }
       }
@@ -211,9 +211,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     if (owns && call.keeps_entries) store_pairs(tiles.d_entries, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
-      if (Policy::needs.table && call.d.scan.table.data != nullptr) {
-        const T* const d_entries = Policy::needs.adds_entry ? tiles.d_logits : tiles.d_entries;
-        add_to_table<Policy>(call, at, first, gradients.pairs.settled, d_entries, tiles.places);
+      if (traits_of<Mod>.table && call.d.scan.table.data != nullptr) {
+        const T* const d_entries = traits_of<Mod>.adds_entry ? tiles.d_logits : tiles.d_entries;
+        add_to_table<Mod>(call, at, first, gradients.pairs.saturated, d_entries, tiles.places);
       }
       if (call.row_sums != nullptr) add_to_row_sums(call, at, first, tiles.d_logits);
       add_to_biases(call, at, first, gradients.pairs, tiles.d_logits);
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
       product.load_keys(slice);
       __syncthreads();
     };
-    constexpr bool to_scores = reaches_scores<family, Policy>();
+    constexpr bool to_scores = reaches_scores<family, Mod>();
     if constexpr (to_scores) bring(products.score);
     if constexpr (family == Family::gated) bring(products.gate);
     __syncwarp();
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     }
   }
   if (!owns) return;
-  if constexpr (has_policy<Policy>) close_pair_sums<Policy>(call, at);
+  if constexpr (has_score_mod<Mod>) close_pair_sums<Mod>(call, at);
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     if (bias.kind != BiasKind::row_column || bias.d.values.data == nullptr) continue;
@@ -297,7 +297,7 @@ __global__ void attention_row_gradients(const __grid_constant__ DeviceCall<T> ca
   }
 }
 
-template <class Policy, class T>
+template <class Mod, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
   const std::int64_t heads = call.batch() * call.heads();
   const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
@@ -308,11 +308,11 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
     return sizeof(T) * static_cast<std::size_t>(product_elements<decltype(width)::value, most_rows<T>>(constant) +
                                                 PairTiles<T, constant>::elements(device));
   };
-  visit_form<Policy>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+  visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     constexpr Family constant = decltype(family)::value;
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));
-    launch(attention_backward_rows<T, decltype(precision)::value, D, constant, Policy>,
+    launch(attention_backward_rows<T, decltype(precision)::value, D, constant, Mod>,
            grid_of(heads, call.queries(), rows, slices), threads, shared, context().stream, device);
   });
 }

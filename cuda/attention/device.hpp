@@ -1,6 +1,6 @@
 // Fused attention on the device: a call in the form passed to kernels, and the biases of one pair of query and key.
 // Formulas: core/cpu/attention/attention.cpp and core/cpu/attention/score_mod_loops.hpp; functions of one pair:
-// core/attention/policies.hpp; tiles of pairs and their distribution to threads: cuda/attention/tile.hpp.
+// core/attention/pair_functions.hpp; tiles of pairs and their distribution to threads: cuda/attention/tile.hpp.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/attention/pair.hpp"
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 #include "core/attention/problem.hpp"
+#include "core/attention/score_mod.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "cuda/runtime/context.hpp"
@@ -21,8 +21,8 @@ namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
 using Rule = AttentionNormaliser::Kind;
 
-// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a policy as a
-// template parameter; gated: with a policy and a product of separate queries and keys.
+// The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a score
+// modification as a template parameter; gated: with a score modification and a product of separate queries and keys.
 enum class Family : std::uint8_t { plain, paired, gated, ruled };
 
 inline constexpr int tile = 32;  // number of keys of a tile
@@ -88,9 +88,9 @@ struct DeviceCall : AttentionOperandsOf<Rows<T>> {
   T* row_gradients;                // [B, H, T, 2]: do.r and D = do.o - do.r
   T* d_prefix_sums;                // sums of d_position over the keys to the left of each tile
   double* row_sums;                // [B, H, T] sums of d_logits, if a bias needs them
-  double* pair_sums;               // [B, H, T, 2 + 2 n] for the n numbers of a policy: cuda/attention/gradient.hpp
-  double* sink_parts;              // [B, H, T] parts of the gradient of a sink; null: not needed
-  bool by_distance, by_column;     // whether a bias needs sums over diagonals, columns
+  double* pair_sums;   // [B, H, T, 2 + 2 n] for the n scalars of a score modification: cuda/attention/gradient.hpp
+  double* sink_parts;  // [B, H, T] parts of the gradient of a sink; null: not needed
+  bool by_distance, by_column;  // whether a bias needs sums over diagonals, columns
   // Whether the kernel by rows needs these tiles in shared memory: d_logits of pairs, places in tables, and gradients
   // of table entries (if they differ from d_logits).
   bool keeps_logits, keeps_places, keeps_entries;
@@ -221,7 +221,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.mask = call.mask;
   device.softmax_rule.kind = call.softmax_rule.kind;
   device.offset = static_cast<T>(call.softmax_rule.offset);
-  device.spends = call.scan.policy != nullptr && call.scan.policy->needs.spends;
+  device.spends = call.softmax_rule.kind == AttentionNormaliser::Kind::exp && call.scan.mod != nullptr &&
+                  call.scan.mod->traits.sums;
   if (call.scan.table) device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
   device.softmax_statistics = call.softmax_statistics.as<T>();
   device.scan_checkpoints = call.scan_checkpoints.as<T>();
@@ -235,24 +236,22 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   return device;
 }
 
-inline const PairKernels& kernels_of(const PairPolicy& policy) {
-  const PairKernels* const kernels = policy.TALLY_CUDA_NAMESPACE;
-  check(kernels != nullptr, "attention", "the policy '", policy.name, "' was not compiled as CUDA");
+inline const ScoreModKernels& kernels_of(const ScoreMod& mod) {
+  const ScoreModKernels* const kernels = mod.TALLY_CUDA_NAMESPACE;
+  check(kernels != nullptr, "attention", "the score modification '", mod.name, "' was not compiled as CUDA");
   return *kernels;
 }
 
-// A policy's name for kernels without one.
-struct NoPolicy {
-  static constexpr PairNeeds needs{};
-};
-template <class Policy>
-inline constexpr bool has_policy = !std::is_same_v<Policy, NoPolicy>;
-template <class Policy>
-inline constexpr int number_count = Policy::needs.rows + Policy::needs.heads;
+using attention::NoScoreMod;
+using attention::traits_of;
+template <class Mod>
+inline constexpr bool has_score_mod = !std::is_same_v<Mod, NoScoreMod>;
+template <class Mod>
+inline constexpr int scalar_count = traits_of<Mod>.rows + traits_of<Mod>.heads;
 
-// Whether kernels of a policy are compiled for every precision and head width. For execution on the CPU each form takes
-// the compiler seconds. There most policies get f64 and one form of f32 (core/cmake/pairs.cmake), whose products are
-// exact at any precision.
+// Whether kernels of a score modification are compiled for every precision and head width. For execution on the CPU
+// each form takes the compiler seconds. There most score modifications get f64 and one form of f32
+// (core/cmake/score_mods.cmake), whose products are exact at any precision.
 #ifdef TALLY_EVERY_FORM
 constexpr bool every_form = true;
 #else
@@ -264,9 +263,9 @@ constexpr bool every_form = false;
 // shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
 // shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
 // narrowest fits.
-template <class Policy, class T, class Bytes, class F>
+template <class Mod, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
-  using Precision = ProductPrecision;
+  using Precision = MatmulPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
   const std::size_t limit = shared_memory_limit();
   const auto with_family = [&](auto precision, auto family) {
@@ -277,14 +276,14 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
       f(precision, width, family, needed);
       return true;
     };
-    // Separate gate operands need a third product, for which no device has memory for 128 columns. For policies, 128
-    // columns would double nvcc's time.
+    // Separate gate operands need a third product, for which no device has memory for 128 columns. For score
+    // modifications, 128 columns would double nvcc's time.
     constexpr bool all = sizeof(T) == sizeof(float),
-                   wide = all && decltype(family)::value != Family::gated && !has_policy<Policy>;
+                   wide = all && decltype(family)::value != Family::gated && !has_score_mod<Mod>;
     if constexpr (wide) {
       if (with_width.template operator()<128>()) return;
     }
-    if constexpr (all && (every_form || !has_policy<Policy>)) {
+    if constexpr (all && (every_form || !has_score_mod<Mod>)) {
       if (with_width.template operator()<64>()) return;
     }
     constexpr std::integral_constant<int, 32> narrowest{};
@@ -295,8 +294,8 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   };
   const auto with_precision = [&](auto precision) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
-    if constexpr (has_policy<Policy>) {  // no other family is compiled
-      if constexpr (Policy::needs.other) {
+    if constexpr (has_score_mod<Mod>) {  // no other family is compiled
+      if constexpr (traits_of<Mod>.gate_logit) {
         if (call.scan.gate_key.data != nullptr) return run.template operator()<Family::gated>();
       }
       run.template operator()<Family::paired>();
@@ -305,7 +304,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
                                               : run.template operator()<Family::ruled>();
     }
   };
-  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_policy<Policy>)) {
+  if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_score_mod<Mod>)) {
     switch (matmul_precision()) {
       case Precision::f32: break;
       case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});

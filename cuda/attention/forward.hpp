@@ -29,7 +29,7 @@ template <class T, int D, Family family>
                                                            ? 2
                                                            : 3;
 
-template <class T, ProductPrecision precision, int D, Family family, class Policy>
+template <class T, MatmulPrecision precision, int D, Family family, class Mod>
 __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
   const Rule rule = rule_of<family>(call);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   const int key_head = at.head / call.gqa_group_size;
   HeadProduct<T, D> score{
       call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
-  const PolicyOperands<Rows<T>>& scan = call.scan;
+  const ScoreModOperands<Rows<T>>& scan = call.scan;
   HeadProduct<T, D> gate{scan.gate_query, scan.gate_key, at.batch,
                          at.head,         key_head,      call.gate_width,
                          call.scale,      gate_tile,     gate_tile + most_rows<T> * ld};
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     __syncthreads();
 
     const bool takes_part = at.warp_sees(first);
-    Pairs<T, family, Policy> pairs(call, at, first);
+    Pairs<T, family, Mod> pairs(call, at, first);
     T gate_scores[2][columns] = {};
     score.template multiply<precision>(pairs.logits, at.warp, takes_part);
     if constexpr (family == Family::gated) {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       copy_pairs(gate_scores, pairs.logits);
     }
     if (!takes_part) continue;
-    if (Policy::needs.scan) {
+    if (traits_of<Mod>.sums) {
       const bool keeps = call.scan_checkpoints != nullptr && at.leads() && slice == 0;
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     if (rule == Rule::softmax && sink.data != nullptr) {
       left = math::exp(sink.data[at.head * sink.head_step] - m[r]) * inverse;
     }
-    if (has_policy<Policy> && call.spends) left = math::exp(-sums[r].settle());
+    if (has_score_mod<Mod> && call.spends) left = math::exp(-sums[r].settle());
     if (at.leads() && slice == 0) {
       T* const own = call.softmax_statistics + statistics_per_row * at.index(call, r);
       own[0] = m[r];
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   store_rows<D>(call.output, at, o, slice, call.value_width, factor);
 }
 
-template <class Policy = NoPolicy>
+template <class Mod = NoScoreMod>
 void forward(const AttentionCall& call) {
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -186,10 +186,10 @@ void forward(const AttentionCall& call) {
     const auto bytes = [](auto width, auto family) {
       return sizeof(T) * forward_elements<T, decltype(width)::value, decltype(family)::value>;
     };
-    visit_form<Policy>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+    visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
       constexpr int D = decltype(width)::value;
       const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
-      launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value, Policy>,
+      launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value, Mod>,
              grid_of(call.batch() * call.heads(), call.queries(), rows, parts_of<D>(device.value_width)),
              static_cast<unsigned>(32 * warps), shared, context().stream, device);
     });

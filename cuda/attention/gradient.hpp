@@ -2,7 +2,6 @@
 // gradients of its logits and scores.
 #pragma once
 
-#include "core/attention/pair_inputs.hpp"
 #include "cuda/attention/tile.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -29,10 +28,10 @@ struct RowState {
 };
 
 // Whether queries and keys get a gradient through their scores.
-template <Family family, class Policy>
+template <Family family, class Mod>
 constexpr bool reaches_scores() {
-  if constexpr (has_policy<Policy>) {
-    return attention::reaches_scores(attention::inputs_of_logit<Policy>(), family == Family::gated);
+  if constexpr (has_score_mod<Mod>) {
+    return traits_of<Mod>.reaches_scores(family == Family::gated);
   } else {
     return true;
   }
@@ -43,7 +42,7 @@ constexpr int product_elements(Family family) {
   return (family == Family::gated ? 3 : 2) * (rows + tile) * ld_of<D>;
 }
 // The three products of rows and keys in backward, in the shared memory from `memory` on, for up to `rows` rows.
-template <class T, ProductPrecision precision, int D, int rows>
+template <class T, MatmulPrecision precision, int D, int rows>
 struct BackwardProducts {
   HeadProduct<T, D> score, value, gate;
 
@@ -70,12 +69,12 @@ struct BackwardProducts {
 };
 
 // A tile of pairs in backward: the recomputed forward values, and the gradients of logits, scores and gate scores.
-template <class T, Family family, class Policy = NoPolicy>
+template <class T, Family family, class Mod = NoScoreMod>
 struct PairGradients {
-  Pairs<T, family, Policy> pairs;
+  Pairs<T, family, Mod> pairs;
   T weights[2][columns] = {};  // after dropout; for softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
-  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // with a policy
+  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // with a score modification
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -83,7 +82,7 @@ struct PairGradients {
   // The steps of a tile. All threads of the block call both products, because they replace parts in shared memory. Only
   // warps whose tile is not fully masked do the steps between and after them. Weights come first, so that the registers
   // they need are free again during the second product. scratch: the warp's rows of a tile in shared memory.
-  template <ProductPrecision precision, int D, int rows>
+  template <MatmulPrecision precision, int D, int rows>
   __device__ void multiply_scores(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.score.template multiply<precision>(pairs.logits, warp, takes_part);
     if constexpr (family == Family::gated) {
@@ -98,7 +97,7 @@ struct PairGradients {
     RunningSum<T> sums[2];
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (Policy::needs.scan && pairs.takes_part(r)) {
+      if (traits_of<Mod>.sums && pairs.takes_part(r)) {
         sums[r].sum = call.scan_checkpoints[at.index(call, r) * call.tiles() + key_tile];
       }
     }
@@ -117,12 +116,12 @@ struct PairGradients {
     });
   }
 
-  template <ProductPrecision precision, int D, int rows>
+  template <MatmulPrecision precision, int D, int rows>
   __device__ void multiply_values(const BackwardProducts<T, precision, D, rows>& products, int warp, bool takes_part) {
     products.value.template multiply<precision>(d_logits, warp, takes_part);  // d_weights so far
   }
 
-  // Advances state.run to the right edge of the tile. adds: whether a policy's sums of rows are needed.
+  // Advances state.run to the right edge of the tile. adds: whether a score modification's sums of rows are needed.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state, T* scratch,
                          bool adds) {
     if (call.drop_below > 0) {
@@ -143,8 +142,8 @@ struct PairGradients {
         d_logits[r][c] = weight * d_weight * (rule == Rule::sigmoid ? T{1} - weight : T{1});
       }
     });
-    if constexpr (has_policy<Policy>) {
-      policy_gradient(call, at, key_tile, state, adds);
+    if constexpr (has_score_mod<Mod>) {
+      score_mod_gradient(call, at, key_tile, state, adds);
       each_pair([&](int r, int c) { weights[r][c] *= call.drop_below > 0 ? own_pair(scratch, r, c) : T{1}; });
     } else {
       each_pair([&](int r, int c) {
@@ -157,80 +156,80 @@ struct PairGradients {
   // Writes to a warp's rows of a tile in shared memory.
   __device__ void store_d_scores(T* target) const {
     each_pair([&](int r, int c) {
-      const T d = has_policy<Policy> ? d_scores[r][c] : d_logits[r][c];
+      const T d = has_score_mod<Mod> ? d_scores[r][c] : d_logits[r][c];
       own_pair(target, r, c) = d + (family == Family::gated ? T{0} : d_gate_scores[r][c]);
     });
   }
 
  private:
-  // Sums for a policy's numbers along a row: of d_logits and of weights, then for each number of both times the logit's
-  // derivative by it.
-  static constexpr int number_sums = 2 + 2 * number_count<Policy>;
-  using RowSums = T[static_cast<std::size_t>(number_sums)];
+  // Sums for a score modification's scalars along a row: of d_logits and of weights, then for each number of both times
+  // the logit's derivative by it.
+  static constexpr int scalar_sums = 2 + 2 * scalar_count<Mod>;
+  using RowSums = T[static_cast<std::size_t>(scalar_sums)];
 
   // From gradients of logits, in d_logits; weights: before dropout. As in core/cpu/attention/score_mod_loops.hpp.
-  __device__ void policy_gradient(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
-                                  bool adds) {
-    constexpr PairNeeds needs = Policy::needs;
-    constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
+  __device__ void score_mod_gradient(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
+                                     bool adds) {
+    constexpr ScoreModTraits traits = traits_of<Mod>;
+    constexpr int count = scalar_count<Mod>, scalar_input = attention::first_scalar_input;
     const int first_key = key_tile * tile;
-    const RowNumbers<T, Policy> numbers(call, at);
+    const RowScalars<T, Mod> scalars(call, at);
     RowSums row_sums[2] = {};
     T d_sums[2][columns] = {};
     each_pair([&](int r, int c) {
       d_gate_scores[r][c] = 0;
       const bool seen = pairs.attends(r, c);
-      const auto logit = attention::logit_of<Policy>(pairs.template pair_of_logit<true>(at, first_key, numbers, r, c));
+      const auto logit = attention::logit_of<Mod>(pairs.template pair_of_logit<true>(at, first_key, scalars, r, c));
       const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
-      const auto take = [&]<int input>(T by) { return seen ? attention::pulled<input>(by, logit) : T{0}; };
+      const auto take = [&]<int input>(T by) { return seen ? attention::vjp<input>(by, logit) : T{0}; };
       d_scores[r][c] = take.template operator()<attention::input_s>(dl);
-      if (needs.other) d_gate_scores[r][c] = take.template operator()<attention::input_other>(dl);
-      if (needs.scan) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
-      if (needs.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
+      if (traits.gate_logit) d_gate_scores[r][c] = take.template operator()<attention::input_gate_logit>(dl);
+      if (traits.sums) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
+      if (traits.table) d_entries[r][c] = take.template operator()<attention::input_entry>(dl);
       row_sums[r][0] += dl;
       row_sums[r][1] += a;
       attention::detail::each_input<(1u << count) - 1>([&]<int n>() {
-        row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(dl);
-        row_sums[r][3 + 2 * n] += take.template operator()<number_input + n>(a);
+        row_sums[r][2 + 2 * n] += take.template operator()<scalar_input + n>(dl);
+        row_sums[r][3 + 2 * n] += take.template operator()<scalar_input + n>(a);
       });
     });
-    if (needs.scan && !pairs.settled) {
+    if (traits.sums && !pairs.saturated) {
       T own[2][columns];
       copy_pairs(own, d_sums);
       sum_rightward(d_sums, state.run);
-      each_pair([&](int r, int c) { d_sums[r][c] -= needs.own ? T{0} : own[r][c]; });
-      if constexpr (Policy::needs.scan) {
-        through_gates(at, first_key, numbers, d_sums, row_sums,
-                      [](const auto& pair) { return attention::gate_of<Policy>(pair); });
+      each_pair([&](int r, int c) { d_sums[r][c] -= traits.sums_own_gate ? T{0} : own[r][c]; });
+      if constexpr (traits_of<Mod>.sums) {
+        through_gates(at, first_key, scalars, d_sums, row_sums,
+                      [](const auto& pair) { return attention::gate_of<Mod>(pair); });
       }
     }
-    if (needs.biased) copy_pairs(d_logits, d_scores);  // the gradient of biases
+    if (traits.after_biases) copy_pairs(d_logits, d_scores);  // the gradient of biases
     if (adds) add_row_sums(call, at, row_sums);
   }
 
   // Propagates gradients of gates to the gates' inputs.
-  template <class Numbers, class Gate>
-  __device__ void through_gates(const ThreadRows& at, int first_key, const Numbers& numbers,
+  template <class Scalars, class Gate>
+  __device__ void through_gates(const ThreadRows& at, int first_key, const Scalars& scalars,
                                 const T (&d_gates)[2][columns], RowSums (&row_sums)[2], const Gate& gate_of_pair) {
-    constexpr int count = number_count<Policy>, number_input = attention::first_row_input;
+    constexpr int count = scalar_count<Mod>, scalar_input = attention::first_scalar_input;
     each_pair([&](int r, int c) {
       const bool seen = pairs.attends(r, c);
-      const auto gate = gate_of_pair(pairs.template pair<true, false>(at, first_key, numbers, r, c));
-      const auto take = [&]<int input>() { return seen ? attention::pulled<input>(d_gates[r][c], gate) : T{0}; };
+      const auto gate = gate_of_pair(pairs.template pair<true>(at, first_key, scalars, r, c));
+      const auto take = [&]<int input>() { return seen ? attention::vjp<input>(d_gates[r][c], gate) : T{0}; };
       d_scores[r][c] += take.template operator()<attention::input_s>();
-      if (Policy::needs.other) d_gate_scores[r][c] += take.template operator()<attention::input_other>();
+      if (traits_of<Mod>.gate_logit) d_gate_scores[r][c] += take.template operator()<attention::input_gate_logit>();
       attention::detail::each_input<(1u << count) - 1>(
-          [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<number_input + n>(); });
+          [&]<int n>() { row_sums[r][2 + 2 * n] += take.template operator()<scalar_input + n>(); });
     });
   }
 
   __device__ void add_row_sums(const DeviceCall<T>& call, const ThreadRows& at, const RowSums (&row_sums)[2]) {
-    if constexpr (number_sums > 2) {
+    if constexpr (scalar_sums > 2) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {
-        double* const sums = call.pair_sums + number_sums * at.index(call, at.valid(r) ? r : 0);
+        double* const sums = call.pair_sums + scalar_sums * at.index(call, at.valid(r) ? r : 0);
         TALLY_UNROLL
-        for (int n = 0; n < number_sums; ++n) {
+        for (int n = 0; n < scalar_sums; ++n) {
           const T sum = sum_of_row(row_sums[r][n]);
           if (at.valid(r) && at.leads()) sums[n] += static_cast<double>(sum);
         }
@@ -239,11 +238,11 @@ struct PairGradients {
   }
 };
 
-// Computes gradients of a policy's numbers from the sums over all keys: the row's numbers, and the row's part of its
-// head's numbers. Corrects the rounding error of the sum of d_logits (core/cpu/attention/score_mod.cpp).
-template <class Policy, class T>
+// Computes gradients of a score modification's scalars from the sums over all keys: the row's scalars, and the row's
+// part of its head's scalars. Corrects the rounding error of the sum of d_logits (core/cpu/attention/score_mod.cpp).
+template <class Mod, class T>
 __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at) {
-  constexpr int rows = Policy::needs.rows, count = number_count<Policy>;
+  constexpr int rows = traits_of<Mod>.rows, count = scalar_count<Mod>;
   for (int r = 0; r < 2 && count > 0; ++r) {
     if (!at.valid(r) || !at.leads()) continue;
     const std::int64_t index = at.index(call, r);
@@ -263,9 +262,9 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
 }
 
 // Launches of the kernels, each in a separate file.
-template <class Policy, class T>
+template <class Mod, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device);
-template <class Policy, class T>
+template <class Mod, class T>
 void backward_keys(const AttentionCall& call, const DeviceCall<T>& device);
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels

@@ -76,7 +76,7 @@ struct HeadProduct {
   }
   // pairs += the product, for the rows of this warp. All threads of the block must call it, with part 0 of both
   // operands in shared memory. Afterwards shared memory holds the last part.
-  template <ProductPrecision precision>
+  template <MatmulPrecision precision>
   __device__ void multiply(T (&pairs)[2][columns], int warp, bool takes_part) const {
     const int parts = parts_of<D>(width);
     for (int part = 0;;) {

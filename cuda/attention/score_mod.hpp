@@ -1,4 +1,4 @@
-// The kernels of attention with a pair policy (core/attention/pair.hpp), compiled with it.
+// The kernels of attention with a score modification (core/attention/score_mod.hpp), compiled with it.
 #pragma once
 
 #include "cuda/attention/backward_keys.hpp"
@@ -13,14 +13,14 @@ void with_device_call(const AttentionCall& call, const void* device, const F& f)
   dispatch_floating(call.q.dtype, [&](auto zero) { f(*static_cast<const DeviceCall<decltype(zero)>*>(device)); });
 }
 
-template <class Policy>
-constexpr PairKernels pair_kernels() {
-  return {&forward<Policy>,
+template <class Mod>
+constexpr ScoreModKernels score_mod_kernels() {
+  return {&forward<Mod>,
           [](const AttentionCall& call, const void* device) {
-            with_device_call(call, device, [&](const auto& d) { backward_rows<Policy>(call, d); });
+            with_device_call(call, device, [&](const auto& d) { backward_rows<Mod>(call, d); });
           },
           [](const AttentionCall& call, const void* device) {
-            with_device_call(call, device, [&](const auto& d) { backward_keys<Policy>(call, d); });
+            with_device_call(call, device, [&](const auto& d) { backward_keys<Mod>(call, d); });
           }};
 }
 

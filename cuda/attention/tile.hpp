@@ -45,7 +45,7 @@ __device__ __forceinline__ void pairs_in_turn(T* target, const F& f) {
 }
 
 // f(weight, factor) for each weight of a warp's rows of a tile in shared memory, with its dropout factor. A lane takes
-// four neighbours at a time, which share a block of random numbers but may be other threads' pairs. So __syncwarp is
+// four neighbours at a time, which share a block of random scalars but may be other threads' pairs. So __syncwarp is
 // needed before and after.
 template <class T, class F>
 __device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* weights, const F& f) {
@@ -92,56 +92,49 @@ __device__ __forceinline__ void exchange_rows(T (&x)[2][columns]) {
   }
 }
 
-// A policy's numbers for a thread's two rows and their head.
-template <class T, class Policy>
-struct RowNumbers {
-  static constexpr int rows = Policy::needs.rows, heads = Policy::needs.heads;
-  T numbers[2][static_cast<std::size_t>(rows + heads == 0 ? 1 : rows + heads)];
+// A score modification's scalars for a thread's two rows and their head.
+template <class T, class Mod>
+struct RowScalars {
+  static constexpr int rows = traits_of<Mod>.rows, heads = traits_of<Mod>.heads;
+  T scalars[2][static_cast<std::size_t>(rows + heads == 0 ? 1 : rows + heads)];
 
-  __device__ RowNumbers(const DeviceCall<T>& call, const ThreadRows& at) {
+  __device__ RowScalars(const DeviceCall<T>& call, const ThreadRows& at) {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if constexpr (rows > 0) {
         const Rows<T> own = call.scan.rows.head(at.batch, at.head);
         TALLY_UNROLL
-        for (int n = 0; n < rows; ++n) numbers[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
+        for (int n = 0; n < rows; ++n) scalars[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
       }
       TALLY_UNROLL
       for (int n = 0; n < heads; ++n) {
-        numbers[r][rows + n] = call.scan.heads.head(0, at.head).at(n);
+        scalars[r][rows + n] = call.scan.heads.head(0, at.head).at(n);
       }
     }
   }
-  __device__ T at(int r, int n) const { return numbers[r][n]; }
-};
-
-// Whether a policy reads its table at a place other than its sum.
-template <class Policy>
-inline constexpr bool has_place =
-    Policy::needs.table&& requires(const attention::PairIn<float, Policy, false, true>& p) {
-  Policy::place(p);
+  __device__ T at(int r, int n) const { return scalars[r][n]; }
 };
 
 // The place in a row's table: the entry, and the fraction beyond it. last: the last entry.
-template <class Policy, class T>
-__device__ attention::Place<T> place_in_table(const DeviceCall<T>& call, T place, int last) {
-  if constexpr (Policy::needs.knots) {
+template <class Mod, class T>
+__device__ attention::TableIndex<T> table_index(const DeviceCall<T>& call, T place, int last) {
+  if constexpr (traits_of<Mod>.knots) {
     const std::int32_t low = attention::knot_before(call.scan.knots.data, last + 1, place);
     return {low, place - call.scan.knots.data[low]};
   } else {
-    return attention::place_in_table(place, static_cast<T>(last));
+    return attention::table_index(place, static_cast<T>(last));
   }
 }
 
 // A thread's pairs of one tile.
-template <class T, Family family, class Policy = NoPolicy>
+template <class T, Family family, class Mod = NoScoreMod>
 struct Pairs {
   T logits[2][columns] = {};
-  // With a policy: p.s, p.other and p.sum.
-  T scores[2][columns] = {}, others[2][columns] = {}, positions[2][columns] = {};
+  // With a score modification: p.s, p.gate_logit and p.sum.
+  T scores[2][columns] = {}, gate_logits[2][columns] = {}, positions[2][columns] = {};
   // With a table: the entries, their slopes, and their places unless these are the positions.
   T entries[2][columns] = {}, rises[2][columns] = {}, places[2][columns] = {};
-  bool settled = false;  // every position of the warp is beyond the table
+  bool saturated = false;  // every position of the warp is beyond the table
   // Unmasked columns of a row: up to the last (-1: none), and from the first of its window on, or below `always`.
   int last_seen[2], first_seen[2], always;
 
@@ -165,29 +158,29 @@ struct Pairs {
   // its left edge. Beyond a table they stay unchanged. scratch: the warp's rows of a tile in shared memory.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                          const T (&gate_scores)[2][columns], RunningSum<T> (&sums)[2], T* scratch) {
-    if constexpr (has_policy<Policy>) {
+    if constexpr (has_score_mod<Mod>) {
       take_scores(call, at, first_key, gate_scores, scratch);
-      apply_policy(call, at, first_key, sums);
-      if (!Policy::needs.biased) add_biases(call, at, first_key, scratch);
+      apply_score_mod(call, at, first_key, sums);
+      if (!traits_of<Mod>.after_biases) add_biases(call, at, first_key, scratch);
     } else {
       add_biases(call, at, first_key, scratch);
     }
   }
 
-  // The policy's input for pair (r, c).
-  template <bool differentiates, bool for_logit, class Numbers>
-  __device__ auto pair(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
-    return attention::PairIn<T, Policy, differentiates, for_logit>::of(
-        scores[r][c], others[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
-        [&](std::size_t n) { return numbers.at(r, static_cast<int>(n)); });
+  // The score modification's input for pair (r, c).
+  template <bool differentiates, class Scalars>
+  __device__ auto pair(const ThreadRows& at, int first_key, const Scalars& scalars, int r, int c) const {
+    return attention::PairInputs<T, Mod, differentiates>::of(
+        scores[r][c], gate_logits[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
+        [&](std::size_t n) { return scalars.at(r, static_cast<int>(n)); });
   }
-  // The same for `logit`.
-  template <bool differentiates, class Numbers>
-  __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Numbers& numbers, int r, int c) const {
-    const auto own = pair<differentiates, true>(at, first_key, numbers, r, c);
-    if constexpr (Policy::needs.table) {
-      return attention::PairWithEntry<T, Policy, differentiates>(own, entries[r][c], rises[r][c],
-                                                                 attention::place_of(own));
+  // The same for functions that read p.entry.
+  template <bool differentiates, class Scalars>
+  __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Scalars& scalars, int r, int c) const {
+    const auto own = pair<differentiates>(at, first_key, scalars, r, c);
+    if constexpr (traits_of<Mod>.table) {
+      return attention::PairWithEntry<T, Mod, differentiates>(own, entries[r][c], rises[r][c],
+                                                              attention::position_of<Mod>(own));
     } else {
       return own;
     }
@@ -204,54 +197,54 @@ struct Pairs {
     }
   }
 
-  // Sets p.s and p.other.
+  // Sets p.s and p.gate_logit.
   __device__ void take_scores(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                               const T (&gate_scores)[2][columns], T* scratch) {
-    if (Policy::needs.biased) add_biases(call, at, first_key, scratch);
+    if (traits_of<Mod>.after_biases) add_biases(call, at, first_key, scratch);
     each_pair([&](int r, int c) {
       scores[r][c] = logits[r][c];
-      if (Policy::needs.other) others[r][c] = gate_scores[r][c];
+      if (traits_of<Mod>.gate_logit) gate_logits[r][c] = gate_scores[r][c];
     });
   }
 
-  __device__ void apply_policy(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
-                               RunningSum<T> (&sums)[2]) {
-    const RowNumbers<T, Policy> numbers(call, at);
-    if constexpr (Policy::needs.settles) {
+  __device__ void apply_score_mod(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
+                                  RunningSum<T> (&sums)[2]) {
+    const RowScalars<T, Mod> scalars(call, at);
+    if constexpr (traits_of<Mod>.saturates) {
       const T last = static_cast<T>(call.entries - 1);
       bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
       if (call.scan.gate_key.data != nullptr) {  // which may be NaN where the score is not
-        each_pair([&](int r, int c) { beyond = beyond && (!attends(r, c) || others[r][c] == others[r][c]); });
+        each_pair([&](int r, int c) { beyond = beyond && (!attends(r, c) || gate_logits[r][c] == gate_logits[r][c]); });
       }
-      settled = __all_sync(whole_warp, beyond);
+      saturated = __all_sync(whole_warp, beyond);
     }
-    if constexpr (Policy::needs.scan) {
-      if (!settled) add_up_gates(at, first_key, numbers, sums);
+    if constexpr (traits_of<Mod>.sums) {
+      if (!saturated) add_up_gates(at, first_key, scalars, sums);
     }
-    if constexpr (has_place<Policy>) {
+    if constexpr (traits_of<Mod>.own_position) {
       each_pair([&](int r, int c) {
-        places[r][c] = attention::place_of(pair<false, true>(at, first_key, numbers, r, c)).value;
+        places[r][c] = attention::position_of<Mod>(pair<false>(at, first_key, scalars, r, c)).value;
       });
       read_tables(call, at, places);
-    } else if constexpr (Policy::needs.table) {
+    } else if constexpr (traits_of<Mod>.table) {
       read_tables(call, at, positions);
     }
     each_pair([&](int r, int c) {
-      logits[r][c] = attention::logit_of<Policy>(pair_of_logit<false>(at, first_key, numbers, r, c)).value;
+      logits[r][c] = attention::logit_of<Mod>(pair_of_logit<false>(at, first_key, scalars, r, c)).value;
     });
   }
 
-  // p.sum: the running sum of gates, without the pair's own gate if needs.own is false.
-  __device__ void add_up_gates(const ThreadRows& at, int first_key, const RowNumbers<T, Policy>& numbers,
+  // p.sum: the running sum of gates, without the pair's own gate if traits.sums_own_gate is false.
+  __device__ void add_up_gates(const ThreadRows& at, int first_key, const RowScalars<T, Mod>& scalars,
                                RunningSum<T> (&sums)[2]) {
     T own[2][columns] = {};
     each_pair([&](int r, int c) {
-      const T gate = attention::gate_of<Policy>(pair<false, false>(at, first_key, numbers, r, c)).value;
+      const T gate = attention::gate_of<Mod>(pair<false>(at, first_key, scalars, r, c)).value;
       positions[r][c] = attends(r, c) ? gate : T{0};
-      if constexpr (!Policy::needs.own) own[r][c] = positions[r][c];
+      if constexpr (!traits_of<Mod>.sums_own_gate) own[r][c] = positions[r][c];
     });
     sum_leftward(positions, sums);
-    if constexpr (!Policy::needs.own) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
+    if constexpr (!traits_of<Mod>.sums_own_gate) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
   }
 
   // A thread's row of x. Beyond the last row it is the last row, whose pairs in this thread are masked.
@@ -264,7 +257,7 @@ struct Pairs {
     const T *const upper = row_of(call.scan.table, at, 0), *const lower = row_of(call.scan.table, at, 1);
     const std::int64_t step = call.scan.table.column_step;
     const int end = call.entries - 1;
-    if (settled) {
+    if (saturated) {
       const T of_upper = upper[end * step], of_lower = lower[end * step];
       each_pair([&](int r, int c) {
         entries[r][c] = of_row(r, of_upper, of_lower);
@@ -278,9 +271,9 @@ struct Pairs {
       const T* const row = of_row(r, upper, lower);
       TALLY_UNROLL
       for (int c = 0; c < columns; ++c) {
-        const auto place = place_in_table<Policy>(call, where[0][c], end);
-        const T* const z = row + (Policy::needs.knots ? 2 : 1) * place.low * step;
-        const T low = *z, rise = Policy::needs.knots ? z[step] : place.low < end ? z[step] - low : T{0};
+        const auto place = table_index<Mod>(call, where[0][c], end);
+        const T* const z = row + (traits_of<Mod>.knots ? 2 : 1) * place.low * step;
+        const T low = *z, rise = traits_of<Mod>.knots ? z[step] : place.low < end ? z[step] - low : T{0};
         rises[0][c] = rise;
         entries[0][c] = attention::interpolate(low, rise, place.w);
       }

@@ -70,7 +70,7 @@ __device__ void write(T* to, const T (&values)[n]) {
 }
 
 // Without tensor cores: four values of k at a time, whose elements are read at once.
-template <ProductPrecision precision, class T, std::size_t C, class A, class B>
+template <MatmulPrecision precision, class T, std::size_t C, class A, class B>
 __device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int depth) {
   constexpr int step = 4;
   TALLY_ROLLED
@@ -121,7 +121,7 @@ __device__ inline std::uint32_t as_tf32(float x) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
   return bits;
 #else
-  return std::bit_cast<std::uint32_t>(rounded<ProductPrecision::tf32>(x));
+  return std::bit_cast<std::uint32_t>(rounded<MatmulPrecision::tf32>(x));
 #endif
 }
 __device__ inline std::uint32_t as_bf16_pair(float low, float high) {
@@ -130,7 +130,7 @@ __device__ inline std::uint32_t as_bf16_pair(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
 #else
-  constexpr ProductPrecision bf16 = ProductPrecision::bf16;
+  constexpr MatmulPrecision bf16 = MatmulPrecision::bf16;
   return std::bit_cast<std::uint32_t>(rounded<bf16>(low)) >> 16 |
          (std::bit_cast<std::uint32_t>(rounded<bf16>(high)) & 0xffff0000U);
 #endif
@@ -181,9 +181,9 @@ __device__ inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], cons
 }
 
 // The content of a fragment's register: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
-template <ProductPrecision precision, class X>
+template <MatmulPrecision precision, class X>
 __device__ std::uint32_t fragment(const X& x, int i, int k) {
-  if constexpr (precision == ProductPrecision::tf32) {
+  if constexpr (precision == MatmulPrecision::tf32) {
     return as_tf32(x.at(i, k));
   } else if constexpr (X::along_k) {
     float pair[2];
@@ -194,9 +194,9 @@ __device__ std::uint32_t fragment(const X& x, int i, int k) {
   }
 }
 
-template <ProductPrecision precision, std::size_t C, class A, class B>
+template <MatmulPrecision precision, std::size_t C, class A, class B>
 __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, const B& b, int depth) {
-  constexpr bool bf16 = precision == ProductPrecision::bf16;
+  constexpr bool bf16 = precision == MatmulPrecision::bf16;
   constexpr int step = bf16 ? 16 : 8, beyond = bf16 ? 8 : 4;
   const int line = lane_of_warp() / row_lanes;
   const int own = lane_of_warp() % row_lanes * (bf16 ? 2 : 1);
@@ -227,10 +227,10 @@ inline constexpr int product_step = 16;  // depths are multiples of it
 // result[i][j] += sum over k < depth of a(i, k) b(j, k), i the rows and j the columns of the warp's tile; operands are
 // rounded to `precision`, sums are T. All threads of a warp call it together, after their writes to a and b are visible
 // (__syncwarp). Lines that are read along k are aligned to 16 bytes.
-template <ProductPrecision precision, class T, std::size_t C, class A, class B>
+template <MatmulPrecision precision, class T, std::size_t C, class A, class B>
 __device__ void multiply_tile(T (&result)[2][C], const A& a, const B& b, int depth) {
 #if defined(__CUDACC__) && defined(TALLY_TENSOR_CORES)
-  if constexpr (precision != ProductPrecision::f32) {
+  if constexpr (precision != MatmulPrecision::f32) {
     detail::multiply_on_tensor_cores<precision>(result, a, b, depth);
     return;
   } else

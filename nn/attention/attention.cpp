@@ -74,14 +74,13 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   }
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // per sequence
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.mask, dropout.rate(pass), dropout.stream(pass, weights)};
-  if (in.q.dtype() == DType::bf16) operands.readers = ReadBy::products;  // then only a matmul reads the output
+  if (is_matmul_input(in.q)) operands.precision = OutputPrecision::matmul_input;  // the output projection reads it
   encoding.rotate(operands.q, operands.k, operands.v, in);
   AttentionInput turned = in;
   turned.rotated_q = operands.q;
   turned.rotated_k = operands.k;
   turned.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
-  turned.kept_k = operands.k;
   operands.v = in.keep_keys("values of the sum", operands.v);
   turned.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
   turned.replaces_product = !turned.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
@@ -112,24 +111,26 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 }  // namespace
 
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
-                          const KVContext& earlier, Tensor onto) const {
-  const ReadBy of_heads = readers(encoding, pass, earlier);
+                          const KVContext& earlier, Tensor residual) const {
+  // On other devices fused attention reads f32.
+  const auto precision = is_cpu(x.device()) ? input_precision(encoding, pass, earlier) : OutputPrecision::full;
   const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
-    if (norm == nullptr) return split_heads(by.forward(x, {}, of_heads), heads);
+    if (norm == nullptr) return split_heads(by.forward(x, {}, precision), heads);
     const Tensor rows = by.forward(x);
     const Shape by_head{rows.size(0), rows.size(1), heads, rows.size(2) / heads};
-    const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, of_heads);
+    const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, precision);
     return transpose(reshape(normed, by_head), 1, 2);
   };
   const Tensor q = project(query_, query_norm_.get(), heads_), k = project(key_, key_norm_.get(), key_heads_),
                v = project(value_, nullptr, key_heads_);
-  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(onto));
+  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(residual));
 }
 
-ReadBy Attention::readers(const LayerEncoding& encoding, const ForwardContext& pass, const KVContext& earlier) const {
+OutputPrecision Attention::input_precision(const LayerEncoding& encoding, const ForwardContext& pass,
+                                           const KVContext& earlier) const {
   const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && earlier.cache == nullptr;
   const bool reads = encoding.size() != 1 || encoding.front().encoding->traits.reads_heads;
-  return tiled && !reads ? ReadBy::products : ReadBy::anyone;
+  return tiled && !reads ? OutputPrecision::matmul_input : OutputPrecision::full;
 }
 
 Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v,

@@ -58,12 +58,12 @@ class Attention final : public Module {
   // dropout: rate on the attention weights. output_gain: gain of output's initial weight.
   Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
             AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes, const QkNorm& norm = {});
-  // x [B, T, D] -> the same shape, added to `onto` if defined
+  // x [B, T, D] -> the same shape, plus the residual if it is defined
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
-                 const KVContext& earlier = {}, Tensor onto = {}) const;
-  // Consumers of x, q, k and v. If attention is fused and no encoding computes with them, only matmuls read them, and a
-  // norm may write x in bf16.
-  ReadBy readers(const LayerEncoding& encoding, const ForwardContext& pass, const KVContext& earlier = {}) const;
+                 const KVContext& earlier = {}, Tensor residual = {}) const;
+  // The precision that x, q, k and v need: matmul_input if attention is fused and no encoding computes with them.
+  OutputPrecision input_precision(const LayerEncoding& encoding, const ForwardContext& pass,
+                                  const KVContext& earlier = {}) const;
   // The attention itself, between the projections (or the norms of q and k) and the output projection:
   // q [B, H, T, d], k and v [B, G, T, d] -> o as q
   Tensor attend(const Tensor& x, const Tensor& q, const Tensor& k, const Tensor& v, const LayerEncoding& encoding,

@@ -6,8 +6,8 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "autograd/pair_tensors.hpp"
-#include "core/attention/policies.hpp"
+#include "autograd/score_mod_tensors.hpp"
+#include "core/attention/pair_functions.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/attention/mask.hpp"
@@ -98,7 +98,7 @@ Tensor distances(const AttentionOperands& in) {
 }
 
 // The tables' values at x [B, H, T, T], between the knots that they share.
-Tensor between_knots(const Pair& scan, const Tensor& x) {
+Tensor between_knots(const AppliedScoreMod& scan, const Tensor& x) {
   Tensor entry;
   for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
     const Tensor knot = slice(scan.knots, 0, n, n + 1);
@@ -109,16 +109,17 @@ Tensor between_knots(const Pair& scan, const Tensor& x) {
   return entry;
 }
 
-// A policy's l from s, which is the score (scale times q.k) or the logits so far. Gates read `score`.
-Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in, double scale,
-                   AttentionTrace* trace) {
-  const PairPolicy& policy = *scan.policy;
-  PairTensors pairs{s, gate_score(scan.other, score, in), {}, {}, distances(in), scan.rows, scan.heads};
-  if (policy.needs.scan) {
-    const Tensor gates = broadcast_to(policy.on_tensors->gate(pairs), s.shape());
+// A score modification's l from s, which is the score (scale times q.k) or the logits so far. Gates read `score`.
+// spends: the softmax rule is exp, and the sum is the spent mass (stick-breaking).
+Tensor modified(const AppliedScoreMod& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in,
+                double scale, bool spends, AttentionTrace* trace) {
+  const ScoreMod& mod = *scan.mod;
+  ScoreModTensors pairs{s, gate_score(scan.gates, score, in), {}, {}, distances(in), scan.rows, scan.heads};
+  if (mod.traits.sums) {
+    const Tensor gates = broadcast_to(mod.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;
-    pairs.sum = positions_of(gates, policy.needs.own, in, trace != nullptr ? &own : nullptr);
-    if (trace != nullptr && policy.needs.spends) {
+    pairs.sum = positions_of(gates, mod.traits.sums_own_gate, in, trace != nullptr ? &own : nullptr);
+    if (trace != nullptr && spends) {
       // A key that takes a share b of the remaining mass has the gate -log(1 - b).
       trace->breaks = negate(exp(negate(own.gates))) + 1.0;
     } else if (trace != nullptr) {
@@ -126,22 +127,23 @@ Tensor pair_logits(const Pair& scan, const Tensor& score, const Tensor& s, const
       trace->positions = own.positions;
     }
   }
-  if (policy.needs.table) {
-    const Tensor place = broadcast_to(policy.on_tensors->place(pairs), s.shape());
-    pairs.entry = policy.needs.knots ? between_knots(scan, place) : interpolate_causal(scan.table, place);
+  if (mod.traits.table) {
+    const Tensor position = broadcast_to(mod.on_tensors->position(pairs), s.shape());
+    pairs.entry = mod.traits.knots ? between_knots(scan, position) : interpolate_causal(scan.table, position);
   }
   if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
-  return broadcast_to(policy.on_tensors->logit(pairs), s.shape());
+  return broadcast_to(mod.on_tensors->logit(pairs), s.shape());
 }
-// Applies the policies that come after all biases.
+// Applies the score modifications that come after all biases.
 Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
+  const bool spends = score.softmax_rule.kind == SoftmaxRule::Kind::exp;
   Tensor l = logits;
-  for (const Pair* const pair : score.scans()) {
-    if (pair->policy->needs.biased) l = pair_logits(*pair, l, l, in, in.scale, trace);
+  for (const AppliedScoreMod* const pair : score.scans()) {
+    if (pair->mod->traits.after_biases) l = modified(*pair, l, l, in, in.scale, spends, trace);
   }
   return l;
 }
-// `seen` without the pairs that a policy masks.
+// `seen` without the pairs that a score modification masks.
 Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
   const NoGrad not_recorded;
   const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
@@ -215,7 +217,7 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInpu
   return weights;
 }
 
-// The weights of final logits. A policy may have masked further pairs, even whole rows.
+// The weights of final logits. A score modification may have masked further pairs, even whole rows.
 Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
   if (!score.scan) return weights_of(logits, seen, in, score, encoding);
@@ -241,7 +243,6 @@ void check_lengths(const AttentionOperands& in) {
 Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
   Score score = given;
-  score.check_policy();
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
   const double scale = in.scale * score.factor;
   const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
@@ -252,9 +253,9 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
     *joined = *joined + term.detach();
   };
-  for (const Pair* const pair : score.scans()) {
-    if (pair->policy->needs.biased) continue;
-    const Tensor l = pair_logits(*pair, s, logits, in, scale, trace);
+  for (const AppliedScoreMod* const pair : score.scans()) {
+    if (pair->mod->traits.after_biases) continue;
+    const Tensor l = modified(*pair, s, logits, in, scale, false, trace);
     join(l - logits);
     logits = l;
   }
@@ -269,7 +270,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   }
   if (score.row_factor.defined()) {
     const Tensor factor = unsqueeze(score.row_factor, 3);
-    // Pairs that a policy masks stay masked.
+    // Pairs that a score modification masks stay masked.
     const Tensor weighted = score.multiplies_pairs() ? weighted_pairs(mask_tensor(in), logits.detach()) : Tensor();
     const auto times = [&](const Tensor& x, const Tensor& by) {
       return weighted.defined() ? masked_fill_min(masked_fill_zero(x, weighted) * by, weighted) : x * by;

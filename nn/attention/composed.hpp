@@ -3,8 +3,8 @@
 //
 //   s_ij = scale q_i.k_j                                      the score
 //   l_ij = s_ij + score modifications and biases              the logit (autograd/score.hpp)
-//   a_ij = softmax of row i over its unmasked keys j          the weight (or another rule: SoftmaxRule,
-//   Encoding::weights) o_i  = sum_j a_ij v_j.
+//   a_ij = softmax of row i over its unmasked keys j          the weight (or by SoftmaxRule, Encoding::weights)
+//   o_i  = sum_j a_ij v_j
 //
 // Needs memory for several [B, H, T, T] tensors. The weights, and with a scan gates and positions, are saved for
 // backward; scores and logits are freed on the way.
@@ -17,8 +17,8 @@
 
 namespace tally {
 
-// l [B, H, T, T], with policies that act on scores but without policies that act on biased logits. Values above the
-// diagonal are meaningless. Fills gates, positions and decay of the trace, if given.
+// l [B, H, T, T], without score modifications that act on biased logits. Values above the diagonal are meaningless.
+// Fills gates, positions and decay of the trace, if given.
 Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
 
 // o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.

@@ -58,7 +58,7 @@ void drop_evicted(Score& score, const AttentionInput& in, std::int64_t gone) {
   const auto fit = [&](Tensor& x, int axis) {
     if (x.defined() && x.size(axis) == in.keys()) x = without(x, axis, first, gone);
   };
-  if (score.scan) fit(score.scan->other.key, 2);
+  if (score.scan) fit(score.scan->gates.key, 2);
   for (Bias& bias : score.biases) {
     if (auto* dense = std::get_if<Dense>(&bias)) fit(dense->bias, 3);
     if (auto* sums = std::get_if<RowColumn>(&bias)) fit(sums->column, 2);
@@ -76,7 +76,7 @@ void drop_evicted(Score& score, const AttentionInput& in, std::int64_t gone) {
 void evict_masked(const Score& score, const AttentionInput& in, std::int64_t keys) {
   constexpr std::int64_t few = 64;  // evict at least this number, because each eviction copies the remaining keys
   if (in.cache == nullptr || in.mask.is_causal_only()) return;
-  if (in.mask.first > 0 && score.scan && score.scan->policy->needs.distance) return;
+  if (in.mask.first > 0 && score.scan && score.scan->mod->traits.distance) return;
   const std::int64_t going = num_evicted(in.mask, in.keys()) - (in.keys() - keys);
   if (going < few) return;
   for (auto& [name, kept] : *in.cache) {

@@ -22,7 +22,7 @@ std::int64_t num_evicted(const AttentionMask& mask, std::int64_t next);
 void drop_evicted(Score& score, const AttentionInput& in, std::int64_t gone);
 
 // Evicts keys that no later query attends to, with everything stored next to them, several at a time. keys: the current
-// number of keys. With sink tokens and a policy that reads distances no key is evicted.
+// number of keys. With sink tokens and a score modification that reads distances no key is evicted.
 void evict_masked(const Score& score, const AttentionInput& in, std::int64_t keys);
 
 }  // namespace tally

@@ -15,12 +15,17 @@ namespace {
 using Range = EncodingChoice::Range;
 using Assignment = EncodingChoice::Assignment;
 
+// The texts between separators, except separators within brackets.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> texts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    texts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+  std::size_t begin = 0, depth = 0;
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const char c = n < text.size() ? text[n] : separator;
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    if (n < text.size() && (c != separator || depth > 0)) continue;
+    texts.push_back(text.substr(begin, n - begin));
+    begin = n + 1;
   }
   return texts;
 }
@@ -47,24 +52,25 @@ Range parse_range(std::string_view text, std::string_view kind, std::string_view
   return {first, last};
 }
 
-// What a bracket can say, by its name there.
-struct Sight {
+// A setting of the attention mask, by its name in brackets.
+struct MaskField {
   std::string_view name;
   std::int64_t AttentionMask::*member;
 };
-constexpr std::array<Sight, 3> sights{
+constexpr std::array<MaskField, 3> mask_fields{
     {{"window", &AttentionMask::window}, {"chunk", &AttentionMask::chunk}, {"first", &AttentionMask::first}}};
 
 // "window=256,first=4"
-AttentionMask parse_visible(std::string_view text, std::string_view whole) {
+AttentionMask parse_mask(std::string_view text, std::string_view whole) {
   AttentionMask mask;
   for (const std::string_view part : split(text, ',')) {
     const std::size_t equals = std::min(part.find('='), part.size());
-    const auto* const known = std::find_if(sights.begin(), sights.end(),
-                                           [&](const Sight& sight) { return sight.name == part.substr(0, equals); });
+    const auto* const known = std::find_if(mask_fields.begin(), mask_fields.end(), [&](const MaskField& field) {
+      return field.name == part.substr(0, equals);
+    });
     const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
-    check(known != sights.end() && value.has_value() && *value > 0 && *value <= AttentionMask::most, "encoding", "'",
-          part, "' in '", whole,
+    check(known != mask_fields.end() && value.has_value() && *value > 0 && *value <= AttentionMask::most, "encoding",
+          "'", part, "' in '", whole,
           "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
     check(mask.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
     mask.*known->member = *value;
@@ -72,21 +78,6 @@ AttentionMask parse_visible(std::string_view text, std::string_view whole) {
   check(!mask.is_causal_only(), "encoding", "first = ", mask.first,
         " has no effect where every key before a query is seen; it is for window and chunk");
   return mask;
-}
-
-// Assignments, between commas; those within brackets do not part.
-std::vector<std::string_view> split_assignments(std::string_view text) {
-  std::vector<std::string_view> texts;
-  std::size_t begin = 0, depth = 0;
-  for (std::size_t n = 0; n <= text.size(); ++n) {
-    const char c = n < text.size() ? text[n] : ',';
-    if (c == '[') ++depth;
-    if (c == ']' && depth > 0) --depth;
-    if (n < text.size() && (c != ',' || depth > 0)) continue;
-    texts.push_back(text.substr(begin, n - begin));
-    begin = n + 1;
-  }
-  return texts;
 }
 
 bool by_name(const EncodingEntry* a, const EncodingEntry* b) { return a->name < b->name; }
@@ -113,6 +104,24 @@ std::int64_t first_layer_of(const std::vector<Assignment>& assignments, const En
   return first;
 }
 
+// The smallest number of layers or heads that holds all these.
+std::int64_t least_count(const std::vector<Assignment>& assignments, Range Assignment::*range) {
+  std::int64_t least = 1;
+  for (const Assignment& assignment : assignments) {
+    if (!(assignment.*range).all()) least = std::max(least, (assignment.*range).last + 1);
+  }
+  return least;
+}
+
+// The group of heads first .. end - 1, of `heads` in all that share `key_heads`, without its encoding.
+HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std::int64_t key_heads) {
+  const std::int64_t share = heads / key_heads, first_key = first / share, end_key = (end - 1) / share + 1;
+  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding", "heads ",
+        Range{first, end - 1}.text(), " share heads of keys unevenly: each is for ", share,
+        " heads, and a group has whole ones or lies within one");
+  return {first, end - first, first_key, end_key - first_key, {}};
+}
+
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Assignment& assignment, const std::vector<Assignment>& all) {
   check(assignment.heads.all(), "encoding", entry.name,
@@ -132,20 +141,20 @@ std::string EncodingChoice::Assignment::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
   std::string seen;
-  for (const Sight& sight : sights) {
-    if (mask.*sight.member > 0) seen += concat(seen.empty() ? "[" : ",", sight.name, "=", mask.*sight.member);
+  for (const MaskField& field : mask_fields) {
+    if (mask.*field.member > 0) seen += concat(seen.empty() ? "[" : ",", field.name, "=", mask.*field.member);
   }
   return seen.empty() ? text : text + seen + "]";
 }
 
-std::string EncodingChoice::Assignment::text() const {
-  return concat(layers.all() ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
+std::string EncodingChoice::Assignment::text(const Range& before) const {
+  return concat(layers == before ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
 }
 
 EncodingChoice EncodingChoice::parse(std::string_view text) {
   EncodingChoice choice;
   Range layers;
-  for (std::string_view rest : split_assignments(text)) {
+  for (std::string_view rest : split(text, ',')) {
     Assignment assignment;
     if (const std::size_t colon = rest.find(':'); colon != std::string_view::npos) {
       layers = parse_range(rest.substr(0, colon), "layers", text);
@@ -159,7 +168,7 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
     if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
       check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
             "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
-      assignment.mask = parse_visible(rest.substr(open + 1, rest.size() - open - 2), text);
+      assignment.mask = parse_mask(rest.substr(open + 1, rest.size() - open - 2), text);
       rest = rest.substr(0, open);
     }
     for (const std::string_view name : split(rest, '+')) {
@@ -206,8 +215,7 @@ std::string EncodingChoice::text() const {
   std::string text;
   Range layers;
   for (const Assignment& assignment : acting()) {
-    text += concat(text.empty() ? "" : ",", assignment.layers == layers ? "" : assignment.layers.text() + ":",
-                   assignment.sum_text(), assignment.heads.all() ? "" : "@" + assignment.heads.text());
+    text += (text.empty() ? "" : ",") + assignment.text(layers);
     layers = assignment.layers;
   }
   return text;
@@ -222,72 +230,44 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
     }
     fail("encoding", "option ", name, " is for '", part_name, "', which is not part of ", text());
   }
-  // Of several encodings only what one alone has can go without its name.
-  const Part* owner = parts.size() == 1 ? &parts.front() : nullptr;
-  std::string full_names;
-  std::vector<std::string> candidates;
+  std::vector<const Part*> owners;
+  std::vector<std::string> candidates, full_names;
   for (const Part& part : parts) {
     for (const OptionInfo& info : list_options(*part.options)) {
       candidates.push_back(info.name);
-      if (parts.size() == 1 || info.name != name) continue;
-      full_names += concat(owner == nullptr ? "" : " or ", part.entry->name, ".", name);
-      owner = owner == nullptr ? &part : owner;
+      if (info.name != name) continue;
+      owners.push_back(&part);
+      full_names.push_back(concat(part.entry->name, ".", name));
     }
   }
-  check(full_names.find(' ') == std::string::npos, "encoding", "option ", name, " is ambiguous: write ", full_names);
-  if (owner != nullptr) return tally::set_option(*owner->options, owner->entry->name, name, value);
-  const std::string nearest = nearest_name(name, candidates);
-  if (!nearest.empty()) fail(text(), "unknown option '", name, "'; did you mean '", nearest, "'?");
-  fail(text(), "unknown option '", name, "'");
+  check(owners.size() <= 1, "encoding", "option ", name, " is ambiguous: write ", joined(full_names, " or "));
+  if (owners.empty()) fail(text(), "unknown option '", name, "'", did_you_mean_or_known(name, candidates));
+  tally::set_option(*owners.front()->options, owners.front()->entry->name, name, value);
 }
 
-std::int64_t EncodingChoice::least_layers() const {
-  std::int64_t least = 1;
-  for (const Assignment& assignment : assignments)
-    least = std::max(least, assignment.layers.all() ? 1 : assignment.layers.last + 1);
-  return least;
-}
-
-std::int64_t EncodingChoice::least_heads() const {
-  std::int64_t least = 1;
-  for (const Assignment& assignment : assignments)
-    least = std::max(least, assignment.heads.all() ? 1 : assignment.heads.last + 1);
-  return least;
-}
-
-namespace {
-
-// The group of heads first .. end - 1, of `heads` in all that share `key_heads`, without its encoding.
-HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std::int64_t key_heads) {
-  const std::int64_t share = heads / key_heads, first_key = first / share, end_key = (end - 1) / share + 1;
-  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding", "heads ",
-        Range{first, end - 1}.text(), " share heads of keys unevenly: each is for ", share,
-        " heads, and a group has whole ones or lies within one");
-  return {first, end - first, first_key, end_key - first_key, {}};
-}
-
-}  // namespace
+std::int64_t EncodingChoice::least_layers() const { return least_count(assignments, &Assignment::layers); }
+std::int64_t EncodingChoice::least_heads() const { return least_count(assignments, &Assignment::heads); }
 
 void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::int64_t key_heads) const {
-  const auto check_there = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
-    check(last < count, "encoding", "'", text(), "' names ", kind, " ", last, ", but the model has ", count, " ", kind,
+  const std::string named = concat("'", text(), "' names ");
+  const auto check_exists = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
+    check(last < count, "encoding", named, kind, " ", last, ", but the model has ", count, " ", kind,
           count == 1 ? "" : "s", " (from 0)");
   };
-  check_there("layer", least_layers() - 1, layers);
-  check_there("head", least_heads() - 1, heads);
+  check_exists("layer", least_layers() - 1, layers);
+  check_exists("head", least_heads() - 1, heads);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::vector<Assignment> own = assignments_of(acting(), layer);
-    check(!own.empty(), "encoding", "'", text(), "' names nothing for layer ", layer,
-          "; write none where there is none");
+    check(!own.empty(), "encoding", named, "nothing for layer ", layer, "; write none where there is none");
     std::int64_t next = 0;
     const auto check_reaches = [&](std::int64_t head) {
-      check(next >= head, "encoding", "'", text(), "' names nothing for head", next == head - 1 ? " " : "s ",
+      check(next >= head, "encoding", named, "nothing for head", next == head - 1 ? " " : "s ",
             Range{next, head - 1}.text(), " of layer ", layer, "; write none where there is none");
     };
     for (const Assignment& assignment : own) {
       check_reaches(assignment.heads.first);
-      check(next == assignment.heads.first, "encoding", "'", text(), "' names head ", assignment.heads.first,
-            " of layer ", layer, " twice");
+      check(next == assignment.heads.first, "encoding", named, "head ", assignment.heads.first, " of layer ", layer,
+            " twice");
       next = assignment.heads.all() ? heads : assignment.heads.last + 1;
       if (next <= heads) group_of(assignment.heads.first, next, heads, key_heads);
     }
@@ -306,42 +286,77 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   for (const Assignment& assignment : own) {
     const std::int64_t end = assignment.heads.all() ? setup.heads : assignment.heads.last + 1;
     HeadGroup group = group_of(assignment.heads.first, end, setup.heads, setup.key_heads);
-    std::vector<SumPart> made;
-    for (const Part& part : parts) {
-      if (!contains(assignment.sum, part.entry)) continue;
-      const bool alone =
-          std::count_if(own.begin(), own.end(), [&](const Assignment& p) { return contains(p.sum, part.entry); }) == 1;
-      EncodingSetup of_group = setup;
-      of_group.heads = group.count;
-      of_group.key_heads = group.key_count;
-      of_group.first_layer = first_layer_of(acting(), part.entry);
-      of_group.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
-        const std::string heads = alone || scope == Scope::model ? "" : "@" + assignment.heads.text();
-        return setup.parameter(concat(part.entry->name, heads, ".", name), shape, fill, scope);
-      };
-      made.push_back({part.entry->name, part.entry->make(of_group, *part.options)});
-      made.back().encoding->traits = part.entry->traits;
-      made.back().encoding->constants = setup.constants;
-      if (!assignments.empty() && part.entry->traits.embeds) check_embeds(*part.entry, assignment, assignments);
-    }
-    if (made.size() == 1) {
-      group.encoding = std::move(made.front().encoding);
-    } else {
-      group.encoding =
-          sum_of_encodings(std::move(made), assignments.empty() ? "" : concat("in ", assignment.text(), ": "));
-    }
+    EncodingSetup of_group = setup;
+    of_group.heads = group.count;
+    of_group.key_heads = group.key_count;
+    const std::string name = assignment.text(Range{});
+    const auto make_for = [&](EncodingSetup target) {
+      std::vector<SumPart> made;
+      const auto parameter = target.parameter;
+      for (const Part& part : parts) {
+        if (!contains(assignment.sum, part.entry)) continue;
+        const bool single =
+            std::ranges::count_if(own, [&](const Assignment& other) { return contains(other.sum, part.entry); }) == 1;
+        target.first_layer = first_layer_of(acting(), part.entry);
+        target.parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
+          const std::string heads = single || scope == Scope::model ? "" : "@" + assignment.heads.text();
+          return parameter(concat(part.entry->name, heads, ".", suffix), shape, fill, scope);
+        };
+        made.push_back({part.entry->name, part.entry->make(target, *part.options)});
+        made.back().encoding->traits = part.entry->traits;
+        made.back().encoding->constants = target.constants;
+      }
+      return made.size() == 1 ? std::move(made.front().encoding) : sum_of_encodings(std::move(made), name);
+    };
+    // Before the parameters exist, so that a dry run counts the same peak of memory.
+    const EncodingSetup counting = of_group.counting();
+    const EncodingTraits traits = derived_traits(*make_for(counting), counting, name);
+    group.encoding = make_for(of_group);
+    group.encoding->traits = traits;
     group.encoding->constants = setup.constants;
     group.mask = assignment.mask;
-    check(group.mask.is_causal_only() || !group.encoding->traits.mixes, "encoding", assignment.sum_text(), ": ",
-          assignment.sum.front()->name, " computes the whole attention and does not know what its queries are to see");
-    const AttentionMask& sight = group.mask;
-    const bool own_key_only = sight.first == 0 && (sight.window == 1 || sight.chunk == 1);
+    for (const EncodingEntry* entry : assignment.sum) {
+      if (!assignments.empty() && entry->traits.embeds) check_embeds(*entry, assignment, assignments);
+    }
+    const AttentionMask& mask = group.mask;
+    check(mask.is_causal_only() || !traits.mixes, "encoding", assignment.sum_text(), ": ", assignment.sum.front()->name,
+          " computes the whole attention and does not know what its queries are to see");
+    const bool own_key_only = mask.first == 0 && (mask.window == 1 || mask.chunk == 1);
     check(!own_key_only || !group.encoding->excludes_own_key(), "encoding", assignment.sum_text(),
           ": queries see the key of their own token only, to which this encoding gives no weight, so that every weight "
           "is 0; a window or chunk must be at least 2 here, or first at least 1");
     layer.push_back(std::move(group));
   }
   return layer;
+}
+
+std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const {
+  std::vector<std::string> lines;
+  const std::vector<Assignment> all = acting();
+  for (const Part& part : parts) {
+    const EncodingEntry& entry = *part.entry;
+    const auto acts_with = [&](auto&& wanted) {
+      return std::ranges::any_of(all, [&](const Assignment& assignment) {
+        return contains(assignment.sum, &entry) && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
+                 return other != &entry && wanted(*other);
+               });
+      });
+    };
+    for (const OptionInfo& option : list_options(*part.options)) {
+      for (const CombinationFlag& flag : entry.combination_flags) {
+        const bool is_set = option.name == flag.option && option.value == OptionValue(true);
+        if (!is_set || acts_with([&](const EncodingEntry& other) { return other.traits.*flag.trait; })) continue;
+        lines.push_back(concat("note: ", entry.name, ".", flag.option, "=true changes nothing: ", entry.name,
+                               " is not combined with ", flag.partner));
+      }
+    }
+    const std::string text = entry.note != nullptr ? entry.note(model) : "";
+    if (!text.empty()) lines.push_back("note: " + text);
+    const EncodingTraits::Doubt& doubt = entry.traits.doubtful_with;
+    const bool doubtful = acts_with([&](const EncodingEntry& other) { return other.name == doubt.other; });
+    if (doubtful) lines.push_back(concat("note: ", doubt.why));
+  }
+  return lines;
 }
 
 }  // namespace tally

@@ -1,13 +1,14 @@
-// Encodings by name, and their sums.
+// Encodings by name, and their combinations.
 //
-// A sum acts through each part in turn. Biases add up; a rotation acts on the product of q and k alone, so the other
-// parts see q as projected; what must see keys before they are turned (a shift, a norm) comes before all rotations; at
-// most one part may bring another rule for the weights. Where several bring a policy, attention is materialised.
+// A combination calls the hooks of each part in turn. Biases add up. A rotation acts only on the score q.k, so the
+// other parts get q as projected. Shifts and norms of keys precede all rotations. At most one part may replace the
+// softmax. If several parts have a policy, attention is materialised.
 #include "nn/encoding/encoding.hpp"
 
 #include <algorithm>
 #include <utility>
 
+#include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "nn/attention/kv_eviction.hpp"
 #include "nn/attention/mask.hpp"
@@ -16,37 +17,23 @@
 namespace tally {
 namespace {
 
+constexpr const char* replaced_twice = ": two parts each take the place of the softmax; keep one of them";
+
 class Sum final : public Encoding {
  public:
-  Sum(std::vector<SumPart> parts, const std::string& where) : parts_(std::move(parts)) {
+  Sum(std::vector<SumPart> parts, const std::string& name) : parts_(std::move(parts)) {
     traits.reads_heads = false;
-    const SumPart* normalising = nullptr;  // the part with another rule than the softmax
     for (const SumPart& part : parts_) {
       const EncodingTraits& own = part.encoding->traits;
-      check(!own.mixes, "encoding", where, part.name, " computes the whole attention and cannot be part of a sum");
-      if (own.replaces_softmax || own.normalises) {
-        check(normalising == nullptr, "encoding", where, normalising == nullptr ? "" : normalising->name, " and ",
-              part.name, " each take the place of the softmax; keep one of them");
-        normalising = &part;
-      }
+      check(!own.mixes, "encoding", name, ": ", part.name, " computes the whole attention and cannot be combined");
+      check(!traits.replaces_softmax || !own.replaces_softmax, "encoding", name, replaced_twice);
       traits.reads_heads |= own.reads_heads;
-      traits.materialised |= own.materialised || (traits.scans && own.scans);
-      traits.scans |= own.scans;
-      traits.by_policy |= own.by_policy;
-      traits.scans_alone |= own.scans_alone;
-      traits.brings_product |= own.brings_product;
-      traits.takes_score_alone |= own.takes_score_alone;
-      traits.normalises |= own.normalises;
       traits.embeds |= own.embeds;
       traits.rotates |= own.rotates;
+      traits.scores |= own.scores;
       traits.replaces_softmax |= own.replaces_softmax;
       traits.straight_through |= own.straight_through;
     }
-    // What tiles have no form for: a policy together with a factor of whole logits, or with a product that is part of
-    // the score that it reads.
-    traits.materialised |=
-        (traits.by_policy && multiplies_logits()) || (traits.takes_score_alone && traits.brings_product);
-    traits.reads_heads |= traits.materialised;
   }
 
   void check_length(std::int64_t length) const override {
@@ -56,25 +43,13 @@ class Sum final : public Encoding {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const auto& part) { return part.encoding->excludes_own_key(); });
   }
-  bool multiplies_logits() const override {
-    return std::any_of(parts_.begin(), parts_.end(),
-                       [](const auto& part) { return part.encoding->multiplies_logits(); });
-  }
   std::int64_t same_up_to(std::int64_t length) const override {
     std::int64_t least = never;
     for (const SumPart& part : parts_) least = std::min(least, part.encoding->same_up_to(length));
     return least;
   }
-  std::int64_t rows_by_end() const override {
-    std::int64_t rows = 0;
-    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_end());
-    return rows;
-  }
-  std::int64_t rows_by_position() const override {
-    std::int64_t rows = 0;
-    for (const SumPart& part : parts_) rows = std::max(rows, part.encoding->rows_by_position());
-    return rows;
-  }
+  std::int64_t rows_by_end() const override { return most(&Encoding::rows_by_end); }
+  std::int64_t rows_by_position() const override { return most(&Encoding::rows_by_position); }
   Tensor embed(const Tensor& x, const TokenPositions& at) const override {
     Tensor result = x;
     for (const SumPart& part : parts_) result = part.encoding->embed(result, at);
@@ -92,7 +67,7 @@ class Sum final : public Encoding {
     for (const bool last : {false, true}) {
       for (std::size_t n = 0; n < parts_.size(); ++n) {
         const Encoding& part = *parts_[n].encoding;
-        if (part.traits.scans_alone == last) part.score(of_part(in, n), score);
+        if (part.traits.after_scores == last) part.score(of_part(in, n), score);
       }
     }
   }
@@ -113,6 +88,11 @@ class Sum final : public Encoding {
   }
 
  private:
+  std::int64_t most(std::int64_t (Encoding::*rows)() const) const {
+    std::int64_t found = 0;
+    for (const SumPart& part : parts_) found = std::max(found, (part.encoding.get()->*rows)());
+    return found;
+  }
   static AttentionInput of_part(const AttentionInput& in, std::size_t n) {
     AttentionInput own = in;
     own.owner += concat("part ", n, ", ");
@@ -174,7 +154,6 @@ EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_leng
   setup.heads = model.heads;
   setup.key_heads = model.key_heads();
   setup.head_width = model.width_of_head();
-  setup.layers = model.layers;
   setup.max_length = max_length;
   setup.bias = model.bias;
   setup.start = &start;
@@ -187,38 +166,44 @@ EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_leng
   return setup;
 }
 
+EncodingSetup EncodingSetup::counting() const {
+  EncodingSetup counting = *this;
+  counting.device = meta_of(Device{});
+  counting.parameter = [type = dtype, device = counting.device](std::string_view, const Shape& shape, const Fill&,
+                                                                Scope) { return Tensor::empty(shape, type, device); };
+  counting.constants = std::make_shared<Constants>();
+  return counting;
+}
+
 Score score_of(const Encoding& encoding, const AttentionInput& in) {
   Score score;
   encoding.score(in, score);
-  // What is told need not be there in this layer: an option may leave some without.
-  const auto check_told = [](bool has, bool told, std::string_view what, std::string_view trait) {
-    check(!has || told, "encoding", what, " that its file does not tell of: write .", trait,
-          " = true at the end of its TALLY_ENCODING line");
-  };
-  const bool may_scan = encoding.traits.scans || encoding.traits.scans_alone;
-  check_told(score.scan.has_value(), may_scan, "a scan (a running sum along the keys, or a policy)", "scans");
-  const Pair* const pair = score.scan ? &*score.scan : nullptr;
   for (Bias& bias : score.biases) {
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
   }
-  check_told(!score.softmax_rule.is_softmax(), encoding.traits.normalises, "another rule than the softmax",
-             "normalises");
-  const bool product = std::any_of(score.biases.begin(), score.biases.end(),
-                                   [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
-  check_told(product, encoding.traits.brings_product, "a product beside that of q and k", "brings_product");
-  check_told(pair != nullptr && pair->materialised_logit, encoding.traits.materialised,
-             "a policy that tiles do not have", "materialised");
-  check_told(score.takes_score_alone(), encoding.traits.takes_score_alone,
-             "a policy that reads the score of q and k alone", "takes_score_alone");
-  check_told(pair != nullptr && !pair->policy->needs.adds_entry,
-             encoding.traits.by_policy || encoding.traits.scans_alone, "a policy with another logit than p.s + p.entry",
-             "by_policy");
   return score;
 }
 
+EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& setup, const std::string& name) {
+  EncodingTraits traits = encoding.traits;
+  if (!traits.scores) return traits;
+  const NoGrad only_values;
+  const auto rows = [&](std::int64_t heads) {
+    return Tensor::empty({1, heads, 2, setup.head_width}, setup.dtype, setup.device);
+  };
+  const Tensor x = Tensor::empty({1, 2, setup.width}, setup.dtype, setup.device);
+  const Tensor q = rows(setup.heads), k = rows(setup.key_heads), v = rows(setup.key_heads);
+  const Score score = score_of(encoding, {.x = x, .q = q, .k = k, .v = v, .scale = 1});
+  check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", name, replaced_twice);
+  traits.materialised = !score.tiled_on(setup.device);
+  traits.takes_score_alone = score.takes_score_alone();
+  traits.reads_heads |= traits.materialised;
+  return traits;
+}
+
 std::string other_name_hint(std::string_view published) {
-  // Of letters alone others would be nearer: cope to nope.
+  // The nearest name by spelling would be another encoding: cope for nope.
   for (const EncodingEntry* entry : encoding_registry()) {
     if (!published.empty() && entry->traits.also_called == published) return concat("; here it is '", entry->name, "'");
   }
@@ -235,8 +220,8 @@ const EncodingEntry& find_encoding(std::string_view name) {
   fail("encoding", "there is no encoding '", name, "'", other.empty() ? did_you_mean_or_known(name, known) : other);
 }
 
-std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& where) {
-  return std::make_unique<Sum>(std::move(parts), where);
+std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& name) {
+  return std::make_unique<Sum>(std::move(parts), name);
 }
 
 }  // namespace tally

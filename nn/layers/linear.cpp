@@ -11,8 +11,8 @@ Linear::Linear(const Initializer& start, std::int64_t in, std::int64_t out, With
   if (with_bias == WithBias::yes) bias_ = add_parameter("bias", start.make("bias", {out}, start.linear_bias(in)));
 }
 
-Tensor Linear::forward(Tensor x, Tensor onto, ReadBy readers) const {
-  return linear(std::move(x), weight_, bias_, std::move(onto), readers);
+Tensor Linear::forward(Tensor x, Tensor residual, OutputPrecision precision) const {
+  return linear(std::move(x), weight_, bias_, std::move(residual), precision);
 }
 
 }  // namespace tally

@@ -1,7 +1,7 @@
 // y = x Wᵀ + b.
 #pragma once
 
-#include "core/rounded.hpp"
+#include "autograd/autocast.hpp"
 #include "nn/layers/init.hpp"
 #include "nn/module.hpp"
 
@@ -15,8 +15,8 @@ class Linear final : public Module {
   // gain: see Initializer::linear_weight.
   Linear(const Initializer& start, std::int64_t in, std::int64_t out, WithBias with_bias = WithBias::yes,
          double gain = 1);
-  // x [..., in] -> [..., out], added to `onto` if that is defined
-  Tensor forward(Tensor x, Tensor onto = {}, ReadBy readers = ReadBy::anyone) const;
+  // x [..., in] -> [..., out], plus the residual if it is defined
+  Tensor forward(Tensor x, Tensor residual = {}, OutputPrecision precision = OutputPrecision::full) const;
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }  // undefined without bias
 

@@ -23,9 +23,9 @@ class Recurrent final : public Module {
   Tensor weight_;
 };
 
-class Layer final : public Module {
+class LstmLayer final : public Module {
  public:
-  Layer(const Initializer& start, const ModelOptions& options)
+  LstmLayer(const Initializer& start, const ModelOptions& options)
       : input_(start.at("input"), options.width, 4 * options.width, options.bias ? WithBias::yes : WithBias::no),
         recurrent_(start.at("recurrent"), options.width),
         dropout_(start, "output", options.dropout) {
@@ -60,14 +60,14 @@ struct Lstm::Parts {
       : embedding(start.at("embedding"), vocabulary, options.width, options.tied ? Tied::yes : Tied::no),
         embedding_dropout(start, "embedding", options.dropout) {
     for (std::int64_t n = 0; n < options.layers; ++n) {
-      layers.push_back(std::make_unique<Layer>(start.at(concat("layers.", n)), options));
+      layers.push_back(std::make_unique<LstmLayer>(start.at(concat("layers.", n)), options));
     }
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
   Embedding embedding;
   Dropout embedding_dropout;
-  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<std::unique_ptr<LstmLayer>> layers;
   std::unique_ptr<Linear> head;  // null when tied
 };
 

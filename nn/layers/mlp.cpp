@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "autograd/layer.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 
@@ -34,15 +33,16 @@ Mlp::Mlp(const Initializer& start, std::int64_t width, std::int64_t hidden, std:
   add_child("down", down_);
 }
 
-Tensor Mlp::forward(Tensor x, const ForwardContext& pass, Tensor onto) const {
+Tensor Mlp::forward(Tensor x, const ForwardContext& pass, Tensor residual) const {
   if (gate_ == nullptr && dropout_.rate(pass) == 0) {
-    return mlp(activation_, std::move(x), {up_.weight(), up_.bias()}, {down_.weight(), down_.bias()}, std::move(onto));
+    return mlp(activation_, std::move(x), {up_.weight(), up_.bias()}, {down_.weight(), down_.bias()},
+               std::move(residual));
   }
   Tensor hidden = up_.forward(x);
   hidden = gate_ != nullptr ? multiply_activations(unary(activation_, gate_->forward(x)), hidden)
                             : unary(activation_, std::move(hidden));
   hidden = dropout_(hidden, pass);
-  return down_.forward(std::move(hidden), std::move(onto));
+  return down_.forward(std::move(hidden), std::move(residual));
 }
 
 }  // namespace tally

@@ -15,7 +15,7 @@ namespace tally {
 class Norm : public Module {
  public:
   // x [..., D] -> the same shape
-  virtual Tensor forward(const Tensor& x, ReadBy readers = ReadBy::anyone) const = 0;
+  virtual Tensor forward(const Tensor& x, OutputPrecision precision = OutputPrecision::full) const = 0;
   // kind: "layer" or "rms". eps: 0 for the default.
   static std::unique_ptr<Norm> make(std::string_view kind, const Initializer& start, std::int64_t width,
                                     double eps = 0);
@@ -25,7 +25,7 @@ class Norm : public Module {
 class LayerNorm final : public Norm {
  public:
   LayerNorm(const Initializer& start, std::int64_t width, double eps = 1e-5);
-  Tensor forward(const Tensor& x, ReadBy readers) const override;
+  Tensor forward(const Tensor& x, OutputPrecision precision) const override;
 
  private:
   Tensor weight_, bias_;
@@ -36,7 +36,7 @@ class LayerNorm final : public Norm {
 class RmsNorm final : public Norm {
  public:
   RmsNorm(const Initializer& start, std::int64_t width, double eps = 1e-6);
-  Tensor forward(const Tensor& x, ReadBy readers) const override;
+  Tensor forward(const Tensor& x, OutputPrecision precision) const override;
 
  private:
   Tensor weight_;

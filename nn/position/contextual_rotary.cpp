@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "autograd/pair_tensors.hpp"
 #include "autograd/recompute.hpp"
+#include "autograd/score_mod_tensors.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/encoding/encoding.hpp"
@@ -25,26 +25,25 @@ namespace {
 
 // Computes the positions only; ContextualRotary::turned changes the scores.
 struct Steps {
-  static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
-  static constexpr auto logit(const auto& p) { return p.s; }
+  static constexpr auto gate(const auto& p) { return sigmoid(p.gate_logit); }
+  static constexpr auto bias(const auto&) { return 0; }
 };
-struct StepsFromNext : Steps {
-  static constexpr PairNeeds needs{.scan = true, .own = false, .adds = true, .other = true};
+struct StepsFromNext {
+  static constexpr auto gate_exclusive(const auto& p) { return sigmoid(p.gate_logit); }
+  static constexpr auto bias(const auto&) { return 0; }
 };
-template <class Policy>
-constexpr PairPolicy not_compiled{.name = "contextual-rotary",
-                                  .needs = Policy::needs,
-                                  .loops = nullptr,
-                                  .loops_v4 = nullptr,
-                                  .loops_v3 = nullptr,
-                                  .cuda_host = nullptr,
-                                  .cuda = nullptr,
-                                  .on_tensors = &pair_on_tensors<Policy>,
-                                  .inputs = 0};
+template <class Mod>
+constexpr ScoreMod not_compiled{.name = "contextual-rotary",
+                                .traits = attention::traits_of<Mod>,
+                                .loops = nullptr,
+                                .loops_v4 = nullptr,
+                                .loops_v3 = nullptr,
+                                .cuda_host = nullptr,
+                                .cuda = nullptr,
+                                .on_tensors = &score_mod_on_tensors<Mod>};
 
 struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
-  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
+  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
@@ -75,13 +74,13 @@ class ContextualRotary final : public Encoding {
   ContextualRotary(const EncodingSetup& setup, const ContextualRotaryOptions& options)
       : dims_(rotated_dims(setup, options)),
         interleaved_(options.layout == "interleaved"),
-        policy_(options.own ? &not_compiled<Steps> : &not_compiled<StepsFromNext>),
+        mod_(options.own ? &not_compiled<Steps> : &not_compiled<StepsFromNext>),
         gates_(setup, options.gates) {
     for (const RotaryPlane& plane : rotary_planes(dims_, options.base)) angles_.push_back(plane.angle);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    Pair pair{.policy = policy_, .other = gates_(in)};
+    AppliedScoreMod pair{.mod = mod_, .gates = gates_(in)};
     const Tensor& q = in.query(true);
     const Tensor k = repeat_kv(in.key(), q.size(1));
     pair.materialised_logit = [this, q, k](const Tensor& s, const Tensor& sum, double scale) {
@@ -111,7 +110,7 @@ class ContextualRotary final : public Encoding {
 
   std::int64_t dims_;  // r
   bool interleaved_;
-  const PairPolicy* policy_;
+  const ScoreMod* mod_;
   std::vector<double> angles_;  // θ, r/2 of them
   ContextualGates gates_;
 };
@@ -126,5 +125,4 @@ TALLY_ENCODING(
     "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
     "base^(-2n/r)\n"
     "materialised, not in tiles: keeps about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
-    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published", .scans = true,
-    .by_policy = true, .materialised = true);
+    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published");

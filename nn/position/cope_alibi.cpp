@@ -17,7 +17,7 @@ namespace tally {
 namespace {
 
 struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
-  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
+  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string slopes = "halving";
   std::string sign = "plus";
   double first_slope = 1;
@@ -88,4 +88,4 @@ class CopeAlibi final : public Encoding {
 TALLY_ENCODING(cope_alibi, CopeAlibiOptions, CopeAlibi, "contextual positions with one slope a head instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + m_h p_ij\n"
                "m_h = sign m_0 2^(1-h), h from 1; or sign times ALiBi's; or learned;  p-max: m_h min(p_ij, P)",
-               "CoPE with ALiBi: Golovneva et al. 2024, arXiv 2405.18719", .scans = true, .by_policy = true);
+               "CoPE with ALiBi: Golovneva et al. 2024, arXiv 2405.18719");

@@ -17,7 +17,7 @@ namespace tally {
 namespace {
 
 struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
-  static constexpr auto beside_rotations = ContextualGateOptions::beside_rotations;
+  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t hidden = 64;
   std::string layers = "all";
   ContextualGateOptions gates;
@@ -55,7 +55,7 @@ class CopeMlp final : public Encoding {
     const Tensor table = transpose(matmul(output_weight_, segments.units), 0, 1);
     const Tensor of_rows = products_of_rows(q, unsqueeze(unsqueeze(table, 0), 0));
     score.set_scan(contextual_segments(of_rows, segments.knots, (*gates_)(in)));
-    const Tensor row = select(matmul(unrounded(q), unsqueeze(output_bias_, 1)), 3, 0);
+    const Tensor row = select(matmul(to_f32(q), unsqueeze(output_bias_, 1)), 3, 0);
     score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }
 
@@ -71,4 +71,4 @@ class CopeMlp final : public Encoding {
 TALLY_ENCODING(cope_mlp, CopeMlpOptions, CopeMlp, "contextual positions through a small network instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + q_i.f(p_ij)\n"
                "f(p) = W2 relu(w1 p + b1) + b2",
-               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .scans = true, .reads_heads = false);
+               "CoPE-MLP: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false);

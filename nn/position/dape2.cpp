@@ -2,8 +2,8 @@
 // network are convolutions along the keys and include the neighbours of a pair (nn/encoding/logit_network.hpp), * a
 // convolution:
 //   l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2.
-// s and b are 0 for masked pairs. At the last key of a row the second layer reads the hidden layer one key further,
-// where it is not 0. The released code has no such key in the last row of a batch, so that row changes when its text
+// s and b are 0 for masked pairs. At the last key of a row the second layer reads the hidden layer one key further; its
+// value there is not 0. The released code has no such key in the last row of a batch, so that row changes when its text
 // continues. Here all rows have it; with `edge` = authors it is missing as in that code.
 #include <string>
 

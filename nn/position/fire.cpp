@@ -2,30 +2,31 @@
 //   l_ij = s_ij + f_h(x_ij),  x_ij = ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6),  L = |512 m|;
 //   f = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1.
 // For texts of at most L + 1 tokens it depends only on the distance and costs T numbers. For longer ones it is a
-// policy: f is linear between the kinks of its units, which all rows share, so that a pair reads one value and one
-// slope at x. It is a bias of H T² numbers per layer in a combination with another policy, during generation and in
-// reference attention; backward recomputes the intermediates of biases. L is learned: training may make it shorter than
-// any text. So a memory estimate counts the longer form, which is exact for a short L and an upper bound otherwise.
-#include "autograd/pair.hpp"
+// score modification: f is linear between the kinks of its units, which all rows share, so that a pair reads one value
+// and one slope at x. It is a bias of H T² numbers per layer in a combination with another score modification, during
+// generation and in reference attention; backward recomputes the intermediates of biases. L is learned: training may
+// make it shorter than any text. So a memory estimate counts the longer form, which is exact for a short L and an upper
+// bound otherwise.
+#include "autograd/score_mod.hpp"
 
 namespace tally {
 namespace {
 
-// The number of a head is |c|; of a row 1 / (ln(|c| max(i, L) + 1) + 1e-6).
+// The scalar of a head is |c|; of a row 1 / (ln(|c| max(i, L) + 1) + 1e-6).
 struct Interpolated {
-  static constexpr PairNeeds needs{
-      .distance = true, .adds = true, .table = true, .knots = true, .adds_entry = true, .rows = 1, .heads = 1};
+  static constexpr int rows = 1, heads = 1;
+  static constexpr bool knots = true;
   static constexpr auto of_distance(const auto& p) { return log(head<0>(p) * p.distance + 1); }
-  static constexpr auto place(const auto& p) { return p.of_distance * row<0>(p); }
-  static constexpr auto logit(const auto& p) { return p.s + p.entry; }
+  static constexpr auto position(const auto& p) { return p.of_distance * row<0>(p); }
+  static constexpr auto bias(const auto& p) { return p.entry; }
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_PAIR(fire, Interpolated);
+TALLY_SCORE_MOD(fire, Interpolated);
 
-#ifndef TALLY_PAIR_ONLY
+#ifndef TALLY_SCORE_MOD_ONLY
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
@@ -59,7 +60,7 @@ class Fire final : public Encoding {
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
       return;
     }
-    if (in.materialised || in.cache != nullptr || !is_compiled(pair_fire, in.q.device()) || score.scan) {
+    if (in.materialised || in.cache != nullptr || !is_compiled(score_mod_fire, in.q.device()) || score.scan) {
       score.biases.push_back(dense(in));
     } else {
       score.set_scan(interpolated(in, length));
@@ -72,7 +73,7 @@ class Fire final : public Encoding {
     return unsqueeze(slice(in.distances(), 0, first, in.keys()), 1);
   }
 
-  Pair interpolated(const AttentionInput& in, const Tensor& length) const {
+  AppliedScoreMod interpolated(const AttentionInput& in, const Tensor& length) const {
     const std::int64_t batch = in.q.size(0), heads = in.q.size(1), queries = in.q.size(2);
     const Tensor c = abs(stretch_);
     const Tensor inverse = reciprocal(log(c * maximum(length, indices(in, in.first)) + 1.0) + eps);
@@ -81,7 +82,7 @@ class Fire final : public Encoding {
     const Tensor both = reshape(matmul(output_weight_, segments.units), {heads, knots, 2});
     const Tensor value = slice(both, 2, 0, 1) + reshape(output_bias_, {heads, 1, 1});
     const Tensor table = reshape(concat({value, slice(both, 2, 1, 2)}, 2), {heads, 1, 2 * knots});
-    return {.policy = &pair_fire,
+    return {.mod = &score_mod_fire,
             .rows = broadcast_to(inverse, {batch, heads, queries, 1}),
             .heads = broadcast_to(c, {heads, 1}),
             .table = broadcast_to(table, {batch, heads, queries, 2 * knots}),
@@ -122,6 +123,6 @@ TALLY_ENCODING(
     "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
     "combined with another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer "
     "at a time, (36 + H) T² and B H T² more",
-    "FIRE: Li et al. 2024, arXiv 2310.04418", .scans_alone = true, .reads_heads = false, .memory_is_learned = true);
+    "FIRE: Li et al. 2024, arXiv 2310.04418", .after_scores = true, .reads_heads = false, .memory_is_learned = true);
 
 #endif

@@ -62,4 +62,4 @@ TALLY_ENCODING(
     "o <- norm(o) sigmoid(W_g x)\n"
     "the MLP stays the model's; the published block has SwiGLU: add --model.activation swiglu --model.hidden F",
     "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true,
-    .doubtful_beside = {"fox", "fox-pro has the forget gates of fox: in a sum there are two sets of them"});
+    .doubtful_with = {"fox", "fox-pro has the forget gates of fox: in a sum there are two sets of them"});

@@ -56,4 +56,4 @@ TALLY_ENCODING(nexus, NexusOptions, Nexus,
                "positions from gates of tokens, counted from the start: a variant, not CoPE",
                "g_t = sigmoid(w_h.x_t + b_h);  p_t = sum_{u<=t} g_u\n"
                "l_ij = (q_i.k_j + (W_p q_i).e(min(p_j, P))) / sqrt(d), interpolated;  e [P+1, d]",
-               "a variant in circulation under CoPE's name, kept for comparison", .brings_product = true);
+               "a variant in circulation under CoPE's name, kept for comparison");

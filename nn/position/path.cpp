@@ -7,8 +7,8 @@
 // not, as in the paper, where gates are outside of the exponential (gate-scale none).
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length. In
-// reference attention, or with a policy that reads only the score, the change of the scores is computed for all pairs.
-// Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly tril(W' Wᵀ):
+// reference attention, or with a score modification that reads only the score, the change of the scores is computed for
+// all pairs. Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly tril(W' Wᵀ):
 //   (I + L) Y = W',  (I + L) X = strictly tril(W' kᵀ)
 //   own block     tril(q kᵀ) - tril(q Wᵀ) X         queries as earlier keys meet them   q - tril(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W

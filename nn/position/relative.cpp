@@ -15,7 +15,7 @@ namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
   static constexpr std::array<std::string_view, 1> after_training{"far"};
-  static constexpr auto beside_rotations = query_beside_rotations;
+  static constexpr auto combination_flags = rotated_query_flag;
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;

@@ -3,8 +3,8 @@
 //   φ_t = conv(W_h q_t / |q_t|),  g_t = sigmoid(w_h.x_t / |x_t| + b_h);
 //   angle_p(t) = τ_p sum_{m<=t} g_m φ_m,p,  τ_p = base^(-2p/d);  pairs (2p, 2p+1).
 // conv is a causal depthwise convolution over the last 4 tokens; norms have 1e-6 under the root. The paper does not
-// print initial values of W and conv: here they are N(0, 1/d) and those of a linear layer. Heads that share keys share
-// one angle, from the first of these heads.
+// print initial values of W and conv. Here W is N(0, 1/d), and conv begins like a linear layer. Heads that share keys
+// share one angle, from the first of these heads.
 #include <cmath>
 #include <vector>
 

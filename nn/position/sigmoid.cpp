@@ -34,7 +34,6 @@ class SigmoidEncoding final : public Encoding {
         offset_(visible_ ? 0 : std::log(static_cast<double>(options.length))),
         remainder_(setup, options.remainder) {}
 
-  static bool joins_score(const SigmoidOptions& options) { return options.visible; }
   void score(const AttentionInput& in, Score& score) const override {
     score.set_normaliser({.kind = SoftmaxRule::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
     if (!visible_) return;
@@ -54,4 +53,4 @@ class SigmoidEncoding final : public Encoding {
 
 TALLY_ENCODING(sigmoid, SigmoidOptions, SigmoidEncoding, "weights by the logistic function, each by itself",
                "a_ij = sigmoid(l_ij - ln n);  n = length, or the number of keys that query i sees",
-               "sigmoid attention: Ramapuram et al. 2024, arXiv 2409.04431", .normalises = true);
+               "sigmoid attention: Ramapuram et al. 2024, arXiv 2409.04431");

@@ -1,5 +1,5 @@
-// A sink: one more learned logit per head, which takes a share of every row's softmax and has no value, so that a query
-// need not attend to anything (the released code of gpt-oss, 2025; zero and fixed it is "softmax off by one").
+// A sink: one more learned logit per head, which takes a share of every row's softmax and has no value. A query thus
+// need not attend to any key (the released code of gpt-oss, 2025; zero and fixed it is "softmax off by one").
 //   a_ij = e^l_ij / (e^c_h + sum_k e^l_ik)
 // With the option remainder its share gets a value after all.
 #include "nn/encoding/encoding.hpp"
@@ -39,4 +39,4 @@ class Sink final : public Encoding {
 TALLY_ENCODING(sink, SinkOptions, Sink, "a learned logit per head that takes its part of every softmax",
                "a_ij = e^l_ij / (e^c_h + sum_k e^l_ik);  c learned, from N(0, 0.02²)",
                "attention sinks: Xiao et al. 2024, arXiv 2309.17453; learned, in the released code of gpt-oss",
-               .normalises = true, .reads_heads = false);
+               .reads_heads = false);

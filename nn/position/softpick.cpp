@@ -30,4 +30,4 @@ class SoftpickEncoding final : public Encoding {
 
 TALLY_ENCODING(softpick, SoftpickOptions, SoftpickEncoding, "a rectified softmax: weights can be exactly 0",
                "a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8)", "softpick: Zuhri et al. 2025, arXiv 2504.20966",
-               .normalises = true, .reads_heads = false);
+               .reads_heads = false);

@@ -14,7 +14,8 @@ namespace tally {
 namespace {
 
 struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
-  static constexpr std::array<std::string_view, 1> beside_scores{"whole"};
+  static constexpr std::array<CombinationFlag, 1> combination_flags{
+      {{"whole", "what changes scores", &EncodingTraits::scores}}};
   double start = 0.43;
   bool bias = false;
   bool whole = false;
@@ -23,8 +24,8 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
     visitor.real("start", start, "c of every head at the start", -100, 100);
     visitor.flag("bias", bias, "with b, learned, from 0");
     visitor.flag("whole", whole,
-                 "the factor multiplies the whole logit with its biases, not q alone; not beside policies (cope-alibi, "
-                 "stick-breaking, tra)");
+                 "the factor multiplies the whole logit with its biases, not q alone; not beside score modifications "
+                 "(cope-alibi, stick-breaking, tra)");
   }
 };
 
@@ -36,8 +37,6 @@ class Ssmax final : public Encoding {
     if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
   }
 
-  static bool joins_score(const SsmaxOptions&) { return false; }  // a factor, which adds no term
-  bool multiplies_logits() const override { return whole_; }
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {
     if (!whole_) q = q * unsqueeze(by_row(in), 2);
   }

@@ -2,9 +2,9 @@
 // rest of a stick of length 1. It replaces the softmax and is strictly causal:
 //   A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)) = exp(s_ij - sum_{k=j..i-1} softplus(s_ik)),  j < i;
 //   o_i  = sum_j A_ij v_j + rem_i r_i,  rem_i = exp(-sum_{k<i} softplus(s_ik)) = 1 - sum_j A_ij.
-// The leftover mass is dropped (r = 0), or goes to the token's own value (r_i = v_i, as in the sum, so shifted with
-// fox-pro), or to a learned vector (r_i = b_h). attend-current: the token itself takes the first share, so sums end at
-// i and j <= i.
+// The leftover mass is dropped (r = 0), or goes to the token's own value (r_i = v_i) or to a learned vector (r_i =
+// b_h). v_i is the value in the sum, so it is shifted with fox-pro. attend-current: the token itself takes the first
+// share, so sums end at i and j <= i.
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/remainder.hpp"
 
@@ -43,5 +43,5 @@ class StickBreakingEncoding final : public Encoding {
 TALLY_ENCODING(stick_breaking, StickBreakingOptions, StickBreakingEncoding,
                "each key, the nearest first, takes its share of what is left",
                "A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)), j < i;  o_i = sum_j A_ij v_j (+ rem_i r_i)",
-               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .scans = true, .normalises = true,
-               .by_policy = true, .reads_heads = false, .also_called = "sba");
+               "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .reads_heads = false,
+               .also_called = "sba");

@@ -4,13 +4,13 @@
 //   delta_i = log sigmoid(w_h.x_i + b_h), one number per head and query, never above 0;
 //   l_ij = s_ij + delta_i n_ij if s_ij > 0, else no weight; a row without a key gives o_i = 0.
 // No gradient goes through the threshold.
-#include "autograd/pair.hpp"
+#include "autograd/score_mod.hpp"
 
 namespace tally {
 namespace {
 
 struct Tra {
-  static constexpr PairNeeds needs{.scan = true, .rows = 1};
+  static constexpr int rows = 1;
   static constexpr auto gate(const auto& p) { return select(p.s > 0, 1, 0); }
   static constexpr auto logit(const auto& p) { return select(p.s > 0, p.s + row<0>(p) * p.sum, minus_infinity); }
 };
@@ -18,9 +18,9 @@ struct Tra {
 }  // namespace
 }  // namespace tally
 
-TALLY_PAIR(tra, Tra);
+TALLY_SCORE_MOD(tra, Tra);
 
-#ifndef TALLY_PAIR_ONLY
+#ifndef TALLY_SCORE_MOD_ONLY
 
 #include "nn/encoding/encoding.hpp"
 #include "nn/layers/layer_parts.hpp"
@@ -47,7 +47,7 @@ class ThresholdRelative final : public Encoding {
   }
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor closing = transpose(linear(in.x, weight_, bias_), 1, 2);  // [B, H, T]
-    score.set_scan(Pair{&pair_tra, negate(softplus(negate(unsqueeze(closing, 3))))});
+    score.set_scan(AppliedScoreMod{&score_mod_tra, negate(softplus(negate(unsqueeze(closing, 3))))});
   }
 
  private:
@@ -59,7 +59,6 @@ class ThresholdRelative final : public Encoding {
 
 TALLY_ENCODING(tra, TraOptions, ThresholdRelative, "keys with a score below 0 vanish, and distance counts the others",
                "n_ij = #{ m : j <= m <= i, s_im > 0 };  l_ij = s_ij + log sigmoid(w.x_i + b) n_ij where s_ij > 0",
-               "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .scans = true, .by_policy = true,
-               .takes_score_alone = true, .before_rotations = true);
+               "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .before_rotations = true);
 
 #endif

@@ -6,9 +6,9 @@
 // 0.9997.
 //
 // A row of queries walks to the left over blocks of keys, some rows at a time, decayed by each block as a whole, and
-// memory is linear in the length. In reference attention, or with a policy that reads only the score, the change of the
-// scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by pair,
-// otherwise from the start of a block.
+// memory is linear in the length. In reference attention, or with a score modification that reads only the score, the
+// change of the scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by
+// pair, otherwise from the start of a block.
 #include <optional>
 #include <vector>
 
@@ -125,4 +125,4 @@ TALLY_ENCODING(
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
     "costs memory linear in T, up to 2^24 products of pairs at a time, again in backward",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true,
-    .doubtful_beside = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});
+    .doubtful_with = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});

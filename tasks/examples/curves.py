@@ -14,17 +14,17 @@ matplotlib.use("Agg")  # no window
 import matplotlib.pyplot as plt
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # of tally.py, also where installed
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # the folder of tally.py, also when installed
 import tally
 
-MOST_COLOURS = 6  # more lines than this in one panel are a tangle: the others are grey
+MOST_COLOURS = 6  # further lines are grey: more colours are hard to distinguish
 
 
 def draw(runs, task, error="token_error"):
     """A figure of one task's groups."""
     groups = [group for group in runs.groups if group.task == task]
     splits = list(dict.fromkeys(split for group in groups for run in group.runs for split in run.splits))
-    # Best first, by the splits together; groups without a finished run last.
+    # Best first, by the mean over splits; groups without a finished run last.
     mean = {group: np.mean([group.final(split, error).mean for split in splits]) for group in groups}
     groups.sort(key=lambda group: (np.isnan(mean[group]), mean[group]))
     colours = {group: f"C{n}" if n < MOST_COLOURS else "0.7" for n, group in enumerate(groups)}
@@ -60,7 +60,7 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     out = pathlib.Path(sys.argv[1])
-    runs = tally.Runs(*sys.argv[2:])  # what cannot be read is warned of
+    runs = tally.Runs(*sys.argv[2:])  # warns of unreadable runs
     tasks = list(dict.fromkeys(group.task for group in runs.groups))
     for task in tasks:
         path = out if len(tasks) == 1 else out.with_stem(f"{out.stem}-{task}")

@@ -19,10 +19,10 @@ import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # of tally.py, also where installed
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # the folder of tally.py, also when installed
 import tally
 
-SMALLEST = 1e-37  # weights below it are rounded to multiples of what a float can hold: not used
+SMALLEST = 1e-37  # smaller weights are denormal floats with few digits, and are ignored
 
 
 class Questions:

@@ -14,13 +14,13 @@
 
 namespace tally {
 
-// A model that config.json describes, in our terms.
+// A model that config.json describes, as options of tally.
 struct ForeignModel {
   std::string encoding;                                            // "rope"
   std::vector<std::pair<std::string, std::string>> settings = {};  // {"model.width", "768"}, {"pe.rope.base", "10000"}
   std::int64_t vocabulary = 0;                                     // V
-  std::int64_t positions = 0;                                      // tokens that it takes, as the file says
-  bool learned_positions = false;                                  // they are rows of a table
+  std::int64_t positions = 0;                                      // tokens that it accepts, according to the file
+  bool learned_positions = false;                                  // positions are rows of a table
 
   template <class Value>
   void set(std::string_view name, const Value& value) {
@@ -28,7 +28,7 @@ struct ForeignModel {
   }
 };
 
-// How a tensor of theirs holds one or three of ours, which are [out, in] or [out].
+// How a tensor of the file stores one or three of our tensors, which are [out, in] or [out].
 enum class Layout {
   same,
   transposed,    // [in, out]
@@ -50,27 +50,28 @@ struct Family {
   std::string_view prefix;                   // of all tensors except the head; some files omit it
   std::vector<std::string_view> buffers;     // ends of names of tensors without learned values
   std::string_view head;                     // the output projection; optional if tied
-  std::vector<std::string_view> zeros = {};  // ends of our names of parameters that the family lacks: 0
-  // Reads every key that changes the function, and refuses what tally does not have.
+  std::vector<std::string_view> zeros = {};  // ends of our names of parameters that the family lacks; they are 0
+  // Reads every key that changes the function, and refuses unsupported values.
   ForeignModel (*read)(ForeignSettings& settings);
-  // The keys that say what the options do. Throws Error naming the first option that it cannot say.
+  // Writes the options as keys. Throws Error naming the first option that the format cannot express.
   JsonValue (*write)(OwnSettings& settings);
-  // All tensors of a model with these options but the output projection.
+  // All tensors of a model with these options except the output projection.
   std::vector<TensorRow> (*tensors)(const ModelOptions& options);
 };
 
 extern const Family gpt2_family, llama_family, neox_family, qwen2_family;
 std::span<const Family* const> families();
-// Throws Error naming those that there are.
+// Throws Error with the existing names.
 const Family& find_family(std::string_view name);
 
-// Two of ours under one name of theirs each: {weight, bias} of "h.0.ln_1" and "blocks.0.attention_norm".
+// Adds two of our tensors, each under its own name in the file: {weight, bias} of "h.0.ln_1" and
+// "blocks.0.attention_norm".
 void add_rows(std::vector<TensorRow>& rows, const std::string& theirs, const std::vector<std::string>& ours, bool bias,
               Layout layout = Layout::same);
-// "gelu_new" for "gelu-tanh". Throws for what tally does not have.
+// "gelu_new" for "gelu-tanh". Throws for an unsupported activation.
 std::string activation_from_foreign(ForeignSettings& settings, std::string_view key, std::string_view usual);
 std::string foreign_activation(OwnSettings& settings);
-// Sizes that follow from others where they are not said.
+// Sizes that default to a function of others.
 std::int64_t hidden_of(OwnSettings& settings);
 double norm_eps_of(OwnSettings& settings, double usual);
 

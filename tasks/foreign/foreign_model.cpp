@@ -7,16 +7,16 @@
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/utf8.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/checks/memory.hpp"
 #include "tasks/foreign/weights.hpp"
-#include "tasks/memory.hpp"
 
 namespace tally {
 namespace {
 
 constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
 
-// Well-known model types that tally does not read, and how their function differs.
+// Well-known model types that tally does not support, and how their function differs.
 struct OtherType {
   std::string_view type, why;
 };
@@ -44,7 +44,7 @@ std::vector<std::int64_t> ends_of(ForeignSettings& settings, const JsonValue& ge
   return of_generation.has(end_key) ? of_generation.ids(end_key, vocabulary) : ends;
 }
 
-// What Task::max_length will be of such a run.
+// The value of Task::max_length for such a run.
 std::int64_t longest_of(const RunConfig& config) {
   OwnSettings settings(config, "a run");
   const std::int64_t positions = settings.integer("task.positions");
@@ -123,7 +123,7 @@ ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& 
 
 namespace {
 
-// Adds an id, unless it is among the ids: a single id if there was none, else an array.
+// Adds an id unless it is present. The result is a single id if there was none, else an array.
 JsonValue with_id(const JsonValue* ids, std::int64_t id) {
   if (ids == nullptr || ids->is_null()) return id;
   JsonValue all = ids->is_array() ? *ids : JsonValue(JsonValue::Array{*ids});
@@ -155,8 +155,8 @@ ForeignConfig foreign_config(const Family& family, const RunConfig& config, cons
     const bool has_meaning = imported->family == family.name || name.ends_with("_token_id");
     if (has_meaning && !json.contains(name)) json.set(name, value);
   }
-  // Texts that the run is trained on may end with another token than those of the model. A tokenizer without a text
-  // has only the empty training split.
+  // The text of the run may end with another token than the model's own texts. A tokenizer without a text has only the
+  // empty training split.
   const bool has_text = task.splits().size() > 1;
   if (has_text && !end.empty()) {
     json.set(end_key, with_id(json.find(end_key), end.front()));

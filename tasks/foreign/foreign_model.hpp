@@ -1,4 +1,4 @@
-// From a folder of another library to a run of the task `text` at step 0, and back.
+// Converts a folder of another library to a run of the task `text` at step 0, and back.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/imported_record.hpp"
-#include "tasks/task.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 
@@ -21,24 +21,24 @@ struct ForeignDescription {
   ImportedRecord record;           // fields that are not part of the model
   std::vector<std::string> notes;  // for the user: assumptions, and fields that other readers read differently
 };
-// Throws Error naming file and key. ignored: keys of config.json that tally does not know and need not know.
+// Throws Error naming file and key. ignored: unknown keys of config.json that have no effect.
 ForeignDescription read_description(const std::string& folder, const IgnoredKeys& ignored = {});
 // The same from parsed files; generation is null without generation_config.json.
 ForeignDescription describe_foreign(const JsonValue& config, const std::string& path, const JsonValue& generation = {},
                                     const IgnoredKeys& ignored = {});
 inline constexpr JsonLimits foreign_config_limits{.max_depth = 8, .max_values = 100'000};
 
-// The configuration of a run: the model's settings, and for the rest what RunConfig::make gives. pe: its encoding if
-// empty, else one in which it acts on every head of every layer. The data are not chosen yet.
+// The configuration of a run: the model's settings, and the defaults of RunConfig::make for the rest. pe: if not empty,
+// it must apply the model's encoding in every head of every layer. The data are not chosen yet.
 RunConfig config_of(const ForeignDescription& description, const std::string& pe);
 
 struct ForeignLoaded {
   std::unique_ptr<SequenceModel> model;
-  std::vector<std::string> not_in_file;  // parameters that have the start values of the run's seed
+  std::vector<std::string> not_in_file;  // parameters that keep the initial values of the run's seed
   std::vector<std::string> left_out;     // parts of the names in the file (ForeignMapping::left_out)
 };
-// The model of this configuration with the folder's weights. Throws Error naming file and tensor before memory is
-// taken, DoesNotFit where there is not as much.
+// The model of this configuration with the folder's weights. Before it allocates memory, it throws Error naming file
+// and tensor, or DoesNotFit if memory does not suffice.
 ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& description, const RunConfig& config);
 
 struct ForeignConfig {
@@ -46,9 +46,9 @@ struct ForeignConfig {
   JsonValue generation;  // generation_config.json, or null
   std::vector<std::string> notes;
 };
-// config.json of a model in the format, with the vocabulary and the tokens of the task. The keys and token ids that an
-// imported run came with are written again, and the number of positions is at least the imported one. Throws Error
-// naming the option that the format cannot express.
+// config.json of a model in the format, with the vocabulary and the tokens of the task. The keys and token ids of an
+// imported run are written again, and the number of positions is at least the imported one. Throws Error naming the
+// option that the format cannot express.
 ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
                              const std::optional<ImportedRecord>& imported = {});
 

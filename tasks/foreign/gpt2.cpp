@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019) as `transformers` keeps it: learned positions, LayerNorm before each part, GELU by tanh,
-// output projection = token embedding. Its weights are [in, out], q, k and v side by side in c_attn.
+// GPT-2 (Radford et al. 2019) in the format of `transformers`: learned positions, LayerNorm before each part, GELU by
+// tanh, output projection = token embedding. Its weights are [in, out]; c_attn holds q, k and v side by side.
 #include "tasks/foreign/family.hpp"
 
 namespace tally {
@@ -22,7 +22,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.set("model.tied", settings.flag("tie_word_embeddings", true));
   settings.demand("scale_attn_weights", true, true);
   settings.demand("scale_attn_by_inverse_layer_idx", false, false);
-  // Aliases in its library.
+  // Aliases in that library.
   settings.agree("hidden_size", width);
   settings.agree("num_attention_heads", heads);
   settings.agree("num_hidden_layers", layers);

@@ -13,7 +13,7 @@ constexpr std::array about_the_file{
     "transformers_version"sv, "auto_map"sv,   "_name_or_path"sv, "_commit_hash"sv,
 };
 
-// With any value.
+// Idle with any value.
 constexpr std::array idle{
     // Token ids, for generation and for padding, which is masked.
     "bos_token_id"sv, "eos_token_id"sv, "pad_token_id"sv, "sep_token_id"sv, "unk_token_id"sv, "cls_token_id"sv,
@@ -25,15 +25,15 @@ constexpr std::array idle{
     "attention_probs_dropout_prob"sv, "hidden_dropout_prob"sv, "classifier_dropout"sv, "attn_pdrop"sv, "embd_pdrop"sv,
     "resid_pdrop"sv, "dropout"sv, "activation_dropout"sv, "layerdrop"sv, "gradient_checkpointing"sv,
     "neftune_noise_alpha"sv, "use_reentrant_checkpointing"sv,
-    // Ways to compute the same function.
+    // Implementations of the same function.
     "use_cache"sv, "pretraining_tp"sv, "chunk_size_feed_forward"sv, "reorder_and_upcast_attn"sv, "torchscript"sv,
     "attn_implementation"sv, "use_flash_attention"sv, "use_flash_attn"sv, "fused_norm"sv, "tf_legacy_loss"sv,
     "output_attentions"sv, "output_hidden_states"sv, "output_past"sv, "output_scores"sv, "return_dict"sv,
     "return_dict_in_generate"sv,
-    // Other tasks, and encoders, which these models are not.
+    // Settings of other tasks and of encoders.
     "id2label"sv, "label2id"sv, "num_labels"sv, "problem_type"sv, "finetuning_task"sv, "task_specific_params"sv,
     "is_decoder"sv, "tie_encoder_decoder"sv, "cross_attention_hidden_size"sv, "is_llama_config"sv,
-    // Lengths that no value depends on; rope_settings.cpp reads those that stretched positions need.
+    // Lengths without any effect; rope_settings.cpp reads the lengths for stretched positions.
     "n_ctx"sv, "max_sequence_length"sv, "model_max_length"sv, "max_window_layers"sv,
     "original_max_position_embeddings"sv,
     // Generation.
@@ -41,7 +41,7 @@ constexpr std::array idle{
     "typical_p"sv, "num_beams"sv, "num_beam_groups"sv, "diversity_penalty"sv, "repetition_penalty"sv,
     "length_penalty"sv, "no_repeat_ngram_size"sv, "encoder_no_repeat_ngram_size"sv, "early_stopping"sv,
     "num_return_sequences"sv, "remove_invalid_values"sv, "exponential_decay_length_penalty"sv,
-    // Other programs' notes.
+    // Notes of other programs.
     "transformers.js_config"sv, "unsloth_version"sv, "unsloth_fixed"sv, "license"sv, "library_name"sv};
 
 bool is_false(const JsonValue& value, const JsonValue&) { return value.is_bool() && !value.boolean(); }
@@ -51,7 +51,7 @@ bool is_empty(const JsonValue& value, const JsonValue&) {
 }
 bool never(const JsonValue&, const JsonValue&) { return false; }
 bool is_swiglu(const JsonValue& value, const JsonValue&) { return value.is_string() && value.string() == "swiglu"; }
-// Qwen2 gives a window width even if its flag turns windows off.
+// Qwen2 files have a window width even if their flag disables windows.
 bool is_not_used(const JsonValue&, const JsonValue& object) {
   const JsonValue* const used = object.find("use_sliding_window");
   return used != nullptr && used->is_bool() && !used->boolean();
@@ -86,7 +86,7 @@ KeyEffect effect_of(std::string_view key, const JsonValue& object) {
   if (found != conditional.end()) {
     return found->is_idle(object.at(key), object) ? KeyEffect::none : KeyEffect::changes;
   }
-  // A library's own notes begin with a line: _attn_implementation, _num_labels.
+  // Notes of a library begin with an underscore: _attn_implementation, _num_labels.
   const bool none = key.starts_with('_') || key.starts_with("summary_") || is_about_the_file(key) ||
                     std::ranges::find(idle, key) != idle.end();
   return none ? KeyEffect::none : KeyEffect::unknown;

@@ -9,14 +9,14 @@
 namespace tally {
 
 enum class KeyEffect {
-  none,     // with this value, or with any
+  none,     // no effect with this value, or with any
   changes,  // a known key, which with this value changes the function
   unknown
 };
 // The effect of the member `key` of an object of config.json that no family has read. The value is not null.
 KeyEffect effect_of(std::string_view key, const JsonValue& object);
 
-// Whether the key is about the file itself: not to be written into another.
+// Whether the key describes the file itself and must not be copied to another.
 bool is_about_the_file(std::string_view key);
 
 }  // namespace tally

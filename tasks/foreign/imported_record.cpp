@@ -32,8 +32,8 @@ std::optional<ImportedRecord> read_imported(const std::string& run) {
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   const JsonValue json = read_json(path, limits);
   try {
-    const std::int64_t version = json.integer("version");
-    check(version == 1, "import", "version ", version, " is of a later tally; this one knows 1");
+    const std::int64_t format = json.integer("version");
+    check(format == 1, "import", "version ", format, " is of a later tally; this one knows 1");
     ImportedRecord record{.family = json.string("family"),
                           .positions = json.integer("positions"),
                           .config = json.at("config"),

@@ -19,7 +19,7 @@ struct ImportedRecord {
   std::string family;          // "llama"
   std::int64_t positions = 0;  // as in config.json
   JsonValue config;            // its idle members (ForeignSettings::idle_members)
-  JsonValue generation;        // generation_config.json; null where there was none
+  JsonValue generation;        // generation_config.json; null if there was none
   std::vector<std::int64_t> ends =
       {};  // ids that end a text: eos_token_id of generation_config.json, or of config.json
   std::optional<std::int64_t> begin = {};  // id that a text begins with: bos_token_id of config.json

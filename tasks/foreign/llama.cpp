@@ -1,12 +1,12 @@
-// LLaMA (arXiv 2302.13971) and Qwen2 (arXiv 2407.10671) as `transformers` keeps them: rotary positions over the whole
-// head, RMSNorm before each part, SwiGLU. Qwen2 has biases on q, k and v only; the others of ours are 0.
+// LLaMA (arXiv 2302.13971) and Qwen2 (arXiv 2407.10671) in the format of `transformers`: rotary positions over the
+// whole head, RMSNorm before each part, SwiGLU. Qwen2 has biases only on q, k and v; our other biases are 0.
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/rope_settings.hpp"
 
 namespace tally {
 namespace {
 
-// What both have; usual_positions where the file does not say it.
+// Reads the common keys. usual_positions: the default number of positions.
 ForeignModel read_common(ForeignSettings& settings, std::int64_t usual_positions) {
   ForeignModel model{.encoding = "rope"};
   model.vocabulary = settings.count("vocab_size");

@@ -1,5 +1,5 @@
-// GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373) as `transformers` keeps them: rotary positions on a part of each
-// head, LayerNorm, attention and MLP beside each other or one after the other. q, k and v are interleaved by head.
+// GPT-NeoX and Pythia (arXiv 2204.06745, 2304.01373) in the format of `transformers`: rotary positions on a part of
+// each head, LayerNorm, attention and MLP in parallel or in sequence. q, k and v are interleaved by head.
 #include <cmath>
 
 #include "tasks/foreign/family.hpp"

@@ -11,7 +11,7 @@
 namespace tally {
 namespace {
 
-// One number under several names, all of which must say the same.
+// Reads a number that may be given under several names. All given values must agree.
 double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initializer_list<std::string_view> outer_names,
               std::string_view inner_name, double usual) {
   std::optional<double> value;
@@ -25,12 +25,12 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
   return value.value_or(usual);
 }
 
-// How far positions are stretched, as read from an object. Lengths in tokens.
+// The stretching of positions, as read from an object. Lengths in tokens.
 struct RopeStretch {
   std::string type;
   std::int64_t planes = 0;
   std::int64_t positions = 0;                 // max_position_embeddings
-  std::optional<std::int64_t> original = {};  // original_max_position_embeddings, wherever it is
+  std::optional<std::int64_t> original = {};  // original_max_position_embeddings, at either place
   bool inside = false;                        // only within rope_scaling or rope_parameters
   bool newer = false;                         // within rope_parameters
 
@@ -51,7 +51,7 @@ void set_attention_factor(ForeignSettings& scaling, double usual, ForeignModel& 
   if (std::abs(factor - usual) > 1e-12 * usual) model.set("pe.rope.attention-factor", factor);
 }
 
-// 0.1 m ln s + 1, the rule of the released code for a model whose file says m.
+// 0.1 m ln s + 1, as in the released code; the model's file may give m.
 double yarn_attention_factor(double factor, double m = 1) { return 0.1 * m * std::log(factor) + 1; }
 
 void read_yarn_attention(ForeignSettings& scaling, double factor, ForeignModel& model) {
@@ -74,7 +74,7 @@ void read_yarn_attention(ForeignSettings& scaling, double factor, ForeignModel& 
   set_attention_factor(scaling, yarn_attention_factor(factor), model);
 }
 
-// A number for which 0 stands for the usual one.
+// Sets a number. 0 stands for its default.
 void set_beta(ForeignSettings& scaling, std::string_view key, std::string_view option, double usual,
               ForeignModel& model) {
   const double said = scaling.real(key, usual), beta = said == 0 ? usual : said;
@@ -104,19 +104,19 @@ void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const RopeSt
   set_beta(scaling, "beta_fast", "beta-fast", 32, model);
   set_beta(scaling, "beta_slow", "beta-slow", 1, model);
   if (!scaling.flag("truncate", true)) model.set("pe.rope.truncate", false);
-  // Other readers' names; of the last it is a note that nothing is computed from.
+  // Names used by other readers. `finetuned` is only a note and changes no computation.
   for (const char* key : {"attn_factor", "extrapolation_factor"}) {
     if (scaling.real(key, 1) != 1) scaling.refuse(key, "= ", scaling.real(key), " is not there in tally, which has 1");
   }
   scaling.pass_over({"finetuned"});
 }
 
-// sqrt(1 + ln s / ln L0): by how much longrope lengthens q and k.
+// sqrt(1 + ln s / ln L0): the factor that longrope applies to the lengths of q and k.
 double longrope_factor(double factor, std::int64_t trained) {
   return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(trained)));
 }
 
-// A list of longrope as the option of ours has it: "1/1.5/2".
+// A list of longrope as our option's text: "1/1.5/2".
 std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t planes) {
   const std::vector<double> numbers = scaling.reals(key);
   if (std::ssize(numbers) != planes) {
@@ -131,7 +131,7 @@ std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t
   return joined(texts, "/");
 }
 
-// Without a factor it is the quotient of the lengths. Some versions always use this quotient if the trained length is
+// The default factor is the quotient of the lengths. Some versions always use this quotient if the trained length is
 // outside of rope_scaling and there is no attention factor; with an attention factor all agree. These versions look for
 // the length only outside.
 void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
@@ -167,7 +167,7 @@ void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const Rope
   model.set("pe.rope.high-freq-factor", scaling.real("high_freq_factor"));
 }
 
-// Stretched for texts of more than max_position_embeddings tokens.
+// Stretches texts of more than max_position_embeddings tokens.
 void read_dynamic(ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (given.original && *given.original != given.positions) {
     scaling.refuse("original_max_position_embeddings", "= ", *given.original,
@@ -207,7 +207,7 @@ void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const Rop
   }
 }
 
-// One for each plane; 1 where the option is empty.
+// One factor for each plane; 1 if the option is empty.
 JsonValue factors_json(OwnSettings& settings, std::string_view option, std::int64_t planes) {
   JsonValue list = JsonValue::array();
   std::vector<double> factors = plane_factors("rope", option, settings.text(concat("pe.rope.", option)));
@@ -285,7 +285,7 @@ void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& jso
     scaling.set("high_freq_factor", settings.real("pe.rope.high-freq-factor"));
     return void(json.set("rope_scaling", std::move(scaling)));
   }
-  // Versions that take the quotient of the lengths for the factor find it there.
+  // Versions that use the quotient of the lengths as the factor need it here.
   const double stretched = factor * static_cast<double>(trained), whole = std::round(stretched);
   json.set(positions, static_cast<std::int64_t>(whole));
   if (whole != stretched) {
@@ -303,7 +303,7 @@ void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& jso
   } else {
     scaling.set("short_factor", factors_json(settings, "short-factors", dims / 2));
     scaling.set("long_factor", factors_json(settings, "long-factors", dims / 2));
-    json.set(original, trained);  // where older versions look for it
+    json.set(original, trained);  // older versions look for it here
   }
   json.set("rope_scaling", std::move(scaling));
 }

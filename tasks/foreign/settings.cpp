@@ -145,7 +145,7 @@ JsonValue ForeignSettings::idle_members() const {
 }
 
 OwnSettings::OwnSettings(const RunConfig& config, std::string_view format) : config_(config), format_(format) {
-  // How it is trained and computed, not what.
+  // These change how it is trained and computed, not the function.
   read_ = {"model.kind", "model.dropout", "model.init", "model.attention"};
   check(config.model.is_transformer(), "export", format_, " cannot say model.kind = ", config.model.kind);
 }

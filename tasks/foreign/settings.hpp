@@ -1,6 +1,6 @@
-// Settings of a model as two sides have them: config.json of another library, and a configuration of ours. On both
-// sides every setting must be read by code that handles its effect on the computed function, or be known to have no
-// effect (idle_keys.hpp). Any other setting is refused by name.
+// The two forms of a model's settings: config.json of another library, and our configuration. On both sides every
+// setting must be read by code that handles its effect on the computed function, or be known to have no effect
+// (idle_keys.hpp). Any other setting is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 
-// Keys that tally does not know and that the user says change nothing: "flash_decoding", "rope_scaling.note".
+// Keys unknown to tally that the user declares to have no effect: "flash_decoding", "rope_scaling.note".
 using IgnoredKeys = std::vector<std::string>;
 
 // An object of config.json. A key that is null counts as missing. Errors name file and key.
@@ -30,20 +30,20 @@ class ForeignSettings {
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
   bool has(std::string_view key) const;
-  // From 1 to 2^31 - 1. Without `usual` the key must be there; so with the others.
+  // An integer from 1 to 2^31 - 1. Without `usual` the key is required. The same holds for the other functions.
   std::int64_t count(std::string_view key, std::optional<std::int64_t> usual = {});
   double real(std::string_view key, std::optional<double> usual = {});
-  // Above 0, which among our own options means the usual value.
+  // A number above 0. In our own options 0 means the default.
   double positive(std::string_view key, std::optional<double> usual = {});
-  // For an alias of a key that was read already: throws Error if it is present with another number.
+  // For an alias of a key that was already read: throws Error if it is present with another number.
   void agree(std::string_view key, std::int64_t value);
-  // An integer or an array of integers: those from 0 to `end` - 1, in their order. None if the key is missing.
+  // An integer or an array of integers: those from 0 to `end` - 1, in order. Empty if the key is missing.
   std::vector<std::int64_t> ids(std::string_view key, std::int64_t end);
-  // An array of numbers, which must be there.
+  // An array of numbers. The key is required.
   std::vector<double> reals(std::string_view key);
   bool flag(std::string_view key, bool usual);
   std::string text(std::string_view key, std::optional<std::string_view> usual = {});
-  // The object under the key; an empty one where there is none.
+  // The object under the key, or an empty one.
   ForeignSettings child(std::string_view key);
   // Throws Error unless the flag is as wanted.
   void demand(std::string_view key, bool wanted, bool usual);
@@ -68,7 +68,7 @@ class ForeignSettings {
   std::vector<std::string> notes_;
 };
 
-// The model and encodings of a configuration, for a format that may not be able to say them. Names are as in
+// The model and encodings of a configuration, for a format that may not be able to express them. Names are as in
 // RunConfig::fields: "model.norm", "pe.rope.base".
 class OwnSettings {
  public:
@@ -79,11 +79,11 @@ class OwnSettings {
   std::int64_t integer(std::string_view name);
   double real(std::string_view name);
   bool flag(std::string_view name) { return text(name) == "true"; }
-  // Throws Error unless the value is one of these; it is returned.
+  // Returns the value. Throws Error unless it is one of these.
   std::string one_of(std::string_view name, std::initializer_list<std::string_view> values);
-  // The encoding must be this one alone.
+  // Throws Error unless the configuration has exactly this encoding.
   void demand_encoding(std::string_view encoding) const;
-  // Throws Error naming the first option that nobody has read and that has not its default.
+  // Throws Error naming the first option that was not read and does not have its default.
   void refuse_unread() const;
   // Notes for the user: settings that other readers interpret differently.
   void note(std::string text) { notes_.push_back(std::move(text)); }

@@ -40,7 +40,7 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return shards;
 }
 
-// What a list of faults holds at most.
+// A list of mismatches, limited in length.
 class Faults {
  public:
   template <class... Parts>
@@ -56,7 +56,7 @@ class Faults {
   std::string text_;
 };
 
-// The shape that a tensor of theirs must have.
+// The required shape of a tensor in the file.
 Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   Shape shape = ours.front();
   for (std::size_t n = 1; n < ours.size(); ++n) shape[0] += ours[n][0];
@@ -65,7 +65,7 @@ Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   return shape;
 }
 
-// Parts of names that module wrappers add: compilers, data parallelism, sharding, recomputation.
+// Name parts that module wrappers add: compilers, data parallelism, sharding, recomputation.
 constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("_fsdp_wrapped_module."),
                               std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
                               std::string_view("module.")};
@@ -88,7 +88,7 @@ std::string without_wrappers(std::string_view name, std::set<std::string>& remov
   return rest;
 }
 
-// The prefix before the family's names, found from the embedding, which every model has.
+// The prefix before the family's names, found by the embedding, which every model has.
 struct FoundPrefix {
   std::string outer;       // to be removed from all names
   bool has_family = true;  // the family's own prefix is present

@@ -1,5 +1,5 @@
-// The tensors of a checkpoint of another library: one file model.safetensors, or shards that
-// model.safetensors.index.json tells of. Read tensor by tensor into a model of ours, and written from one.
+// The tensors of another library's checkpoint: a single model.safetensors, or the shards listed in
+// model.safetensors.index.json. They are read tensor by tensor into one of our models, and written from one.
 #pragma once
 
 #include <map>
@@ -10,15 +10,15 @@
 
 #include "core/io/safetensors.hpp"
 #include "nn/module.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tasks/foreign/family.hpp"
 
 namespace tally {
 
 class ForeignWeights {
  public:
-  // Reads the headers. Throws Error naming the file when there is none, when a shard is missing or lies outside the
-  // folder, and when index and shards contradict each other.
+  // Reads the headers. Throws Error naming the file if there is none, if a shard is missing or outside the folder, and
+  // if index and shards contradict each other.
   static ForeignWeights open(const std::string& folder);
 
   struct Stored {
@@ -42,17 +42,17 @@ class ForeignWeights {
 // a wrapper added (_orig_mod, module) and a prefix that all names of a model share, or may lack the family's prefix.
 class ForeignMapping {
  public:
-  // shapes: of the model's parameters. What its encodings have beyond the family's own is not in the file.
+  // shapes: of the model's parameters. The file lacks parameters of additional encodings.
   ForeignMapping(const ForeignWeights& weights, const Family& family, const ModelOptions& options,
                  const NamedShapes& shapes);
 
-  // Copies the values. Throws Error naming the first tensor that holds what is not finite, and where a tied output
-  // projection differs from the embedding; some parameters are changed then.
+  // Copies the values. Throws Error naming the first tensor with a value that is not finite, and if a tied output
+  // projection differs from the embedding. Some parameters have changed in that case.
   void load(const NamedTensors& parameters) const;
 
-  // Parameters that keep their start values.
+  // Parameters that keep their initial values.
   const std::vector<std::string>& not_in_file() const { return not_in_file_; }
-  // Parts that were left out of names: those of wrappers, then a prefix of all names.
+  // Parts that were removed from names: parts added by wrappers, then a prefix of all names.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
@@ -68,19 +68,19 @@ class ForeignMapping {
   std::vector<Source> sources_;
   std::map<std::string, ForeignWeights::Stored, std::less<>> there_;  // by the family's names
   std::vector<std::string> left_out_;
-  std::string tied_head_, embedding_;  // theirs, where the file has both
+  std::string tied_head_, embedding_;  // names in the file, if it has both
   std::vector<std::string> not_in_file_, zeros_;
 };
 
-// All rows of a model: the family's and the output projection where it has one of its own.
+// All rows of a model: the family's, and the output projection if the model has a separate one.
 std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options);
 
-// Ours from one of theirs, and back.
+// Splits a tensor of the file into ours, and joins ours.
 std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads);
 Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t heads);
 
-// A model's parameters under their names. Throws Error where one that such a model does not have (Family::zeros) is not
-// 0.
+// A model's parameters under the family's names. Throws Error if a parameter that such a model lacks (Family::zeros) is
+// not 0.
 NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, const NamedTensors& parameters);
 
 }  // namespace tally

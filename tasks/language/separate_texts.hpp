@@ -1,4 +1,4 @@
-// What a task is whose sequences may hold several texts that do not see each other (Example::starts).
+// Interface of tasks whose sequences may hold several texts that are masked from each other (Example::starts).
 #pragma once
 
 namespace tally {
@@ -6,7 +6,7 @@ namespace tally {
 class SeparateTexts {
  public:
   virtual ~SeparateTexts() = default;
-  // Whether they do with the options that it has.
+  // Whether they do with the task's options.
   virtual bool separates_texts() const = 0;
 };
 

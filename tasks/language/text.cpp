@@ -1,20 +1,21 @@
-// Language modelling: predict the next token of a text that `tally prepare` has made into tokens, or another program.
+// Language modelling: predict the next token of a text. `tally prepare` or another program has tokenised the text.
 //
-// A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, all of them count. Nothing is filled
-// up or masked, and attention sees across the end of a document; with `documents` separate each document that begins in
-// a sequence sees nothing before itself: it begins with the token that stands between documents, which is the last
-// target of the one before. Positions go on counting.
+// A sequence is T + 1 neighbouring tokens: T are fed, each predicts its successor, and all of them count. There is no
+// padding and no mask, and attention crosses document boundaries. With `documents` separate, earlier documents are
+// masked for each document that begins in a sequence. It begins with the token between documents, which is also the
+// last target of the previous document. Positions continue across documents.
 //
-// Training is read in epochs. Epoch e cuts the N tokens from an offset in [0, T) on into W = floor((N - T) / T)
-// windows, which share the one token that is both target and next input, and takes them in a random order; sequence i
-// is window i mod W of epoch i / W. Offset and order come from (seed, e) alone, so that a resumed run needs no state.
-// The order of up to 2^22 windows is drawn and kept; that of more is computed window by window, so that a file of any
-// size begins at once.
-// With `order` random, sequence i begins anywhere, each token as likely as any other, whatever came before.
+// Training data is read in epochs. Epoch e starts at an offset in [0, T) and cuts the N tokens into W = floor((N - T) /
+// T) windows. Neighbouring windows share one token, which is the last target of one and the first input of the next.
+// Windows are read in random order; sequence i is window i mod W of epoch i / W. Offset and order depend only on (seed,
+// e), so a resumed run needs no state. Up to 2^22 windows, the order is drawn and stored. The order of more windows is
+// computed window by window, so that training starts at once on a file of any size. With `order` random, sequence i
+// begins at a uniformly random token, independent of the others.
 //
-// Evaluation takes windows in order, each target once: of T tokens side by side (stride 0), the last of what is left,
-// or windows that end every S tokens, of which the last S targets count (of the first all). With `after` = A the first
-// A targets are context alone, so that windows of different lengths can be compared on the same targets.
+// Evaluation reads windows in order and scores each target once. With stride 0, windows of T tokens are adjacent, and
+// the last is shorter. Otherwise windows end every S tokens, and the last S targets of each count (all targets of the
+// first). With `after` = A the first A targets are only context, so that windows of different lengths can be compared
+// on the same targets.
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -22,15 +23,15 @@
 #include "core/error.hpp"
 #include "core/math/random.hpp"
 #include "core/utf8.hpp"
-#include "tasks/batch.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/data/random_permutation.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/language/separate_texts.hpp"
 #include "tasks/language/special_tokens.hpp"
-#include "tasks/random_permutation.hpp"
-#include "tasks/statistics.hpp"
-#include "tasks/task.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/text_tokens.hpp"
-#include "tasks/text/words.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/prepare/words.hpp"
 
 namespace tally {
 namespace {
@@ -71,22 +72,22 @@ struct TextOptions final : OptionsOf<TextOptions> {
   }
 };
 
-// The windows of an evaluation: window k feeds tokens first(k) .. end(k) - 1, its last targets, up to token end(k),
+// The windows of an evaluation. Window k feeds tokens first(k) .. end(k) - 1. Its last targets, up to token end(k),
 // count.
 struct Windows {
   std::int64_t tokens, length, stride, after;
 
   std::int64_t step() const { return stride > 0 ? stride : length; }
-  // Targets of the first window that count; where nothing is left out, all that it has.
+  // Targets of the first window that count; all its targets if `after` is 0.
   std::int64_t first_count() const { return std::min(after == 0 ? length : step(), tokens - 1 - after); }
   std::int64_t count() const {
     const std::int64_t targets = tokens - 1 - after;
     return targets <= 0 ? 0 : 1 + (targets - first_count() + step() - 1) / step();
   }
-  // Targets are numbered by their token: those of window k that count are begin(k) + 1 .. end(k).
+  // Targets are numbered by their token: targets begin(k) + 1 .. end(k) of window k count.
   std::int64_t begin(std::int64_t k) const { return k == 0 ? after : after + first_count() + (k - 1) * step(); }
   std::int64_t end(std::int64_t k) const { return std::min(after + first_count() + k * step(), tokens - 1); }
-  // Side by side no window sees what another has scored: the last one is as short as what is left.
+  // Adjacent windows do not overlap: the last window is as short as the remainder.
   std::int64_t first(std::int64_t k) const {
     return stride == 0 ? begin(k) : std::max<std::int64_t>(0, end(k) - length);
   }
@@ -117,12 +118,12 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
       splits_.push_back(
           {name, concat(with_commas(file.size()), " tokens"), windows.count(), std::min(length_, file.size() - 1)});
     }
-    // A tokenizer alone is enough for a model that nobody trains or evaluates.
+    // A tokenizer is enough for a model that is neither trained nor evaluated.
     if (tokens_.has_splits()) {
       check(!splits_.empty(), "text", tokens_.name(), " has no split to evaluate on with more than ", options.after + 1,
             " tokens");
-      // Where windows of evaluation are asked for, the training split may be too short for them; one file alone has
-      // none.
+      // With evaluation windows requested, the training split may be too short for training. A data set of one file has
+      // no training split.
       const bool evaluated_alone = tokens_.of_one_file() || options.stride > 0 || options.after > 0;
       if (!evaluated_alone) check_training();
     }
@@ -165,9 +166,9 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
 
   bool separates_texts() const override { return separate_; }
 
-  // What the tokens stand for, with what steers a terminal escaped; names of special tokens as they are.
+  // The text of the tokens. Terminal control characters are escaped, and names of special tokens are unchanged.
   std::string text(const Example& example) const override { return join_symbols(symbols_, example.tokens, ""); }
-  // Names of special tokens are those tokens.
+  // Names of special tokens become those tokens.
   std::vector<std::int32_t> encode(std::string_view text) const override { return encode_allowing(text, specials_); }
   std::vector<std::int32_t> encode_allowing(std::string_view text,
                                             std::span<const std::string> allowed) const override {
@@ -215,10 +216,10 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
  private:
   static constexpr std::int64_t at_once = 1 << 16;
 
-  // Of what is trained on so much is compared with its checksum with each sequence, so that a large file begins at
-  // once.
+  // Bytes of training data whose checksum is compared with each sequence, so that training starts at once on a large
+  // file.
   static constexpr std::int64_t checked_at_once = 1 << 25;
-  static constexpr std::int64_t most_kept = 1 << 22;  // windows of an epoch whose order is kept
+  static constexpr std::int64_t most_kept = 1 << 22;  // windows of an epoch whose order is stored
 
   static TextSources sources_of(const TextOptions& options) {
     check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
@@ -268,7 +269,7 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     return windows_[static_cast<std::size_t>(found - splits_.begin())];
   }
 
-  // Tokens first .. first + length - 1 are fed, those one further on are the targets.
+  // Tokens first .. first + length - 1 are fed; the targets are one token further on.
   Example window(std::string_view split, std::int64_t first, std::int64_t length) const {
     Example example;
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(length) + 1);
@@ -313,7 +314,7 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
   std::uint64_t seed_;
   bool random_, separate_;
   std::vector<std::string> symbols_, specials_;
-  std::vector<Split> splits_;     // train first, without those that are too short
+  std::vector<Split> splits_;     // train first, without splits that are too short
   std::vector<Windows> windows_;  // of each
   mutable std::mutex mutex_;
   mutable std::int64_t epoch_ = -1, offset_ = 0;

@@ -1,4 +1,4 @@
-// The page: what is chosen for all views (sequence, query), the bar, the keyboard. Views are in inspect_pane.js.
+// The page: the selection shared by all views (sequence, query), the bar, the keyboard. Views are in inspect_pane.js.
 
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -7,7 +7,7 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-// As HTML.
+// Escapes text for HTML.
 function text(raw) {
   return raw.replace(/[&<>"']/g, letter => `&#${letter.charCodeAt(0)};`);
 }
@@ -19,12 +19,12 @@ const page = {
   panes: [],
   here: 0,
   theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
-  squares: new Map(),  // unpacked, the latest used last
+  squares: new Map(),  // unpacked, the most recently used last
 
   get tokens() { return this.data.sequences[this.sequence].tokens; },
   get pane() { return this.panes[this.here]; },
 
-  // A symbol as it can be seen: blanks and line ends too.
+  // A symbol in visible form, including blanks and line ends.
   symbol(id) {
     const raw = this.data.symbols[id] ?? `#${id}`;
     return raw === "" ? "∅" : raw.replace(/ /g, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
@@ -47,7 +47,7 @@ const page = {
     return square;
   },
 
-  // Work that may wait until what a click asked for is on the screen.
+  // Runs work after the browser has drawn the response to a click.
   later(work) { setTimeout(work, 0); },
 
   setQuery(query) {
@@ -60,12 +60,12 @@ const page = {
     this.query = this.firstQuery();
     this.update();
   },
-  // The last scored answer is what most tasks are about.
+  // The query of the last scored answer, because most tasks are about it.
   firstQuery() {
     const last = this.data.sequences[this.sequence].scored.lastIndexOf(1);
     return last >= 0 ? last : this.tokens.length - 1;
   },
-  // The head that looks at one key the most: where there is most to see.
+  // The head with the largest single weight, usually the most interesting one.
   sharpest(run) {
     const best = {layer: 0, head: 0, most: -1}, {layers, heads} = this.data.runs[run], size = this.tokens.length;
     for (let layer = 0; layer < layers; ++layer) {
@@ -80,7 +80,7 @@ const page = {
     this.here = this.panes.indexOf(pane);
     this.panes.forEach(one => one.root.classList.toggle("here", one === pane));
   },
-  // `all`: also what shows all heads of a run.
+  // `all`: also redraws the galleries of all heads.
   update(all = true) {
     for (const pane of this.panes) pane.draw(!all && pane.drawnShow === pane.show);
     for (const pane of this.panes) pane.drawnShow = pane.show;
@@ -185,7 +185,7 @@ function start() {
   document.addEventListener("keydown", onKey);
   addEventListener("resize", () => page.update());
 
-  // A link may name a place: inspect.html#sequence=0&query=126&layer=1&head=3&show=gates
+  // A link may name a selection: inspect.html#sequence=0&query=126&layer=1&head=3&show=gates
   const asked = new URLSearchParams(location.hash.slice(1)), number = name => Number(asked.get(name)) || 0;
   const within = (n, end) => Math.max(0, Math.min(end - 1, Math.round(n)));
   page.sequence = within(number("sequence"), data.sequences.length);

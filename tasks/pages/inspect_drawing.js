@@ -1,14 +1,15 @@
-// What is painted on canvases, of numbers alone.
+// Drawing on canvases. These functions only read numbers.
 
-// The largest size of what may be below 0.
+// The largest absolute value; numbers may be below 0.
 function largestOf(row) {
   let most = 0;
   for (const number of row) most = Math.max(most, Math.abs(number));
   return most;
 }
 
-// A row of each of `shown` ({quantity, numbers}), one below the other over the keys: bars (of what is below 0 in its colour),
-// or a line where something is added up. Returns where key 0 begins and how wide a key is.
+// Draws the query's row of each of `shown` ({quantity, numbers}), one below the other, over the keys. Quantities are
+// bars (with their own colour below 0), and running sums or products are lines. Returns the x of key 0 and the width of
+// a key.
 function paintTracks(canvas, shown, page) {
   const {query} = page, {length} = page.tokens;
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 600, each = 58, foot = 18;
@@ -58,7 +59,7 @@ function paintTracks(canvas, shown, page) {
       }
     }
   });
-  // The tokens below, where there is room, else their numbers.
+  // The tokens below, or their numbers if there is no room.
   paint.fillStyle = soft;
   paint.textAlign = "center";
   paint.font = `${step >= 8 ? 11 : 10.5}px ${step >= 8 ? style.getPropertyValue("--mono") : style.getPropertyValue("--text")}`;
@@ -76,8 +77,8 @@ function paintTracks(canvas, shown, page) {
   return {left, step};
 }
 
-// The lower triangle as an image of T x T pixels, or of about `size` where that is less (the mean of what falls together
-// would hide single keys: the largest is shown).
+// The lower triangle as an image of T x T pixels, or of about `size` if that is less. A pixel shows the largest of its
+// numbers, because a mean would hide single keys.
 function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, size = length) {
   const side = Math.max(1, Math.min(length, Math.round(size)));
   canvas.width = canvas.height = side;
@@ -99,7 +100,7 @@ function paintSquare(canvas, numbers, length, quantity, colors, byRow, most, siz
   paint.putImageData(image, 0, 0);
 }
 
-// A mean in a table, in its colour, with text beside it; an empty cell where there is none.
+// A table cell with a mean in its colour, followed by text; an empty cell if there is no mean.
 function meanCell(quantity, mean, theme, beside = "") {
   const cell = element("td", {class: "cell"}, mean === null ? "" : mean.toFixed(2).replace(/^-(0\.00)?/, (_, zero) => zero ?? "−") + beside);
   if (mean === null) return cell;

@@ -1,7 +1,8 @@
-// One view: a head of a run, drawn in four ways (tokens, the query's row, the square, all heads) and its means by symbol.
+// One view: a head of a run, drawn in four ways (tokens, the query's row, the matrix, all heads), and its means by
+// symbol.
 
 class Pane {
-  // page: what views share (inspect.js). choice: {run, layer, head, show}
+  // page: the state shared by all views (inspect.js). choice: {run, layer, head, show}
   constructor(page, choice) {
     this.page = page;
     this.run = choice.run;
@@ -9,8 +10,8 @@ class Pane {
     this.head = choice.head;
     this.show = choice.show;
     this.rowMax = new Map(QUANTITIES.map(q => [q.id, !!q.byRow]));
-    this.zoom = 0;  // steps from the size that fits
-    this.by = null;  // the symbol of the queries in the table of means: none chosen yet
+    this.zoom = 0;  // steps from the fitting size
+    this.by = null;  // the query symbol in the table of means: none chosen yet
     this.hovered = -1;
     this.root = document.getElementById("pane").content.firstElementChild.cloneNode(true);
     this.at = name => this.root.querySelector(name);
@@ -22,7 +23,7 @@ class Pane {
   get quantity() { return QUANTITIES.find(q => q.id === this.show); }
   get length() { return this.page.tokens.length; }
 
-  // What this head has: {values, sums}, or null.
+  // The matrix of this head: {values, sums}, or null.
   square(from, layer = this.layer, head = this.head) {
     return this.page.square(this.run, layer, head, from);
   }
@@ -40,7 +41,7 @@ class Pane {
     }
     return false;
   }
-  // The number that has the darkest colour.
+  // The number with the darkest colour.
   most(quantity, numbers, layer = this.layer, head = this.head) {
     if (quantity.id !== "positions") return this.square(quantity.from, layer, head)?.most ?? 1;
     let most = 1;
@@ -103,7 +104,7 @@ class Pane {
     this.page.update(false);
   }
 
-  // All of the view. `same`: only what is shown of the same squares has changed, the gallery stays.
+  // Draws the whole view. `same`: only the quantity of the same matrices has changed, so the gallery is not redrawn.
   draw(same = false) {
     if (!this.runHas(this.quantity)) this.show = "weights";
     this.drawHead();
@@ -112,7 +113,7 @@ class Pane {
     this.drawMeans();
     if (same) this.markGallery(); else this.drawGallery();
   }
-  // What changes with the query alone.
+  // Draws the parts that depend on the query.
   drawQuery() {
     this.drawTokens();
     this.drawTracks();
@@ -159,7 +160,7 @@ class Pane {
         return token;
       }));
     }
-    // A text is set as it was written, with what begins in it pointed out.
+    // A text keeps its line ends, and its marks are highlighted.
     const {marked} = page.data.sequences[page.sequence];
     const kinds = page.tokens.map((id, j) => (marked?.[j] >= 0 ? " marked" : "") + (page.data.symbols[id]?.endsWith("\n") ? " line-end" : ""));
     box.classList.toggle("text", kinds.some(kind => kind.endsWith("line-end")));
@@ -181,7 +182,7 @@ class Pane {
       : `This head has no ${quantity.label}.`;
   }
 
-  // The query's row, a strip for each quantity of the head.
+  // The query's row, one strip for each quantity of the head.
   drawTracks() {
     const {page} = this;
     this.at(".tracks h3").textContent = `Query ${page.query}: its row, key by key`;
@@ -202,7 +203,7 @@ class Pane {
       : "A click chooses the query.";
     this.placeMap();
   }
-  // Of a map that does not fit, what is in view.
+  // Notes the visible part of a map that does not fit.
   noteView() {
     const scroll = this.at(".scroll"), cell = this.cell();
     const part = (from, seen) => `${Math.ceil(from / cell)}–${Math.min(this.length, Math.floor((from + seen) / cell)) - 1}`;
@@ -210,7 +211,7 @@ class Pane {
       : ` In view: queries ${part(scroll.scrollTop, scroll.clientHeight)}, keys ${part(scroll.scrollLeft, scroll.clientWidth)}.`;
     this.at(".mapnote").textContent = this.mapNote + view;
   }
-  // Pixels of a cell: whole ones; as many as fit, but at least 3, and then the map is scrolled.
+  // Pixels per cell: an integer. Cells are as large as fits, but at least 3; then the map scrolls.
   cell() {
     const fits = Math.floor(Math.min(this.at(".mapbox").clientWidth - 34, 720) / this.length);
     return Math.max(1, Math.max(fits, 3) + this.zoom);
@@ -226,7 +227,7 @@ class Pane {
     this.placeRow(true);
     this.noteView();
   }
-  // The symbol of each row beside the diagonal, where a cell has room for it.
+  // The symbol of each row next to the diagonal, if a cell has room for it.
   drawLabels() {
     const cell = this.cell(), canvas = this.at(".labels"), ratio = window.devicePixelRatio || 1, size = cell * this.length;
     canvas.hidden = cell < 9;
@@ -290,7 +291,7 @@ class Pane {
     }
     box.replaceChildren(...parts);
     this.markGallery();
-    // One after the other between other work: an answer to a click does not wait for all heads.
+    // Draws one head at a time between other work, so that a click is answered before all heads are drawn.
     const waiting = this.thumbs.filter(thumb => !thumb.button.disabled);
     const next = () => {
       if (token !== this.galleryToken || waiting.length === 0) return;
@@ -310,7 +311,7 @@ class Pane {
     }
   }
 
-  // Means by the key's symbol, a row a head. Which quantity: what is shown where it has means, else the one that counts.
+  // Means by the key's symbol, one row per head. The quantity is the one shown, or the first with means.
   drawMeans() {
     const {data, page, quantity} = this, symbols = data.counted, means = data.means;
     const among = ["gates", "breaks", "decay", "weights"].filter(id => means.some(layer => layer[id]));
@@ -324,7 +325,7 @@ class Pane {
       : "The share of what is left that such a key takes." + this.spread(from);
     const by = this.at(".by");
     by.replaceChildren(new Option("all", "all"), ...symbols.map((id, n) => new Option(page.symbol(id), n)));
-    if (this.by === null) {  // the kind of query that the page opens with
+    if (this.by === null) {  // the query symbol of the initial page
       const own = symbols.indexOf(page.tokens[page.query]);
       this.by = own < 0 ? "all" : String(own);
     }

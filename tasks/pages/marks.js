@@ -1,4 +1,4 @@
-// Places that the page points out in texts: lines at which a paragraph, a section, a function begins.
+// Marks in texts: lines at which a paragraph, a section or a function begins.
 
 // [[token, mark]] of a sequence.
 function marksOf(page) {
@@ -6,7 +6,7 @@ function marksOf(page) {
   return (marked || []).map((mark, token) => [token, mark]).filter(([, mark]) => mark >= 0);
 }
 
-// A line along the row and the column of each marked token, over the square.
+// Draws a line along the row and the column of each marked token, over the matrix.
 function paintMarks(canvas, page, cell) {
   const marks = marksOf(page), size = cell * page.tokens.length;
   canvas.hidden = marks.length === 0;
@@ -28,7 +28,7 @@ function paintMarks(canvas, page, cell) {
   }
 }
 
-// The means of a head's quantity on tokens without a mark and on those of each mark: the number behind the picture.
+// The means of a head's quantity on tokens without a mark and on the tokens of each mark.
 function markedMeans(pane) {
   const {data} = pane.page, means = pane.data.marked_means, there = new Set(data.sequences.flatMap(s => s.marked || []));
   const from = ["gates", "breaks", "decay"].find(id => means.some(layer => layer[id]));

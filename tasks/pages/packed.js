@@ -1,15 +1,15 @@
-// Reads what tasks/packing.cpp packed; the format stands in tasks/packing.hpp.
+// Reads the output of tasks/inspect/packing.cpp; tasks/inspect/packing.hpp documents the format.
 
-// text -> {values, sums, most}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` are, by packing, contextual
-// positions (gates) or what is left of the stick once key j took its share (breaks), else null.
-// `most`: the largest size where some are negative or above 1 (`signed`), else 1.
+// text -> {values, sums, most}: Float32Array [T * T] row by row, 0 above the diagonal. `sums` depends on the packing:
+// contextual positions (gates), the leftover of the stick after key j took its share (breaks), or null. `most`: the
+// largest absolute value if some are negative or above 1 (`signed`), else 1.
 function unpackSquare(packed, length, packing, gateLevels) {
   const colon = packed.indexOf(":"), most = colon < 0 ? 1 : Number(packed.slice(0, colon));
   const bytes = decodeBytes(packed.slice(colon + 1));
   const codes = codeTable(bytes);
   const values = new Float32Array(length * length);
   const sums = packing === "share" ? null : new Float32Array(length * length);
-  let at = 128, bits = 0, held = 0;  // `held` bits of `bits` are still to be read
+  let at = 128, bits = 0, held = 0;  // `held`: number of unread bits in `bits`
   for (let i = 0; i < length; ++i) {
     let sum = packing === "breaks" ? 1 : 0;
     for (let j = i; j >= 0; --j) {
@@ -40,7 +40,7 @@ function decodeBytes(text) {
   return bytes;
 }
 
-// For all that the next 15 bits may be, the byte whose code they begin with and its length: byte << 4 | length.
+// For every 15-bit value, the byte whose code is its prefix, with the code's length: byte << 4 | length.
 function codeTable(bytes) {
   const table = new Uint16Array(1 << 15);
   let from = 0;

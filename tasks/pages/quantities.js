@@ -1,7 +1,7 @@
-// What can be looked at: where it is packed, what it is, and how it is coloured.
-//   from    the packed quantity; sums: what that adds up to is meant, not its values
-//   scale   root: colours by the square root, so that small shares are seen; linear: by the value
-//   byRow   in the map each row is divided by its maximum, as the figures of papers are
+// The quantities of a page: the packed source, the description, and the colours.
+//   from    the packed quantity; sums: its running sums or products are shown instead of its values
+//   scale   root: colours by the square root, so that small shares are visible; linear: by the value
+//   byRow   the map divides each row by its maximum, as the figures of papers do
 const QUANTITIES = [
   {id: "weights", from: "weights", label: "attention", sign: "a", scale: "root", hue: "blue",
    formula: "a<sub>ij</sub> <span class=r>= softmax</span><sub>j</sub><span class=r>(</span>l<sub>ij</sub><span class=r>)</span>",
@@ -26,10 +26,10 @@ const QUANTITIES = [
    text: "What is left of a stick of length 1 once all keys from i down to j have taken their share. What is left at key 0 is the remainder."},
 ];
 
-// What is below 0 has this one.
+// The hue of values below 0.
 const NEGATIVE = "rose";
 
-// Colours from nothing to all, for either scheme.
+// Colours from 0 to the maximum, for either scheme.
 const RAMPS = {
   light: {
     blue: ["#f6f7fc", "#c5d1f6", "#7f97e8", "#3d4fc0", "#191c5e"],
@@ -47,8 +47,8 @@ const RAMPS = {
   },
 };
 
-// 256 colours of a ramp, and then those of what is below 0: {css: [text], rgba: Uint32Array, dark: [whether light text reads
-// better on it]}.
+// 256 colours of a ramp, followed by 256 for values below 0: {css: [text], rgba: Uint32Array, dark: [whether light text
+// is easier to read on it]}.
 const paletteCache = new Map();
 function palette(hue, theme) {
   const key = theme + hue;
@@ -67,14 +67,14 @@ function palette(hue, theme) {
   return result;
 }
 
-// The colour of a value whose largest possible size is `most`: 0..255, from 256 on below 0.
+// The colour index of a value, given its largest possible absolute value `most`: 0..255, from 256 on below 0.
 function shade(quantity, value, most) {
   const x = most > 0 ? Math.abs(value) / most : 0;
   const level = Math.min(255, Math.round(255 * (quantity.scale === "root" ? Math.sqrt(x) : x)));
   return value < 0 && level > 0 ? 256 + level : level;
 }
 
-// With the digits that are known (tasks/packing.hpp).
+// With the significant digits (tasks/inspect/packing.hpp).
 function numberText(quantity, value) {
   if (quantity.id === "positions") return value.toFixed(2);
   if (quantity.id === "gates" || quantity.id === "left" || value >= 0.05) return value.toFixed(2);

@@ -1,7 +1,7 @@
-// The page of `tally report`: what is chosen, the pictures, the table, the run that a point stands for.
+// The page of `tally report`: the selection, the pictures, the table, and the details of a run.
 
 const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a", "#a5a000", "#7a5cc7", "#b5543c"];
-const mostLines = 6;  // that can be told apart in one panel
+const mostLines = 6;  // the most lines that are distinguishable in one panel
 const svgSpace = "http://www.w3.org/2000/svg";
 
 function element(name, attributes = {}, ...children) {
@@ -24,7 +24,7 @@ const page = {
   sequences: false,
   split: "",
   logarithmic: false,
-  off: new Set(),  // labels of groups that are not shown
+  off: new Set(),  // labels of hidden groups
   theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
 
   get here() { return this.data.tasks[this.task]; },
@@ -104,7 +104,7 @@ const page = {
       toggle("none", false, () => { for (const group of this.ordered) this.off.add(group.label); }));
   },
 
-  // A mark that says its run when it is pointed at, and shows it when it is clicked.
+  // A point that shows its run's text on hover, and the run's details on a click.
   mark(circle, run, text) {
     circle.classList.add("hit");
     circle.setAttribute("tabindex", "0");
@@ -162,8 +162,8 @@ const page = {
     document.getElementById("dots").replaceChildren(svg);
   },
 
-  // Points of a group's line: {step, seeds, mean}, of the finished runs, or of all if none is. `from`: "curves", over
-  // training steps, or "keys", over what errors are broken down by.
+  // Points of a group's line: {step, seeds, mean}, over the finished runs, or over all if none is finished. `from`:
+  // "curves", over training steps, or "keys", over the keys of the breakdown.
   points(group, from) {
     const runs = this.finished(group).length ? this.finished(group) : group.runs, steps = new Map();
     for (const run of runs) {
@@ -192,7 +192,7 @@ const page = {
     const axes = this.axes(lines);
     document.getElementById("curves").replaceChildren(small ? this.multiples(axes, lines) : this.together(axes, lines));
   },
-  // What all lines of a picture have in common: reach and kind of the axes.
+  // The common range and type of the axes for all lines of a picture.
   axes(lines) {
     const lastStep = Math.max(1, ...lines.flatMap(line => line.points.map(point => point.step)));
     const shares = lines.flatMap(line => line.points.flatMap(point => point.seeds.map(seed => seed.share)));
@@ -201,7 +201,7 @@ const page = {
     if (this.logarithmic) for (let tick = highest; tick >= low * 0.999; tick /= 10) marks.push(tick);
     return {lastStep, low, highest, marks};
   },
-  // Places a panel of these axes in pixels and draws them.
+  // Lays out a panel with these axes in pixels and draws them.
   panel(svg, {lastStep, low, highest, marks}, {left, right, top, bottom}, steps, labelled) {
     const x = step => left + step / lastStep * (right - left);
     const y = share => this.logarithmic
@@ -222,7 +222,7 @@ const page = {
     return values.map(([step, share], n) => `${n || !first ? "L" : "M"}${x(step).toFixed(1)} ${y(share).toFixed(1)}`).join("");
   },
   means: points => points.map(point => [point.step, point.mean]),
-  // A group's line in its band, each seed a mark.
+  // A group's line in its band, with a point for each seed.
   curve(svg, place, {group, points}) {
     const colour = this.colour(group);
     const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
@@ -236,7 +236,7 @@ const page = {
       }
     }
   },
-  // All lines in one panel, named where they end.
+  // All lines in one panel, with their names at the ends.
   together(axes, lines) {
     const width = 1200, height = 380, right = width - 20 - 7 * Math.max(4, ...lines.map(line => line.group.label.length)), bottom = height - 34;
     const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "error while training"});
@@ -251,7 +251,7 @@ const page = {
     for (const name of names) svg.append(shape("text", {x: right + 8, y: name.y + 4, style: `fill:${name.colour}`}, name.label));
     return svg;
   },
-  // What small charts show beside their own line: the best, and the one without an encoding.
+  // The lines that small charts add for comparison: the best one, and the one without an encoding.
   compared(lines) {
     return [lines[0], lines.find(line => line.group.pe === "none")].filter(line => line);
   },
@@ -289,7 +289,7 @@ const page = {
     const untrained = this.groups.some(group => this.finished(group).length && group.untrained.some(split => this.columns.includes(split)));
     document.getElementById("untrained").hidden = !untrained;
   },
-  // Of a split whose errors are broken down: the mean over the keys, each with equal weight.
+  // The mean over the keys of a split's breakdown, each with equal weight.
   overKeys(group, split) {
     const means = this.finished(group).filter(run => run.keys[split])
       .map(run => meanOf(run.keys[split].map(([, ...counts]) => rate(counted(counts, this.sequences)))));
@@ -305,7 +305,7 @@ const page = {
     return [`${done} of ${group.runs.length}`, ...[...counts].map(([state, count]) => `${count} ${state}`)].join(", ");
   },
 
-  // Of a file, by its path: what a name may hold, such as '#', means something else in an address.
+  // The address of a file by its path. Names may contain characters with a meaning in addresses, such as '#'.
   address: path => path.split("/").map(encodeURIComponent).join("/"),
 
   showRun(run) {

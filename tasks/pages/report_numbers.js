@@ -1,6 +1,6 @@
-// Numbers of runs: errors from counts, means, deviations, intervals, and how they are written.
+// Statistics of runs: errors from counts, means, standard deviations, intervals, and their formatting.
 
-// [wrong, of] of an evaluation [wrong tokens, of, wrong sequences, of].
+// [wrong, all] of an evaluation [wrong tokens, all tokens, wrong sequences, all sequences].
 function counted(evaluation, sequences) {
   return sequences ? evaluation.slice(2, 4) : evaluation.slice(0, 2);
 }
@@ -13,7 +13,7 @@ function meanOf(values) {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-// Of a sample; 0 for one value.
+// Standard deviation of a sample; 0 for one value.
 function deviationOf(values) {
   if (values.length < 2) return 0;
   const mean = meanOf(values);

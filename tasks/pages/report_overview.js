@@ -1,4 +1,4 @@
-// Encodings and tasks in one table, each cell coloured by its error; a task's name leads to its pictures.
+// A single table of encodings and tasks. Each cell is coloured by its error; a task's name links to its pictures.
 
 // [number of errors as text, colour]: white for no error, dark for everything wrong.
 function overviewCell(rates, mark = "") {
@@ -9,7 +9,7 @@ function overviewCell(rates, mark = "") {
   return cell;
 }
 
-// Fills the section; hidden where there is one task alone.
+// Fills the section, or hides it if there is only one task.
 function drawOverview(columns, chooseTask) {
   const section = document.getElementById("overview");
   section.hidden = columns.length < 2;

@@ -37,7 +37,7 @@ AddedTokens::AddedTokens(std::vector<Entry> entries) : entries_(std::move(entrie
     State& last = states_[static_cast<std::size_t>(state)];
     if (last.entry < 0) last.entry = index;
   }
-  // Shorter ones first, as a suffix is shorter.
+  // Shorter tokens first, because a suffix is shorter.
   const auto length_of = [&](const Edge& edge) { return states_[static_cast<std::size_t>(edge.to)].length; };
   std::ranges::stable_sort(edges, {}, length_of);
   for (const Edge& edge : edges) {
@@ -56,7 +56,7 @@ std::int32_t AddedTokens::child(std::int32_t state, unsigned char byte) const {
   return found != nullptr ? found->result : 0;
 }
 
-// The earliest, there the longest: a token that was found is certain once the state no longer reaches back to its
+// The earliest match, and the longest one there. A match is final once the current state no longer reaches back to its
 // beginning.
 AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) const {
   Match best;
@@ -64,7 +64,7 @@ AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) co
   for (std::size_t at = from; at < text.size();) {
     const auto byte = static_cast<unsigned char>(text[at]);
     std::int32_t next = child(state, byte);
-    if (next == 0 && state == 0 && best.entry < 0) {  // most of a text
+    if (next == 0 && state == 0 && best.entry < 0) {  // the common case
       ++at;
       continue;
     }
@@ -89,7 +89,7 @@ bool AddedTokens::widen(std::string_view text, std::size_t done, Match& match) c
   if (flags.single_word && (ends_with_word(before) || begins_with_word(behind))) return false;
   if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(before));
   if (flags.rstrip) match.end += leading_white_space(behind);
-  return match.begin < match.end;  // not inside the white space that the token before took
+  return match.begin < match.end;  // not within the white space that the previous token took
 }
 
 }  // namespace tally

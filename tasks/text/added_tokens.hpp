@@ -1,6 +1,6 @@
-// The tokens of a tokenizer that are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
-// The leftmost match wins, and the longest at one place. One automaton searches for all of them (Aho, Corasick 1975):
-// time grows with the text, not with the number of tokens.
+// Added tokens of a tokenizer, which are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
+// The leftmost match wins, and the longest at one position. A single automaton searches for all of them (Aho, Corasick
+// 1975), so time grows with the text, not with the number of tokens.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/text/pair_table.hpp"
+#include "tasks/text/hash_tables.hpp"
 
 namespace tally {
 
-// The places where a token counts, and the white space that belongs to it.
+// The positions where a token is valid, and the white space that belongs to it.
 struct AddedFlags {
-  bool single_word = false;  // only where no character of words is next to it
+  bool single_word = false;  // only without a word character next to it
   bool lstrip = false;       // with the white space before it
-  bool rstrip = false;       // with the white space behind it
+  bool rstrip = false;       // with the white space after it
   bool normalized = false;   // its normalised name is searched in the normalised text
   bool operator==(const AddedFlags&) const = default;
 };
@@ -30,7 +30,7 @@ class AddedTokens {
     std::int32_t id;
     AddedFlags flags;
   };
-  // The first of two with the same text counts. Empty texts are never found.
+  // If two have the same text, the first is used. Empty texts are never found.
   explicit AddedTokens(std::vector<Entry> entries = {});
 
   bool empty() const { return entries_.empty(); }
@@ -57,7 +57,7 @@ class AddedTokens {
     std::size_t begin = 0, end = 0;
     std::int32_t entry = -1;
   };
-  // A beginning of some texts.
+  // A prefix of some texts.
   struct State {
     std::int32_t length = 0;    // bytes
     std::int32_t suffix = 0;    // the state of its longest proper suffix
@@ -66,13 +66,13 @@ class AddedTokens {
   };
   std::int32_t child(std::int32_t state, unsigned char byte) const;
   Match next(std::string_view text, std::size_t from) const;
-  // Applies the flags; false when the token does not count here. `done`: the end of the token before.
+  // Applies the flags. Returns false if the token is not valid here. `done`: the end of the previous token.
   bool widen(std::string_view text, std::size_t done, Match& match) const;
 
   std::vector<Entry> entries_;
   std::vector<State> states_;
-  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: none begins so
-  PairTable children_;                     // of the states behind the first
+  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: no token begins with it
+  PairTable children_;                     // of the states after the first
 };
 
 }  // namespace tally

@@ -17,7 +17,7 @@ namespace tally {
 namespace {
 
 constexpr std::size_t short_bytes = 32;          // pieces up to here: repeated search beats a heap
-constexpr std::size_t longest_remembered = 128;  // bytes; longer pieces rarely come again
+constexpr std::size_t longest_remembered = 128;  // bytes; longer pieces rarely recur
 constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
@@ -199,7 +199,7 @@ void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids
   ids.insert(ids.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// A list of the tokens that are left, and a heap of (rank, index) whose entries may be out of date.
+// A list of the remaining tokens, and a heap of (rank, index) whose entries may be out of date.
 void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
   check(piece.size() < no_rank, "tokenizer", "a piece of ", piece.size(), " bytes; at most 2^31");
   struct Node {
@@ -232,7 +232,7 @@ void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids)
     const Candidate best = heap.top();
     heap.pop();
     Node& left = node(best.index);
-    // A token that is gone has the id -1, which no pair has.
+    // A merged token has the id -1, which no pair has.
     if (left.token != best.left || left.next < 0 || node(left.next).token != best.right) continue;
     Node& right = node(left.next);
     left.token = tokenizer_.pairs_.find(best.left, best.right)->result;

@@ -19,7 +19,8 @@ constexpr std::array<std::pair<NormalForm, std::string_view>, 4> names{
 
 bool composes(NormalForm form) { return form == NormalForm::nfc || form == NormalForm::nfkc; }
 
-// All code points below are in the form, do not change their neighbours, and are not changed by them from the left.
+// All code points below this one are in the form. They do not change their neighbours, and left neighbours do not
+// change them.
 char32_t first_unstable(NormalForm form) { return form == NormalForm::nfc ? 0x300 : 0x80; }
 
 // `character` is well-formed.
@@ -31,8 +32,8 @@ char32_t code_point(std::string_view character) {
   return code;
 }
 
-// Whether the form leaves the character as it is, whatever precedes it: text may be cut before it. Marks and the
-// letters of Hangul may compose with the character to their left.
+// Whether the form keeps the character, whatever precedes it, so that text may be cut before it. Marks and the letters
+// of Hangul may compose with the character to their left.
 bool is_stable(char32_t code, NormalForm form) {
   if (code < first_unstable(form)) return true;
   if (code >= 0xac00 && code < 0xd7a4) return composes(form);  // syllables of Hangul
@@ -68,7 +69,7 @@ void append_normalized(std::string_view text, NormalForm form, std::string& resu
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// The last character, or the last byte where that belongs to none.
+// The last character, or the last byte if it is not part of a character.
 std::string_view last_character(std::string_view text) {
   for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(4, text.size()); ++bytes) {
     const std::string_view last = text.substr(text.size() - bytes);

@@ -9,14 +9,14 @@ namespace tally {
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
-// "NFC". The reverse returns nothing for another name.
+// Converts to and from "NFC" and other names. An unknown name gives nothing.
 std::string_view normal_form_name(NormalForm form);
 std::optional<NormalForm> normal_form_of(std::string_view name);
 
-// The text in that form. Bytes that are not UTF-8 stay as they are, and no character is composed across them.
+// The text in that form. Bytes that are not UTF-8 are unchanged, and no character is composed across them.
 std::string normalized(std::string_view text, NormalForm form);
 
-// Bytes of the character that the text begins with; 1 for a byte that begins none. The text is not empty.
+// The number of bytes of the first character, or 1 for a byte that begins none. The text is not empty.
 std::size_t bytes_of_character(std::string_view text);
 // Whether the text begins or ends with a character of words: a letter, mark, decimal digit, connector or joiner, as \w
 // of Unicode's Technical Standard 18, Annex C. An empty text does not.

@@ -59,16 +59,16 @@ bool is_known_to_pcre2(const std::string& pattern) {
   return code != nullptr;
 }
 
-// What stands in the braces of \p{...}. The name of a script means the property Script to other programs, and
-// Script_Extensions to PCRE2 from 10.40 on unless it is told; before that it could not be told.
+// The contents of the braces of \p{...}, rewritten for PCRE2. A script name means the property Script in other
+// programs, but Script_Extensions in PCRE2 10.40 and later unless it has the prefix "sc:". Older versions of PCRE2 lack
+// the prefix.
 std::string property_for_pcre2(std::string_view inside) {
   const bool is_negated = inside.starts_with('^');
   const std::string script = concat("sc:", inside.substr(is_negated ? 1 : 0));
   return is_known_to_pcre2(concat("\\p{", script, "}")) ? concat(is_negated ? "^" : "", script) : std::string(inside);
 }
 
-// Groups, those that look ahead or behind, and (?i: are the same everywhere; verbs, callouts, recursion and other
-// options are not.
+// Groups, lookahead, lookbehind and (?i: mean the same everywhere; verbs, callouts, recursion and other options do not.
 void check_group(std::string_view pattern, std::size_t at) {
   const std::string_view rest = pattern.substr(at + 1);
   if (rest.starts_with("*")) refuse_pattern(pattern, at, "verbs and options are not taken from a pattern");
@@ -79,8 +79,8 @@ void check_group(std::string_view pattern, std::size_t at) {
   refuse_pattern(pattern, at, "a group of this kind is not read: programs differ in what it means");
 }
 
-// {m}, {m,} and {m,n} are the same everywhere, also with a question mark behind the latter two. {,n} are these
-// characters for some; what {m}? and {m,n}+ are is another thing for each.
+// {m}, {m,} and {m,n} mean the same everywhere, also with a question mark after the latter two. {,n} is literal text in
+// some programs, and {m}? and {m,n}+ differ between programs.
 void check_repetition(std::string_view pattern, std::size_t at) {
   const std::size_t end = std::min(pattern.find('}', at), pattern.size());
   const std::string_view inside = pattern.substr(at + 1, end - at - 1),
@@ -99,8 +99,7 @@ void check_repetition(std::string_view pattern, std::size_t at) {
   }
 }
 
-// The pattern with \s, \S, \d, \D and the names of scripts written as the properties of Unicode that other programs
-// mean by them.
+// The pattern with \s, \S, \d, \D and script names replaced by the Unicode properties that other programs mean by them.
 std::string for_pcre2(std::string_view pattern) {
   const auto refuse = [&](std::size_t at, std::string_view what) { refuse_pattern(pattern, at, what); };
   constexpr std::size_t longest = 10'000;
@@ -239,7 +238,8 @@ Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::s
   auto* context = static_cast<pcre2_match_context*>(context_);
   const pcre2_code* const code = code_of(pattern_.codes_[step]);
   const auto* text = reinterpret_cast<PCRE2_SPTR>(piece.data());
-  // A run of blanks is gone through once and then given back one by one: steps in proportion to what is left.
+  // PCRE2 matches a run of blanks and then backtracks one blank at a time, so the limit is proportional to the
+  // remaining length.
   const std::size_t left = std::min<std::size_t>(piece.size() - at, 500'000'000);
   pcre2_set_match_limit(context, static_cast<std::uint32_t>(1'000'000 + 4 * left));
   const int count = pattern_.compiled_ ? pcre2_jit_match(code, text, piece.size(), at, 0, data, context)
@@ -301,7 +301,7 @@ std::size_t Splitter::well_formed_bytes(std::string_view text) {
 
 std::size_t Splitter::ill_formed_bytes(std::string_view text) {
   for (std::size_t at = 1; at < text.size(); ++at) {
-    // A character has four bytes at most.
+    // A character has at most four bytes.
     const std::string_view next = text.substr(at, 4);
     const std::size_t wrong = find_invalid_utf8(next);
     if (wrong > 0) return at;

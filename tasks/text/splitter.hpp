@@ -1,12 +1,12 @@
-// Cuts text into the pieces within which a tokenizer merges. A text is first cut into stretches of well-formed UTF-8
-// (RFC 3629) and of bytes that are not, each as long as can be. A stretch of wrong bytes is a piece; a well-formed one
-// is cut by patterns as if it were a text of its own, from left to right, first alternative that matches. Patterns
-// with names are the published ones:
+// Cuts text into the pieces within which a tokenizer merges. First, the text is cut into maximal stretches of
+// well-formed UTF-8 (RFC 3629) and of other bytes. An ill-formed stretch is one piece. A well-formed stretch is cut by
+// patterns as if it were a separate text, from left to right, by the first alternative that matches. These published
+// patterns have names:
 //   gpt2     GPT-2 (Radford et al. 2019)
-//   llama3   of Llama 3's tokenizer.json
-//   cl100k   of tiktoken for GPT-4; differs from llama3 where a text ends in blanks after a line end
-// PCRE2 matches them, compiled where it can (JIT); \s is Unicode's White_Space, and \p{Han} its property Script.
-// Letters and numbers are those of the Unicode version that PCRE2 knows.
+//   llama3   from Llama 3's tokenizer.json
+//   cl100k   tiktoken's for GPT-4; it differs from llama3 if a text ends in blanks after a line end
+// PCRE2 matches them, with its JIT if available. \s is Unicode's White_Space, and \p{Han} its property Script. Letters
+// and numbers follow PCRE2's Unicode version.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ namespace tally {
 
 // "gpt2", "llama3", "cl100k".
 const std::vector<std::string_view>& split_pattern_names();
-// The text of a pattern with that name; of anything else the thing itself.
+// The text of the pattern with that name; any other argument is returned unchanged.
 std::string_view split_pattern_text(std::string_view name_or_text);
-// The name of a known pattern, also in the spelling of tiktoken; of another the text itself.
+// The name of a known pattern, also in the spelling of tiktoken; any other text is returned unchanged.
 std::string_view split_pattern_name(std::string_view name_or_text);
 // "14.0.0".
 std::string unicode_version();
@@ -31,13 +31,13 @@ std::string unicode_version();
 // How matches of a pattern and the text between them become pieces. All except `removed` keep the whole text.
 enum class SplitBehaviour {
   isolated,              // each is a piece
-  removed,               // matches are dropped; decoding does not give them back
+  removed,               // matches are dropped; decoding does not restore them
   merged_with_previous,  // a match belongs to the text before it, unless that is a match
   merged_with_next,      // a match belongs to the text after it, unless that is a match
-  contiguous,            // matches that follow each other are one piece
+  contiguous,            // adjacent matches are one piece
 };
 
-// One of the steps by which a text is cut; each cuts the pieces of the one before, as if they were texts of their own.
+// A step that cuts a text. Each step cuts the pieces of the previous one as if they were separate texts.
 struct SplitStep {
   std::string pattern;  // name or text
   SplitBehaviour behaviour = SplitBehaviour::isolated;
@@ -48,8 +48,8 @@ struct SplitStep {
 // Compiled steps; many threads may share them.
 class SplitPattern {
  public:
-  // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern for what PCRE2
-  // refuses and for what other programs understand otherwise: \w, \b, \C, "^", "$", options (*...), "&&" within a
+  // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern if PCRE2 refuses it.
+  // The same holds for syntax that other programs read differently: \w, \b, \C, "^", "$", options (*...), "&&" within a
   // class, {,n}, {m,n}+.
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
   // Without a step a text is one piece.
@@ -68,7 +68,7 @@ class SplitPattern {
   bool compiled_ = true;
 };
 
-// What one thread needs to match. The pattern must outlive it.
+// The scratch space of one thread for matching. The pattern must outlive it.
 class Splitter {
  public:
   explicit Splitter(const SplitPattern& pattern);
@@ -76,8 +76,8 @@ class Splitter {
   Splitter(const Splitter&) = delete;
   Splitter& operator=(const Splitter&) = delete;
 
-  // Calls take(piece) for one piece after the other. Throws Error naming the byte where a pattern matches an empty text
-  // or takes more steps than is sound.
+  // Calls take(piece) for each piece in order. Throws Error naming the byte if a pattern matches an empty text or
+  // exceeds the limit of steps.
   template <class Take>
   void split(std::string_view text, Take&& take) {
     std::size_t begin = 0;
@@ -124,7 +124,7 @@ class Splitter {
   }
   // The first match from `at` on. If there is none, an empty range at the end of the piece.
   Range match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const;
-  // What a step that is not `isolated` makes of the piece.
+  // The pieces after a step that is not `isolated`.
   std::vector<Range> ranges(std::string_view piece, std::size_t step, std::size_t offset) const;
 
   const SplitPattern& pattern_;

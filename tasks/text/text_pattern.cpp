@@ -23,7 +23,7 @@ TextPattern::TextPattern(const std::string& pattern) : pattern_(escape_for_print
                                    &error, &offset, nullptr);
   check(code != nullptr, "pattern", "'", pattern_, "': byte ", offset, ": ", pattern_error(error));
   code_ = code;
-  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where it fails, the pattern is interpreted
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if it fails, the pattern is interpreted
   match_data_ = pcre2_match_data_create_from_pattern(code, nullptr);
 }
 

@@ -1,4 +1,4 @@
-// A pattern of PCRE2 that is looked for in bytes: paths, and lines of texts.
+// A PCRE2 pattern that is searched in bytes: paths, and lines of texts.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ std::string pattern_error(int error);
 
 class TextPattern {
  public:
-  // "^" and "$" are the ends of lines. Throws Error naming the pattern when PCRE2 refuses it.
+  // "^" and "$" match at the ends of lines. Throws Error naming the pattern when PCRE2 refuses it.
   explicit TextPattern(const std::string& pattern);
   ~TextPattern();
   TextPattern(const TextPattern&) = delete;
   TextPattern& operator=(const TextPattern&) = delete;
 
-  // Throws Error when looking takes more steps than is sound. Of one thread at a time.
+  // Throws Error when the search exceeds its limit of steps. For one thread at a time.
   bool found_in(std::string_view text) const;
 
  private:

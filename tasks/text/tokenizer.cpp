@@ -84,7 +84,7 @@ std::string Tokenizer::normalized(std::string_view text) const {
   return parts_.blanks == Blanks::replaced ? blanks_read(result) : result;
 }
 
-// Special tokens come first: of two that are alike they count.
+// Special tokens come first: of two equal names, the special one is used.
 Tokenizer::Names Tokenizer::names_of(std::span<const std::string> allowed) const {
   std::vector<AddedTokens::Entry> written, in_normalized;
   const auto add = [&](std::string_view text, std::int32_t id, const AddedFlags& flags) {
@@ -101,7 +101,7 @@ Tokenizer::Names Tokenizer::names_of(std::span<const std::string> allowed) const
   return {AddedTokens(std::move(written)), AddedTokens(std::move(in_normalized))};
 }
 
-// Whether pieces are looked for among such tokens.
+// Whether pieces are looked up among such tokens.
 bool Tokenizer::is_in_index(std::int32_t id) const {
   return parts_.is_of_model(id) && std::ranges::count(parts_.byte_tokens, id) == 0;
 }

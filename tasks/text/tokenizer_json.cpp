@@ -63,9 +63,9 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
     if (!is_empty) model.check_absent({name});
   }
   if (!model.absent("dropout") && model.value().at("dropout") != JsonValue(0.0)) {
-    model.check_absent({"dropout"});  // merges would be left out at random
+    model.check_absent({"dropout"});  // merges would be skipped at random
   }
-  // All bytes have tokens, so that nothing is unknown, whatever unk_token and fuse_unk are.
+  // All bytes have tokens, so there are no unknown tokens, whatever unk_token and fuse_unk are.
   if (model.flag("byte_fallback", false)) {
     model.check_flag("ignore_merges", false);
   } else {
@@ -85,7 +85,7 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
   if (builder.parts.has_byte_fallback()) set_fallback_pattern(builder.parts);
 }
 
-// Whether a post-processor puts tokens around a text; ByteLevel changes no more than the places in the text.
+// Whether a post-processor adds tokens around a text; ByteLevel only changes offsets.
 bool adds_tokens(const Node& step) {
   if (step.text("type") != "Sequence") return step.text("type") != "ByteLevel";
   return std::ranges::any_of(step.elements("processors"), adds_tokens);
@@ -103,7 +103,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
   file.check_absent({"truncation", "padding"});
   const JsonValue* const model = value.find("model");
   const bool has_model = model != nullptr && model->is_object();
-  // Checked first: the steps of another kind are not the mistake to name. Older files of byte pairs name no kind.
+  // Checked first, because otherwise the error would name the steps of another type. Older BPE files have no type.
   const bool is_named = has_model && !file.child("model").absent("type");
   if (is_named && file.child("model").text("type") != "BPE") {
     file.child("model").refuse("type", "'", escape_for_print(file.child("model").text("type")),

@@ -77,7 +77,7 @@ class TokenizerNode {
     if (!value.is_bool()) refuse(name, "is ", value.kind(), "; true or false is wanted");
     return value.boolean();
   }
-  // What has one value that is understood here.
+  // Throws unless the flag has the only supported value.
   void check_flag(std::string_view name, bool wanted) const {
     if (flag(name, wanted) != wanted) refuse(name, "is not read here when it is ", !wanted);
   }

@@ -25,7 +25,7 @@ constexpr const char* digit = R"(\p{N})";
 // Metaspace with "split": every blank begins a piece.
 constexpr const char* metaspace_pieces = " [^ ]*|[^ ]+";
 
-// The value of a name, or a refusal that lists the names.
+// The value of a name. An unknown name throws Error with the list of names.
 template <class Value, std::size_t count>
 Value one_of(const Node& node, std::string_view member, const std::array<std::pair<const char*, Value>, count>& known) {
   const std::string& name = node.text(member);
@@ -65,7 +65,7 @@ JsonValue replacing(std::string_view from, std::string_view to) {
 }
 JsonValue prepending() { return JsonValue::object({{"type", "Prepend"}, {"prepend", written_blank}}); }
 
-// One step as it is, more as a sequence, none as null.
+// A single step is returned as is, several as a sequence, none as null.
 JsonValue joined(const char* list, Steps steps) {
   if (steps.empty()) return {};
   if (steps.size() == 1) return std::move(steps[0]);
@@ -249,7 +249,8 @@ void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, Tokeniz
   read_decoder(file, byte_fallback, with_tokens);
 }
 
-// Before the blanks of a word, where no token has a blank behind another character; else the whole text is a piece.
+// Cuts before the blanks of a word, unless some token has a blank after another character. In that case the whole text
+// is a single piece.
 void set_fallback_pattern(TokenizerParts& parts) {
   if (!parts.steps.empty()) return;
   const auto has_blank_behind = [](const std::string& token) {

@@ -1,4 +1,4 @@
-// What the readers of tokenizer files share: tokens that come in any order, and merges by the texts of their tokens.
+// Shared by the readers of tokenizer files: tokens in any order, and merges by the texts of their tokens.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tasks/text/byte_hash.hpp"
+#include "tasks/text/hash_tables.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace tally {
@@ -18,7 +18,7 @@ class VocabularyBuilder {
   // `source` names the file in messages.
   explicit VocabularyBuilder(std::string source) : source_(std::move(source)) {}
 
-  // Where messages say that what is wrong stands: "model.vocab".
+  // Sets the location for errors: "model.vocab".
   template <class... Parts>
   void at(const Parts&... words) {
     place_ = concat(words...);
@@ -28,24 +28,23 @@ class VocabularyBuilder {
     fail("tokenizer", source_, ": ", place_, ": ", words...);
   }
 
-  // Stands for no bytes. Before the other tokens, among which it may come again with the same id.
+  // Adds a token that stands for no bytes. Call it before the other tokens, which may repeat it with the same id.
   void add_special(const std::string& name, std::int64_t id, const AddedFlags& flags = {});
-  // The same for one that stands for its own name (TokenizerParts::added).
+  // The same for a token that stands for its own name (TokenizerParts::added).
   void add_added(const std::string& text, std::int64_t id, const AddedFlags& flags = {});
-  // From here on tokens are written as they are, blanks as U+2581, and "<0x0A>" is a byte: those of a tokenizer with
-  // byte fallback.
+  // From here on tokens use the spelling of byte fallback: plain text, blanks as U+2581, and "<0x0A>" for a byte.
   void use_byte_fallback() { byte_fallback_ = true; }
-  // A token by what it is written as (tasks/text/byte_characters.hpp), or by its bytes.
+  // Adds a token by its written form (tasks/text/byte_characters.hpp), or by its bytes.
   void add_written(const std::string& written, std::int64_t id);
   void add_bytes(std::string bytes, std::int64_t id);
-  // The tokens are all there; throws where their ids have holes or one stands for two.
+  // Call after the last token. Throws if the ids have holes or one stands for two tokens.
   void finish_tokens();
-  // By what both are written as, in order of rank.
+  // Adds a merge by the written forms of both tokens. Call in order of rank.
   void add_merge(std::string_view left, std::string_view right);
 
-  // All pairs of tokens whose bytes together are a token, whose id is their rank.
+  // Adds all pairs of tokens whose joined bytes are a token; its id is their rank.
   void add_all_pairs();
-  // What is wrong from here on is in another file.
+  // Sets the file for errors from here on.
   void set_source(std::string source) { source_ = std::move(source); }
 
   std::int64_t token_count() const { return static_cast<std::int64_t>(tokens_.size()); }

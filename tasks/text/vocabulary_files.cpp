@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 28;
 
-// Calls take(line, number) for each line without its end; "\r\n" ends one too.
+// Calls take(line, number) for each line without its end; "\r\n" also ends a line.
 template <class Take>
 void for_each_line(std::string_view text, Take&& take) {
   for (std::size_t number = 1; !text.empty(); ++number) {
@@ -28,7 +28,7 @@ void for_each_line(std::string_view text, Take&& take) {
   }
 }
 
-// RFC 4648, section 4, padded; false when the text is not that.
+// RFC 4648, section 4, padded; returns false for any other text.
 bool decode_base64(std::string_view text, std::string& bytes) {
   if (text.empty() || text.size() % 4 != 0) return false;
   std::uint32_t bits = 0;
@@ -54,14 +54,14 @@ bool decode_base64(std::string_view text, std::string& bytes) {
     bits = bits << 6 | value;
     if (index % 4 != 3) continue;
     for (std::size_t part = 0; part < 3 - padding; ++part) bytes += static_cast<char>(bits >> (16 - 8 * part) & 0xff);
-    // What the padding cuts off must be zero, or two texts would mean the same.
+    // The bits that the padding cuts off must be zero, or two texts would mean the same.
     if ((bits & ((1U << 8 * padding) - 1)) != 0) return false;
     bits = 0;
   }
   return true;
 }
 
-// Ids between the last rank and the special tokens that stand for nothing, as cl100k has one.
+// Adds the unused ids between the last rank and the special tokens; cl100k has one.
 void add_unused(VocabularyBuilder& builder, const std::vector<SpecialToken>& specials, std::int64_t behind) {
   std::int32_t last = 0;
   for (const SpecialToken& special : specials) last = std::max(last, special.id);
@@ -107,7 +107,7 @@ TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& 
   builder.finish_tokens();
   builder.set_source(escape_for_print(merges_source, 1000));
   for_each_line(merges, [&](std::string_view line, std::size_t number) {
-    // "#version: 0.2" stands at the beginning; elsewhere '#' begins a merge as any other character.
+    // "#version: 0.2" is only valid in the first line; elsewhere '#' begins a merge like any other character.
     if ((number == 1 && line.starts_with("#version")) || line.empty()) return;
     builder.at("line ", number);
     const std::size_t blank = line.find(' ');
@@ -124,7 +124,7 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   VocabularyBuilder builder(escape_for_print(source, 1000));
   builder.at("the special tokens");
   for (const SpecialToken& special : specials) builder.add_special(special.name, special.id);
-  std::int64_t behind = 0;  // the last rank
+  std::int64_t behind = 0;  // one past the last rank
   for_each_line(text, [&](std::string_view line, std::size_t number) {
     if (line.empty()) return;
     builder.at("line ", number);
@@ -155,7 +155,7 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   builder.finish_tokens();
   builder.add_all_pairs();
   builder.parts.steps = {{std::string(pattern.empty() ? "cl100k" : split_pattern_name(pattern))}};
-  // tiktoken looks for the whole piece first.
+  // tiktoken looks up the whole piece first.
   builder.parts.ignore_merges = true;
   return std::move(builder.parts);
 }

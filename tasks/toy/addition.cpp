@@ -3,19 +3,19 @@
 //
 //   a + b = c ;        64+128=192;   or, least significant digit first,   46+821=291;
 //
-// a has p digits and b has q, both uniform in 1..N (option `equal`: q = p) and beyond, N+1..2N, in ood-long. Digits are
-// uniform in base B, the first of a number of several digits is not 0, and c has no zeros in front. All symbols are
-// fed, position t predicts symbol t+1; loss and score are on the digits of c and on the end `;`. Reports give the share
-// of wrong sequences. Adding column by column without carries is right in 22.6% of the sequences for N = 8, in 13.0%
-// with equal p and q, and in 0.2% for 9..16 digits. Errors are broken down by digits of the longer operand.
+// a has p digits and b has q, both uniform in 1..N (option `equal`: q = p); in ood-long they are uniform in N+1..2N.
+// Digits are uniform in base B. The first digit of a longer number is not 0, and c has no leading zeros. All symbols
+// are fed, and position t predicts symbol t+1. Loss and score are on the digits of c and on the end `;`. Reports show
+// the sequence error rate. Adding column by column without carries is right in 22.6% of the sequences for N = 8, in
+// 13.0% with equal p and q, and in 0.2% for 9..16 digits. Errors are broken down by the digits of the longer operand.
 //
-// Of the published generators: the first paper's keeps duplicates, so that its sums of one digit are the same in
-// training and validation; the second's draws a number below 2^l and pads it with zeros, counts the zeros behind the
-// end in the loss, and never draws all ones where both have at most two digits together.
+// The published generators differ. The first paper's generator keeps duplicates, so its sums of one digit are the same
+// in training and validation. The second paper's draws a number below 2^l and pads it with zeros, and counts the zeros
+// after the end in the loss. It never draws all ones if both operands have at most two digits together.
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

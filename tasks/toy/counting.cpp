@@ -6,17 +6,18 @@
 //   increment 7  a ++;      a variable uniform among those already set
 //   pass w_pass  pass;
 //
-// An operation that is not possible (increment with nothing set, or beyond 10) is drawn again, its kind too. Then come
+// An impossible operation (an increment with nothing set, or beyond 10) is drawn again, including its kind. Then come
 // the question, `print a` with a uniform among the variables set, and the answer, one token 0..10:
 //
 //   a = 0 ; pass; a ++; pass; print a 1
 //
-// A program that sets nothing is drawn again with its n; so is one with an operation that is still not possible after
-// 100 draws. Tokens are the words between blanks. Of a sequence longer than 512 tokens, question and answer included,
-// the last 512 stay. The model sees all but the answer, which the last position predicts: loss and score are there.
+// A program that sets nothing is drawn again, including its n. So is a program with an operation that is still
+// impossible after 100 draws. Tokens are words separated by blanks. A sequence longer than 512 tokens, including
+// question and answer, is cut to its last 512. The model gets all tokens except the answer. The last position predicts
+// it, and has the only loss and score.
 //
-// Errors are broken down by the answer. Large ones are rare where passes are many or programs short, and a model may
-// count right and never give an answer that training hardly showed.
+// Errors are broken down by the answer. Large answers are rare if there are many passes or programs are short. A model
+// may then count correctly and still never give an answer that was rare in training.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -29,7 +30,7 @@
 
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -63,7 +64,7 @@ struct CountingLaw {
 
 class Counting final : public ToyTask<CountingLaw> {
  public:
-  // Training programs are a fixed set, so that all come from the data seed.
+  // Training programs are a fixed set, so all come from the data seed.
   Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
       : ToyTask({"counting", words(options.vars), Writing::words, "answer"}), options_(options) {
     check(options.min_operations <= options.max_operations, "counting", "min-operations ", options.min_operations,
@@ -82,18 +83,18 @@ class Counting final : public ToyTask<CountingLaw> {
   }
 
  private:
-  // Ids; 0..10 are the numbers.
+  // Token ids; 0..10 are the numbers.
   enum Word : std::int32_t { equals = most_value + 1, semicolon, increment, pass, print, first_variable };
 
   struct Program {
-    std::vector<std::int32_t> tokens;  // question included
+    std::vector<std::int32_t> tokens;  // including the question
     std::int32_t answer = 0;
   };
 
   // The variables of a running program.
   struct Variables {
     std::array<std::int32_t, most_variables> values{};
-    std::vector<std::int32_t> set;  // in the order in which they were set first
+    std::vector<std::int32_t> set;  // in the order in which they were first set
   };
 
   static std::vector<std::string> words(std::int64_t variables) {
@@ -119,7 +120,7 @@ class Counting final : public ToyTask<CountingLaw> {
     return example;
   }
 
-  // Nothing for a program that is to be drawn again.
+  // Nothing for a program that must be drawn again.
   std::optional<Program> draw_program(Rng& rng, std::uint32_t pass_weight) const {
     const auto range = static_cast<std::uint32_t>(options_.max_operations - options_.min_operations + 1);
     const std::int64_t operations = options_.min_operations + rng.below(range);
@@ -141,7 +142,7 @@ class Counting final : public ToyTask<CountingLaw> {
     return program;
   }
 
-  // Draws an operation, runs it and writes it down. False, and nothing changed, if it is not possible.
+  // Draws an operation, runs it and appends it. Returns false, with nothing changed, if it is impossible.
   bool draw_operation(Rng& rng, std::uint32_t pass_weight, Variables& variables,
                       std::vector<std::int32_t>& tokens) const {
     constexpr std::uint32_t set_weight = 1;

@@ -1,15 +1,15 @@
-// Cycle navigation (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): where on a
-// cycle of five states does a walk end?
+// Cycle navigation (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): where does a
+// walk on a cycle of five states end?
 //
-// n actions, each uniform among back `<`, stay `.` and on `>`, then `=`; the answer is the state, from 0 on. n is
-// uniform in 1..N in training, beyond N in ood-long and ood-far:
+// The prompt has n actions, each uniform among back `<`, stay `.` and forward `>`, then `=`. The answer is the final
+// state; the walk starts at 0. n is uniform in 1..N in training, and larger than N in ood-long and ood-far:
 //
 //   <.>><.<=4
 //
-// Fed are the actions and `=`, at which the answer is asked. With `every` the model is also trained to give the state
-// so far at every action. The last action alone is right in 26% for N = 20 and in 20% beyond; the majority, 0, is wrong
-// in 78% and 80%. Errors are broken down by length.
-#include "tasks/toy_task.hpp"
+// The actions and `=` are fed, and the answer is asked at `=`. With `every` the model is also trained to give the
+// current state at every action. A model that uses only the last action is right in 26% for N = 20 and in 20% for
+// longer prompts. The majority answer, 0, is wrong in 78% and 80%. Errors are broken down by length.
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -1,16 +1,16 @@
 // Even pairs (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): is the number of
 // unequal neighbours odd?
 //
-// n bits, uniform, then `=`; the answer is the number of neighbours 01 and 10 mod 2, which is the first bit xor the
-// last: two exact look-ups, one of them at a growing distance. n is uniform in 1..N in training, beyond N in ood-long
-// and ood-far:
+// The prompt has n uniform bits, then `=`. The answer is the number of neighbours 01 and 10 mod 2, which is the first
+// bit xor the last. That takes two exact look-ups, one of them at a growing distance. n is uniform in 1..N in training,
+// and larger than N in ood-long and ood-far:
 //
 //   0110101=1
 //
-// Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the answer so
-// far at every bit. The last bit alone is right in 50%; the majority, 0, is wrong in 47.5% for N = 20 (one bit has no
-// neighbours). Errors are broken down by length.
-#include "tasks/toy_task.hpp"
+// The bits and `=` are fed, and the answer is asked at `=`. With `every` the model is also trained to give the answer
+// so far at every bit. A model that uses only the last bit is right in 50%. The majority answer, 0, is wrong in 47.5%
+// for N = 20 (one bit has no neighbours). Errors are broken down by length.
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

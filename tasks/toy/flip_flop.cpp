@@ -1,14 +1,13 @@
-// Flip-flop (Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling", arXiv 2306.00946):
-// a memory of one bit that is written, read and, most of the time, to be ignored.
+// Flip-flop (Liu et al. 2023, "Exposing Attention Glitches with Flip-Flop Language Modeling", arXiv 2306.00946): a
+// memory of one bit that is written, read and, most of the time, ignored.
 //
-// A sequence of T symbols is T/2 pairs of an instruction and a bit. The first instruction is w (write), the last is
-// r (read); the others are independent: i (ignore) with probability p_i, w and r with (1-p_i)/2 each. The bit after
-// w and i is uniform, the bit after r repeats the one after the latest w:
-//
+// A sequence of T symbols is T/2 pairs of an instruction and a bit. The first instruction is w (write), the last is r
+// (read). The others are independent: i (ignore) with probability p_i, w and r with (1-p_i)/2 each. The bit after w and
+// i is uniform, and the bit after r repeats the one after the latest w:
 //   w 0 i 1 r 0 w 1 i 0 r 1          T = 12
 //
-// All T symbols are fed, position t predicts symbol t+1. Scored is the bit after each r: (T/2 - 2) (1-p_i)/2 + 1 a
-// sequence on average.
+// All T symbols are fed, and position t predicts symbol t+1. The bit after each r is scored: (T/2 - 2) (1-p_i)/2 + 1
+// bits of a sequence on average.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,7 +16,7 @@
 
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -60,7 +59,7 @@ class FlipFlop final : public ToyTask<FlipFlopLaw> {
     add("ood-dense", options.dense_count, 0.1, data_seed);
   }
 
-  // Bits by the instruction that they stand behind.
+  // Bits by the preceding instruction.
   std::vector<std::string> roles(const Example& example) const override {
     std::vector<std::string> roles = Task::roles(example);
     for (std::size_t t = 1; t < roles.size(); t += 2) roles[t] = "bit of " + roles[t - 1];

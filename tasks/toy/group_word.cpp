@@ -1,27 +1,28 @@
 // Group word problem (Merrill, Petty and Sabharwal 2024, "The Illusion of State in State-Space Models", arXiv
-// 2404.08819): keep the product of the elements so far.
+// 2404.08819): track the running product of group elements.
 //
-// A group G of order m: a5 (60), s5 (120), z60, a4xz5 (60) or s3 (6). Fed are a start symbol `^` and n elements, each
-// uniform; at the t-th the number of the product g_1 g_2 .. g_t is asked for. In s3 (answers behind `:`):
+// The group G has order m: a5 (60), s5 (120), z60, a4xz5 (60) or s3 (6). A start symbol `^` and n uniform elements are
+// fed. At the t-th element the number of the product g_1 g_2 .. g_t is asked for. In s3 (answers after `:`):
 //
 //   ^ 3:3 1:5 5:0
 //
-// Permutations are numbered in lexicographic order of their images (a5 and a4: the even ones alone), so that 0 is the
-// identity; the product ab is a first, then b: (ab)[x] = b[a[x]]. z60 is addition; a4xz5 has number 5 i + j for (i, j).
-// The released code numbers them as its algebra package does, which changes no error.
+// Permutations are numbered in lexicographic order of their images (a5 and a4: only the even ones), so that 0 is the
+// identity. The product ab applies a first, then b: (ab)[x] = b[a[x]]. z60 is addition. In a4xz5, (i, j) has number 5 i
+// + j. The released code uses the numbering of its algebra package, which changes no error.
 //
-// The word problem of a5 and s5 is complete for NC1, that of z60 and a4xz5 lies in TC0: a transformer of fixed depth
-// can have a shortcut for the latter alone. All answers are uniform, so that one guess is wrong in 1 - 1/m. The first t
-// are easy, which token error hides: sequence error is what reports give, and errors are broken down by t.
+// The word problem of a5 and s5 is complete for NC1, and the word problem of z60 and a4xz5 is in TC0. A transformer of
+// fixed depth can have a shortcut only for the latter. All answers are uniform, so one guess is wrong in 1 - 1/m. The
+// first positions are easy, which token error hides. Reports therefore show the sequence error rate, and errors are
+// broken down by t.
 //
-// Of the released data: sequences are drawn without repetition (negligible), and its start symbol is a label too, which
-// lifts the published share of right tokens by 1/(n+1). It is not scored here.
+// The released data differ in two ways. Sequences are drawn without repetition (negligible). The start symbol also has
+// a label, which raises the published share of right tokens by 1/(n+1). It is not scored here.
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -40,7 +41,7 @@ struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
   }
 };
 
-// product(a, b) of numbers of elements: a first, then b.
+// Returns the number of the product of elements a and b: a first, then b.
 class Group {
  public:
   explicit Group(std::string_view name) {

@@ -1,23 +1,24 @@
-// Last sentence (CoPE, arXiv 2405.18719, tables 1 and 6, made a task): how often does a word occur in the last
-// sentence?
+// Last sentence (the example of CoPE, arXiv 2405.18719, tables 1 and 6, as a task): how often does a word occur in the
+// last sentence?
 //
-// S sentences, S uniform in 2..6; each has n words, n uniform in 2..12, and a full stop. A word is one of 2 names with
-// probability 0.8, else one of 16 fillers. Then `?` and a name, at which the number of its occurrences in the sentence
-// `back` before the last (0: the last) is asked for, a token 0..12 (12 for more):
+// The text has S sentences, S uniform in 2..6. Each has n words, n uniform in 2..12, and a full stop. A word is one of
+// 2 names with probability 0.8, else one of 16 fillers. Then come `?` and a name. The question is how often the name
+// occurs in the sentence `back` before the last (0: the last), as a token 0..12 (12 for more):
 //
 //   Alice w3 Bob . w7 Bob Bob . ? Bob 2
 //
-// With back-max M > 0 that sentence is asked for as well: `? b2 Bob`, b uniform in 0..M. S is raised to b+1 where it is
-// less. ood-more has 7..12 sentences; ood-long 2..4 of 4..24 words with half as many names, so that counts stay much
-// the same in sentences twice as long.
+// With back-max M > 0 the sentence is part of the question: `? b2 Bob`, b uniform in 0..M. S is raised to b+1 if it is
+// smaller. ood-more has 7..12 sentences. ood-long has 2..4 sentences of 4..24 words, with names half as frequent. Its
+// counts are therefore similar, in sentences twice as long.
 //
-// Who counts over the last w tokens, whatever w, is right in 43% at most: more needs the full stops, which stand at
-// distances that no token position knows. The majority is wrong in 78.6%; the count over the whole text is right in 2%,
-// that in the sentence before in 15%. (The papers' own trial asks two chat models about one text of two sentences.)
+// Counting over the last w tokens, for any w, is right in 43% at most. A better model must use the full stops, which
+// are at no fixed token position. The majority answer is wrong in 78.6%. The count over the whole text is right in 2%,
+// the count in the sentence before in 15%. (The paper's own experiment asks two chat models about one text of two
+// sentences.)
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -43,7 +44,7 @@ struct LastSentenceOptions final : OptionsOf<LastSentenceOptions> {
 
 struct LastSentenceLaw {
   std::int64_t least_sentences, most_sentences, least_words, most_words;
-  std::uint32_t name_tenths;  // share of names
+  std::uint32_t name_tenths;  // share of names, in tenths
 };
 
 class LastSentence final : public ToyTask<LastSentenceLaw> {

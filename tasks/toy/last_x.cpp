@@ -1,19 +1,20 @@
-// Last x (CoPE, arXiv 2405.18719, section 3.1, made a task): find the last x in "yyyyxyyy".
+// Last x (the example of CoPE, arXiv 2405.18719, section 3.1, as a task): find the last x in "yyyyxyyy".
 //
-// Each symbol has one of C colours. Of T symbols the last is `?`. A gap g is drawn uniformly from g_low..g_high: the
-// symbol that stands g symbols before the one before `?` is an x, the g behind it are y, and each earlier one is an x
-// with probability p_x, else a y. All colours are uniform. At `?` the colour of the last x is asked for:
+// Each symbol has one of C colours. The last of T symbols is `?`. A gap g is drawn uniformly from g_low..g_high. The g
+// symbols before `?` are y, and the symbol before them is an x. Each earlier symbol is an x with probability p_x, else
+// a y. All colours are uniform. At `?` the colour of the last x is asked for:
 //
 //   y3 x1 x6 y2 y2 ? x6          T = 6, g = 2, the answer behind
 //
-// Nothing but the choice of the token is asked: all x may have equal keys, and the colours of y and of earlier x are
-// noise. It is the setting in which the paper derives that an attention logit of x beyond that of y by Δ is outweighed
-// by positions whose logits fall by at least δ a step, once the x is more than Δ/δ steps away.
+// The task only requires the choice of one token: all x may have equal keys, and the colours of y and of earlier x are
+// noise. The paper uses this setting for a derivation. Suppose that the attention logit of x is Δ above the logit of y,
+// and that logits fall by at least δ per position. Then positions outweigh content once the x is more than Δ/δ steps
+// away.
 //
-// Trained on is every position from the first x on, which is to give the colour of the last x so far (option: `?`
-// alone); scored is `?` alone.
+// Training uses every position from the first x on, which must give the colour of the last x so far (with an option,
+// only `?`). Only `?` is scored.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -72,13 +73,13 @@ class LastX final : public ToyTask<LastXLaw> {
     add("ood-dense", count, {0, near, 0.9}, data_seed);
   }
 
-  // Without the colour.
+  // The vocabulary symbol without its colour.
   std::vector<std::string> roles(const Example& example) const override {
     std::vector<std::string> roles = Task::roles(example);
     for (std::string& role : roles) role.resize(1);
     return roles;
   }
-  // The last x.
+  // The index of the last x.
   std::vector<std::int32_t> sources(const Example& example) const override {
     std::vector<std::int32_t> sources(example.tokens.size(), -1);
     std::int32_t last = -1;
@@ -100,7 +101,7 @@ class LastX final : public ToyTask<LastXLaw> {
   Example draw(Rng& rng, const LastXLaw& law) const override {
     const std::int64_t gap = uniform_in(rng, law.least_gap, law.most_gap);
     const std::int64_t last_x = length_ - 2 - gap;
-    std::vector<std::int32_t> tokens, latest;  // the x that is the last one at each position; -1 before the first
+    std::vector<std::int32_t> tokens, latest;  // index of the last x at each position; -1 before the first
     for (std::int64_t t = 0; t + 1 < length_; ++t) {
       const bool is_x = t == last_x || (t < last_x && rng.chance(law.p_x));
       const auto colour = static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(colours_)));

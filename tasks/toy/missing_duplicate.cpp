@@ -1,21 +1,21 @@
-// Missing duplicate (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): which bit is
-// hidden in a word that stands there twice?
+// Missing duplicate (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): which bit of
+// a repeated word is hidden?
 //
-// A word of n bits, uniform, twice; one of the 2n positions, uniform, holds `_` instead of its bit; then `=`, at which
-// the hidden bit is asked. Its twin stands n positions away from the blank. With n = 4:
+// A word of n uniform bits appears twice. One of the 2n positions, uniform, holds `_` instead of its bit. Then comes
+// `=`, at which the hidden bit is asked for. Its twin is n positions away from the blank. With n = 4:
 //
 //   011001_0=1
 //
-// Strings have up to N symbols in training: n is uniform in 1..N/2, beyond that up to 5N/4 in ood-long and 25N/4 in
-// ood-far. One guess is wrong in 50%; the left neighbour agrees with the answer in 50% (n = 1 gives itself away).
+// Strings have up to N symbols in training: n is uniform in 1..N/2. It goes up to 5N/4 in ood-long and 25N/4 in
+// ood-far. One guess is wrong in 50%. The left neighbour agrees with the answer in 50% (n = 1 reveals its answer).
 // Errors are broken down by length, 2n.
 //
-// Of the released generator: length 1 is one fixed pair, an odd length is filled up with a fourth symbol, lengths 2 and
-// 3 are `_x` or `x_`; here lengths are even and the law is one for all.
+// The released generator differs: length 1 is one fixed pair, an odd length is padded with a fourth symbol, and lengths
+// 2 and 3 are `_x` or `x_`. Here all lengths are even and have the same distribution.
 #include <utility>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -36,7 +36,7 @@ class MissingDuplicate final : public LengthTask {
   }
 
  private:
-  // Their lengths are n, those of the strings 2n.
+  // Options for words: a string of length 2n has words of length n.
   static LengthOptions of_words(LengthOptions strings) {
     strings.max_length /= 2;
     return strings;

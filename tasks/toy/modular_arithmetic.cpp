@@ -1,22 +1,23 @@
 // Modular arithmetic (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): the value
 // of an expression mod 5.
 //
-// simple:    digits 0..4 with + - * between them, all uniform; * comes before + and -. n symbols, n odd: an even draw
-//            becomes n - 1.
-// brackets:  exactly n symbols. n = 1 is d, 2 is -d, 3 is (d), 4 is (-d); a longer one is (L op R) with the length of L
-//            uniform in 1..n-4, R what is left, and op uniform.
+// simple:    digits 0..4 with + - * between them, all uniform; * binds before + and -. There are n symbols, n odd: an
+//            even draw becomes n - 1.
+// brackets:  exactly n symbols. n = 1 is d, 2 is -d, 3 is (d), 4 is (-d). A longer one is (L op R), with the length of
+//            L uniform in 1..n-4, R the rest, and op uniform.
 //
 //   3+4*2-0=1          ((-3)*(2-4))=1
 //
-// Then comes `=`, at which the value is asked. n is uniform in 1..N in training, beyond N in ood-long and ood-far. The
-// majority, 0, is wrong in 79% of the simple form for N = 20 and in 80% beyond, where products of many digits are rare;
-// in 75% and 71% with brackets. The value of the last product alone is right in 34.5% of the simple form for N = 20 and
-// in 20% beyond. Errors are broken down by length, which for the simple form is odd: "40" there is 39, "500" is 499.
+// Then comes `=`, at which the value is asked for. n is uniform in 1..N in training, and larger than N in ood-long and
+// ood-far. The majority answer, 0, is wrong in 79% of the simple form for N = 20 and in 80% for longer prompts, where
+// products of many digits are rare. With brackets it is wrong in 75% and 71%. Answering with only the last product is
+// right in 34.5% of the simple form for N = 20 and in 20% for longer prompts. Errors are broken down by length, which
+// is odd in the simple form: "40" means 39, "500" means 499.
 //
-// Of the released generator: the simple form keeps its operators in an iterator that can be read once, so that it is
-// empty when a second length is asked for.
+// In the released generator the simple form keeps its operators in an iterator that can be read only once. It is empty
+// when a second length is generated.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -50,9 +51,9 @@ class ModularArithmetic final : public LengthTask {
   static std::int32_t draw_digit(Rng& rng) { return static_cast<std::int32_t>(rng.below(modulus)); }
   static std::int32_t draw_operation(Rng& rng) { return plus + static_cast<std::int32_t>(rng.below(3)); }
 
-  // Both write an expression of n symbols behind `tokens` and return its value.
+  // Both functions append an expression of n symbols to `tokens` and return its value.
   static std::int32_t write_simple(Rng& rng, std::int64_t n, std::vector<std::int32_t>& tokens) {
-    std::int32_t product = draw_digit(rng), sum = 0, sign = plus;  // of the terms that are complete
+    std::int32_t product = draw_digit(rng), sum = 0, sign = plus;  // sum of the complete terms
     tokens.push_back(product);
     for (std::int64_t i = 1; i < n; i += 2) {
       const std::int32_t operation = draw_operation(rng), digit = draw_digit(rng);

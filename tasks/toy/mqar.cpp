@@ -1,23 +1,25 @@
 // Multi-query associative recall (Arora et al. 2023, "Zoology", arXiv 2312.04927, figure 2): K pairs of a key and a
-// value, then each key once more at a random position, where its value is asked for. The law stands in
-// tasks/recall.hpp.
+// value, then each key once more at a random position, where its value is asked for. tasks/data/recall.hpp defines the
+// distribution.
 //
 //   k3 v7 k1 v0 k1:v0 . . . k3:v7 .          K = 2, T = 10, fillers as points, answers behind `:`
 //
-// ood-dense has 2K pairs in the same T (where 8K <= T), ood-long K pairs in 2T: keys of the context stand at even
-// positions alone, which learned absolute positions pick up at once, so that in-distribution error by itself ranks them
-// too high. One guess is wrong in 1 - 1/(V - V/2); the first query asks for the first pair more often than chance has
-// it: 3 times for K = 16.
+// ood-dense has 2K pairs in the same T (if 8K <= T), ood-long K pairs in 2T. Keys of the context are only at even
+// positions, which learned absolute positions learn at once. In-distribution error on its own therefore ranks them too
+// high. One guess is wrong in 1 - 1/(V - V/2). The first query asks for the first pair more often than by chance: 3
+// times for K = 16.
 //
-// Published: V 8192 with (K, T) = (4, 64), (8, 128) and (16, 256), each trained and tested by itself, 100,000 and 3,000
-// sequences (figure 2; the preset `paper` is the last of them). The code's later mixture is trained on (4, 64), (8,
-// 128) and (16 / 32 / 64, 256) together, and tested from (4, 64) to (256, 1024): task.pairs and task.length give each.
+// The published settings are V 8192 with (K, T) = (4, 64), (8, 128) and (16, 256), each trained and tested separately
+// on 100,000 and 3,000 sequences (figure 2; the preset `paper` is the last of them). The later mixture of the code is
+// trained on (4, 64), (8, 128) and (16 / 32 / 64, 256) together, and tested from (4, 64) to (256, 1024): task.pairs and
+// task.length give each.
 //
-// Of the released generator: several passes over the context size it twice and fail; the file of figure 2 names its
-// power law by options that the generator no longer has; its slots are counted from the end of the context, so that the
-// distance from a query to its key has no power law (here too: all published numbers have it so). Random filler, an
-// option there and here, may repeat a key of the sequence and put another token than its value behind it.
-#include "tasks/recall.hpp"
+// The released generator has three faults. With several passes over the context it counts the size of the context
+// twice, and fails. The file of figure 2 sets its power law by options that the generator no longer has. It counts
+// slots from the end of the context, so the distance from a query to its key follows no power law (here too, because
+// all published numbers use it). Random filler, an option of both generators, may repeat a key of the sequence followed
+// by a token other than its value.
+#include "tasks/data/recall.hpp"
 
 namespace tally {
 namespace {

@@ -1,17 +1,18 @@
-// Associative recall with keys that are assigned anew (the "forgetting" form of the repository of Zoology, Arora et al.
-// 2023, arXiv 2312.04927): as mqar, but U of the K keys get another value before any is asked for. The law stands in
-// tasks/recall.hpp.
+// Associative recall with keys that are assigned again (the "forgetting" form of the repository of Zoology, Arora et
+// al. 2023, arXiv 2312.04927). It is like mqar, except that U of the K keys get another value before any is asked for.
+// tasks/data/recall.hpp defines the distribution.
 //
 //   k3 v7 k1 v0 k3 v2 k1:v0 . k3:v2 .          K = 2, U = 1, T = 10, answers behind `:`
 //
-// The answer is the latest value, which may be that of another key, too. Whoever answers the first is wrong in U/K of
-// the queries. ood-all has U = K, where "the second half of the context" is enough; ood-long has 2T. Released settings:
-// V 8192, U 4, (K, T) = (4, 64), (9, 128), (16 to 36, 256), random filler; no table of results is known.
+// The answer is the latest value, which may also be the value of another key. A model that answers with the first value
+// is wrong in U/K of the queries. ood-all has U = K, so "the second half of the context" is enough; ood-long has 2T.
+// The released settings are V 8192, U 4, (K, T) = (4, 64), (9, 128), (16 to 36, 256), and random filler. No published
+// table of results is known.
 //
-// Of the released generator: the value that an update avoids is that of another key of the context, so that one in
-// V - V/2 updates repeats the old value; here it never does. With K = U = 4, its first setting, all keys are updated.
-// Its updates, and those here, never come between first assignments.
-#include "tasks/recall.hpp"
+// In the released generator an update avoids the value of another key of the context, so that one in V - V/2 updates
+// repeats the old value. Here it never does. With K = U = 4, its first setting, all keys are updated. Updates never
+// come between first assignments, in either generator.
+#include "tasks/data/recall.hpp"
 
 namespace tally {
 namespace {

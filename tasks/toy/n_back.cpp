@@ -1,19 +1,21 @@
-// N-back: recall of the N-th last value of a key. The multi-query repeated associative recall of stick-breaking
+// N-back: recall the N-th last value of a key. This is the multi-query repeated associative recall of stick-breaking
 // attention (Tan et al. 2024, arXiv 2410.17980) and, with N, of PaTH (Yang et al. 2025, arXiv 2505.16381, figure 2).
 //
-// L pairs of a key and a value, T = 2L; each key is uniform over K, each value over M, all independent. At a key the
-// value of the N-th last EARLIER pair of that key is asked for, where there are N. With N = 2 (answers behind `:`):
+// A sequence has L pairs of a key and a value, T = 2L. Each key is uniform over K, each value over M, all independent.
+// At a key the value of the N-th last EARLIER pair of that key is asked for, if there are N. With N = 2 (answers after
+// `:`):
 //
 //   k0 v3 k1 v0 k0 v1 k0:v3 v2 k0:v1 v2
 //
-// The value that follows a key is new, so that nothing of an answer is fed. Loss and score are on the keys that ask.
-// One guess is wrong in 1 - 1/M of them; the value of the latest pair is right in 1/M of them for N > 1.
+// The value that follows a key is new, so no answer is ever fed. Loss and score are on the keys that ask. One guess is
+// wrong in 1 - 1/M of them. The value of the latest pair is right in 1/M of them for N > 1.
 //
-// Published: 2 layers of width 256 and 2 heads, T 768, N 1 to 4 (figure 2 of PaTH, curves alone; the preset `paper` has
-// N = 2). Neither paper states vocabulary, positions of the queries or law of training; the law above is ours, near to
-// the first paper's. Orders of encodings may be compared with theirs, numbers not.
+// The published model has 2 layers of width 256 and 2 heads, T 768, N 1 to 4 (figure 2 of PaTH, only curves; the preset
+// `paper` has N = 2). Neither paper states the vocabulary, the positions of the queries or the training distribution.
+// The distribution above is ours, close to the first paper's. Rankings of encodings are comparable with theirs, numbers
+// are not.
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -1,15 +1,16 @@
 // Parity (Delétang et al. 2023, "Neural Networks and the Chomsky Hierarchy", arXiv 2207.02098): is the number of ones
 // odd?
 //
-// n bits, uniform, then `=`; the answer is the number of ones mod 2. n is uniform in 1..N in training, beyond N in
-// ood-long and ood-far:
+// The prompt has n uniform bits, then `=`. The answer is the number of ones mod 2. n is uniform in 1..N in training,
+// and larger than N in ood-long and ood-far:
 //
 //   0110101=0
 //
-// Fed are the bits and `=`, at which the answer is asked. With `every` the model is also trained to give the parity so
-// far at every bit, which makes it learnable for some encodings: say which was used. The majority is wrong in 50%.
-// Published scores are the mean over lengths, with equal weight for each: errors are broken down by length.
-#include "tasks/toy_task.hpp"
+// The bits and `=` are fed, and the answer is asked at `=`. With `every` the model is also trained to give the parity
+// so far at every bit. This makes the task learnable for some encodings, so results must report which was used. The
+// majority answer is wrong in 50%. Published scores are the mean over lengths, with equal weight for each; errors are
+// therefore broken down by length.
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -1,24 +1,24 @@
-// Passkey (after Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300), over bytes and among decoys: say
-// the number that belongs to a letter.
+// Passkey (after Mohtashami and Jaggi 2023, "Landmark Attention", arXiv 2305.16300), over bytes and among decoys:
+// recall the number that belongs to a letter.
 //
-// T bytes: D statements [X=ddddd] of different letters X, uniform, with five uniform digits each; filler of R = T - 9D
-// - 8 bytes; at the end [X= of one of the D letters, uniform, and its five digits. The filler is cut from the endless
-// repetition of a sentence at a uniform phase; the statements stand, in order, at D positions of it that are
-// independent and uniform in 0..R. With T = 60, D = 2:
+// A sequence of T bytes has D statements [X=ddddd] of different letters X, uniform, with five uniform digits each, and
+// filler of R = T - 9D - 8 bytes. At the end come [X= of one of the D letters, uniform, and its five digits. The filler
+// is cut from the endless repetition of a sentence at a uniform phase. The statements are, in order, at D positions of
+// the filler that are independent and uniform in 0..R. With T = 60, D = 2:
 //
 //   rolls in[K=20417] over sand. [Q=00351]a gull cries[K=20417
 //
-// All bytes are fed, position t predicts byte t+1; loss and score are on the last five digits. A guess is wrong in 90%
-// of them; the digits of the last statement are right in 1/D + (1 - 1/D)/10. ood-decoys has 2D statements, ood-long 2T
-// bytes, ood-far 4T. Errors are broken down by depth, the distance from the question to the statement asked, in
+// All bytes are fed, and position t predicts byte t+1. Loss and score are on the last five digits. A guess is wrong in
+// 90% of them. The digits of the last statement are right in 1/D + (1 - 1/D)/10. ood-decoys has 2D statements, ood-long
+// 2T bytes, ood-far 4T. Errors are broken down by depth, the distance from the question to the statement asked for, in
 // quarters of T: 1 is the nearest.
 //
-// The usual passkey has one key and no decoys, so that any copying of digits solves it: that is D = 1, and tests range
-// alone. Filler must have no digits or brackets.
+// The usual passkey has one key and no decoys, which is D = 1. Copying any digits solves it, so it only tests range.
+// Filler must not contain digits or brackets.
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -65,7 +65,7 @@ class Passkey final : public ToyTask<PasskeyLaw> {
   }
 
  private:
-  // The id of a byte is its value; those that are not printed have names like \x0a.
+  // The id of a byte is its value. Bytes that are not printable have names like \x0a.
   static std::vector<std::string> bytes() {
     std::vector<std::string> names;
     for (int byte = 0; byte < 256; ++byte) {

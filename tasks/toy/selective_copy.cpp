@@ -1,11 +1,11 @@
 // Selective copy (CoPE, arXiv 2405.18719, section 5.2): repeat the symbols of a prompt and skip its blanks.
 //
 // The prompt holds N non-blanks, each uniform among 15 symbols, and M blanks whose positions are a uniform subset of
-// the N + M; then the N non-blanks follow in order. T = 2 N + M, no separator. With N = 5, M = 4, blanks as _:
+// the N + M. Then the N non-blanks follow in order. T = 2 N + M, with no separator. With N = 5, M = 4, blanks as _:
 //
 //   D__CF_F_E DCFFE
 //
-// All T symbols are fed, position t predicts symbol t+1. Loss and score are on the copied part alone.
+// All T symbols are fed, and position t predicts symbol t+1. Only the copied part has loss and score.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@
 
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {
@@ -49,7 +49,8 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
   SelectiveCopy(const SelectiveCopyOptions& options, std::uint64_t seed, std::uint64_t data_seed)
       : ToyTask({.name = "selective-copy",
                  .vocabulary = symbols(),
-                 // The paper's 100.0 (0.0) of rope is out of reach for guesses counted one by one.
+                 // The paper's error of 100.0 (0.0) for rope cannot be a token error rate, since guesses are sometimes
+                 // right.
                  .scores_sequences = true}),
         non_blanks_(options.non_blanks) {
     const auto add = [&](const char* name, std::int64_t count, std::int64_t blanks, std::uint64_t of) {
@@ -70,7 +71,7 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
     }
     return roles;
   }
-  // The symbol of the prompt that comes next.
+  // The next symbol of the prompt.
   std::vector<std::int32_t> sources(const Example& example) const override {
     std::vector<std::int32_t> sources(example.tokens.size(), -1);
     std::size_t next = 0;

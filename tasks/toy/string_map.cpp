@@ -2,24 +2,25 @@
 // arXiv 2207.02098; copy: Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization", arXiv
 // 2305.19466).
 //
-// n symbols, each uniform over an alphabet of A, `=`, and the outputs: the string, the string backwards, the string
-// twice, its symbols in ascending order:
+// A sequence has n symbols, each uniform over an alphabet of A, then `=`, and the outputs: the string, the string
+// backwards, the string twice, or its symbols in ascending order:
 //
 //   cab=cab   abb=bba   abb=abbabb   dbbea=abbde
 //
-// All symbols are fed, position t predicts symbol t+1; loss and score are on the outputs. n is uniform in 1..N in
-// training, beyond N in ood-long and ood-far. A is 26 for copy, 2 for reverse and duplicate, 5 for sort as published,
-// or what the option says: with A = 2 the last few symbols do not tell where one is, so that the source has to be found
-// by its position; with A = 26 they mostly do. Repeating the previous output is right in 1/A of the tokens, but in 69%
-// (N = 20) to 89% (beyond) when sorting: reports give the share of wrong sequences. Errors are broken down by length.
+// All symbols are fed, and position t predicts symbol t+1. Loss and score are on the outputs. n is uniform in 1..N in
+// training, and larger than N in ood-long and ood-far. As published, A is 26 for copy, 2 for reverse and duplicate, and
+// 5 for sort; an option can set it. With A = 2 the last few symbols do not identify a place in the string, so the
+// source must be found by its position. With A = 26 they mostly do. Repeating the previous output is right in 1/A of
+// the tokens, but in 69% (N = 20) to 89% (longer strings) when sorting. Reports therefore show the sequence error rate.
+// Errors are broken down by length.
 //
-// Of the published generators: the second paper draws training and validation strings from the same few short ones
-// (5,750 of a length, of which 100 are different for length 1); here evaluation strings come from their own numbers,
-// and a short one may have been trained on as well, as it should.
+// The second paper's generator draws training and validation strings from the same few short ones: 5,750 of a length,
+// only 100 of them different for length 1. Here evaluation strings have their own random numbers. A short one may still
+// have been trained on, as intended.
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "tasks/toy_task.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/device/backend.hpp"
 #include "core/device/workspace.hpp"
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "core/rounded.hpp"
 #include "tests/devices.hpp"
 
 namespace tally {
@@ -23,10 +23,10 @@ class Kept : public testing::OnDevice {
  protected:
   void SetUp() override {
     OnDevice::SetUp();
-    set_product_precision(ProductPrecision::bf16);
+    set_matmul_precision(MatmulPrecision::bf16);
   }
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     OnDevice::TearDown();
   }
 };
@@ -49,21 +49,21 @@ std::size_t live_bytes() { return memory_counters(default_device()).live_bytes; 
 
 TEST_P(Kept, ElementsAreRoundedOnceForAllWhoKeepThem) {
   const Tensor x = drawn("x", {6, 5});
-  const Tensor first = rounded_to_bf16(x);
-  const Tensor turned = rounded_to_bf16(x.transpose_view(0, 1));
+  const Tensor first = to_bf16_cached(x);
+  const Tensor turned = to_bf16_cached(x.transpose_view(0, 1));
   EXPECT_EQ(turned.storage(), first.storage());
-  EXPECT_EQ(widened(turned).to_vector<float>(), widened(first).transpose_view(0, 1).to_vector<float>());
-  const Tensor part = rounded_to_bf16(x.slice_view(0, 2, 4));
+  EXPECT_EQ(to_f32(turned).to_vector<float>(), to_f32(first).transpose_view(0, 1).to_vector<float>());
+  const Tensor part = to_bf16_cached(x.slice_view(0, 2, 4));
   EXPECT_NE(part.storage(), first.storage());
   EXPECT_EQ(part.storage()->bytes(), std::size_t{2 * 5 * 2});
 }
 
 TEST_P(Kept, AChangeInPlaceIsRoundedAnew) {
   Tensor x = drawn("x", {3});
-  const Tensor before = rounded_to_bf16(x);
+  const Tensor before = to_bf16_cached(x);
   x.fill(2.0);
-  EXPECT_EQ(widened(rounded_to_bf16(x)).to_vector<float>(), (std::vector<float>{2, 2, 2}));
-  EXPECT_NE(widened(before).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(to_f32(to_bf16_cached(x)).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+  EXPECT_NE(to_f32(before).to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
 // Of a hidden layer: what the norm read, what the products and the activation read, and nothing in f32.
@@ -73,7 +73,7 @@ TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
   const Tensor weight = leaf("weight", {width}), bias = leaf("bias", {width});
   const auto layer = [&](const Tensor& x) { return linear(gelu(linear(layer_norm(x, weight, bias), up)), down); };
   for (const bool halved : {true, false}) {
-    set_product_precision(halved ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(halved ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     Tensor y;
     const std::size_t before = live_bytes();
     y = layer(activation("x", {rows, width}));
@@ -160,21 +160,21 @@ TEST_P(Kept, NothingIsRoundedWhereNothingIsRecorded) {
   const Tensor x = activation("x", {4, 16});
   const NoGrad no_grad;
   const Tensor y = gelu(linear(x, weight));
-  EXPECT_EQ(x.storage()->rounded(), nullptr);
+  EXPECT_EQ(x.storage()->cached_bf16(), nullptr);
 }
 
 // Leaves, which are kept anyway, stay as they are; so do other types, and all of it where products are of f32.
 TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
-  EXPECT_EQ(Saved::rounded("test", leaf("x", {3})).get().dtype(), DType::f32);
+  EXPECT_EQ(save_activation("test", leaf("x", {3})).get().dtype(), DType::f32);
   const Tensor given = leaf("given", {4, 16});
   const Tensor y = linear(given, leaf("weight", {8, 16}));
-  EXPECT_EQ(given.storage()->rounded(), nullptr);
-  EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::bf16);
-  EXPECT_EQ(Saved::rounded("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
+  EXPECT_EQ(given.storage()->cached_bf16(), nullptr);
+  EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::bf16);
+  EXPECT_EQ(save_activation("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
   const Tensor repeated = activation("x", {1, 3}).broadcast_view("test", {50, 3});
-  EXPECT_EQ(Saved::rounded("test", repeated).get().storage(), repeated.storage());
-  set_product_precision(ProductPrecision::f32);
-  EXPECT_EQ(Saved::rounded("test", activation("x", {3})).get().dtype(), DType::f32);
+  EXPECT_EQ(save_activation("test", repeated).get().storage(), repeated.storage());
+  set_matmul_precision(MatmulPrecision::f32);
+  EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::f32);
 }
 
 }  // namespace kept_test

@@ -1,7 +1,5 @@
 // Several operations as one: the layers of an MLP, in f32 and f64 what they are, and where products round to bf16 what
 // lies between written rounded (core/precision.md); results that are added to others; norms that write for products.
-#include "autograd/layer.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +12,6 @@
 #include "core/device/workspace.hpp"
 #include "core/error.hpp"
 #include "core/math/random.hpp"
-#include "core/rounded.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 
@@ -26,7 +23,7 @@ constexpr UnaryOp activations[] = {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_t
 class Layers : public testing::OnDevice {
  protected:
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     OnDevice::TearDown();
   }
 };
@@ -38,24 +35,24 @@ Tensor drawn(const std::string& name, const Shape& shape, DType dtype) {
   return x.to(DType::f32).to(dtype);
 }
 
-// Of onto + down(op(up(x))) the result and the gradients of all it is made of.
+// Of residual + down(op(up(x))) the result and the gradients of all it is made of.
 struct Outcome {
   std::vector<std::vector<double>> numbers;
 };
-Outcome compute(UnaryOp op, bool as_one, DType dtype, bool with_bias = true, bool onto = true) {
+Outcome compute(UnaryOp op, bool as_one, DType dtype, bool with_bias = true, bool residual = true) {
   constexpr std::int64_t in = 24, hidden = 40;
-  std::vector<Tensor> leaves = {drawn("x", {3, 11, in}, dtype),    drawn("up", {hidden, in}, dtype),
-                                drawn("bias", {hidden}, dtype),    drawn("down", {in, hidden}, dtype),
-                                drawn("onto", {3, 11, in}, dtype), drawn("down bias", {in}, dtype)};
+  std::vector<Tensor> leaves = {drawn("x", {3, 11, in}, dtype),        drawn("up", {hidden, in}, dtype),
+                                drawn("bias", {hidden}, dtype),        drawn("down", {in, hidden}, dtype),
+                                drawn("residual", {3, 11, in}, dtype), drawn("down bias", {in}, dtype)};
   for (Tensor& leaf : leaves) set_requires_grad(leaf);
   const Tensor x = leaves[0] * 0.5, bias = with_bias ? leaves[2] : Tensor();
   const Tensor down_bias = with_bias ? leaves[5] : Tensor();
   Tensor y;
   if (as_one) {
-    y = mlp(op, x, {leaves[1], bias}, {leaves[3], down_bias}, onto ? leaves[4] * 2.0 : Tensor());
+    y = mlp(op, x, {leaves[1], bias}, {leaves[3], down_bias}, residual ? leaves[4] * 2.0 : Tensor());
   } else {
     y = linear(unary(op, linear(x, leaves[1], bias)), leaves[3], down_bias);
-    if (onto) y = y + leaves[4] * 2.0;
+    if (residual) y = y + leaves[4] * 2.0;
   }
   EXPECT_EQ(y.dtype(), dtype);
   backward(y, drawn("d_y", y.shape(), dtype));
@@ -77,9 +74,9 @@ TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
   for (const UnaryOp op : activations) {
     for (const DType dtype : {DType::f32, DType::f64}) {
       for (const bool with_bias : {true, false}) {
-        for (const bool onto : {true, false}) {
-          const Outcome one = compute(op, true, dtype, with_bias, onto);
-          const Outcome several = compute(op, false, dtype, with_bias, onto);
+        for (const bool residual : {true, false}) {
+          const Outcome one = compute(op, true, dtype, with_bias, residual);
+          const Outcome several = compute(op, false, dtype, with_bias, residual);
           // The residual is what a sum begins with.
           const double rounding = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
           EXPECT_LE(distance(one.numbers[0], several.numbers[0]), rounding * 40 * std::sqrt(792.0));
@@ -97,9 +94,9 @@ TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
 TEST_P(Layers, RoundsAsMuchAsItSays) {
   for (const UnaryOp op : activations) {
     const Outcome exact = compute(op, false, DType::f64);
-    set_product_precision(ProductPrecision::bf16);
+    set_matmul_precision(MatmulPrecision::bf16);
     const Outcome as_one = compute(op, true, DType::f32), as_two = compute(op, false, DType::f32);
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     for (std::size_t n = 0; n < exact.numbers.size(); ++n) {
       const double error = distance(as_one.numbers[n], exact.numbers[n]);
       EXPECT_LE(error, 2 * distance(as_two.numbers[n], exact.numbers[n])) << static_cast<int>(op) << " " << n;
@@ -110,39 +107,40 @@ TEST_P(Layers, RoundsAsMuchAsItSays) {
 }
 
 TEST_P(Layers, RoundWhatLiesBetween) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
-  const Tensor down = drawn("down", {24, 40}, DType::f32), onto = drawn("onto", {7, 24}, DType::f32);
+  const Tensor down = drawn("down", {24, 40}, DType::f32), residual = drawn("residual", {7, 24}, DType::f32);
   for (const UnaryOp op : activations) {
     const Tensor argument = linear(x, up).to(DType::bf16), rounded = argument.clone();
     kernels(default_device()).unary(op, 0, rounded.view(), argument.view());
     const Tensor hidden = rounded.to(DType::f32);
     EXPECT_EQ(mlp(op, x, {up, {}}, {down, {}}).to_vector<float>(), linear(hidden, down).to_vector<float>());
-    EXPECT_EQ(mlp(op, x, {up, {}}, {down, {}}, onto).to_vector<float>(),
-              linear(hidden, down, {}, onto).to_vector<float>());
+    EXPECT_EQ(mlp(op, x, {up, {}}, {down, {}}, residual).to_vector<float>(),
+              linear(hidden, down, {}, residual).to_vector<float>());
   }
 }
 
 TEST_P(Layers, NameWhatDoesNotFit) {
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
     const Tensor x = drawn("x", {7, 24}, DType::f32), up = drawn("up", {40, 24}, DType::f32);
     const Tensor down = drawn("down", {24, 40}, DType::f32), none;
-    const auto message = [&](const Tensor& first, const Tensor& second, const Tensor& onto) {
-      return testing::error_of([&] { mlp(UnaryOp::gelu, x, {first, none}, {second, none}, onto); });
+    const auto message = [&](const Tensor& first, const Tensor& second, const Tensor& residual) {
+      return testing::error_of([&] { mlp(UnaryOp::gelu, x, {first, none}, {second, none}, residual); });
     };
     EXPECT_NE(message(down, up, none).find("x [7, 24] does not fit the weight [24, 40]"), std::string::npos);
     EXPECT_NE(message(up, up, none).find("x [7, 40] does not fit the weight [40, 24]"), std::string::npos);
-    EXPECT_NE(message(up, down, drawn("onto", {7, 23}, DType::f32)).find("[7, 24] is added to has shape [7, 23]"),
-              std::string::npos);
-    EXPECT_NE(message(up, down, drawn("onto", {7, 24}, DType::f64)).find("f64"), std::string::npos);
+    EXPECT_NE(
+        message(up, down, drawn("residual", {7, 23}, DType::f32)).find("shape of the result, [7, 24], got [7, 23]"),
+        std::string::npos);
+    EXPECT_NE(message(up, down, drawn("residual", {7, 24}, DType::f64)).find("f64"), std::string::npos);
   }
 }
 
 // No rows: what they add up to is 0.
 TEST_P(Layers, OfNoRowsHaveNoGradient) {
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
     Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("bias", {40}, DType::f32);
     const Tensor down = drawn("down", {24, 40}, DType::f32);
     set_requires_grad(up);
@@ -157,17 +155,17 @@ TEST_P(Layers, OfNoRowsHaveNoGradient) {
 // What a result is added to becomes it where nobody else holds that, and stays as it is where somebody does.
 TEST_P(Layers, AddToWhatNobodyElseHolds) {
   const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("up", {40, 24}, DType::f32);
-  for (const ProductPrecision precision : {ProductPrecision::f32, ProductPrecision::bf16}) {
-    set_product_precision(precision);
-    Tensor onto = drawn("onto", {7, 40}, DType::f32);
-    const std::vector<float> before = onto.to_vector<float>();
-    const Tensor beside = linear(x, weight, {}, onto);
-    EXPECT_EQ(onto.to_vector<float>(), before);
-    const Tensor other = drawn("onto", {40, 7}, DType::f32).transpose_view(0, 1);
+  for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
+    set_matmul_precision(precision);
+    Tensor residual = drawn("residual", {7, 40}, DType::f32);
+    const std::vector<float> before = residual.to_vector<float>();
+    const Tensor beside = linear(x, weight, {}, residual);
+    EXPECT_EQ(residual.to_vector<float>(), before);
+    const Tensor other = drawn("residual", {40, 7}, DType::f32).transpose_view(0, 1);
     EXPECT_EQ(linear(x, weight, {}, other).to_vector<float>(),
               linear(x, weight, {}, other.to_dense()).to_vector<float>());
-    const void* const place = onto.view().data;
-    const Tensor instead = linear(x, weight, {}, std::move(onto));
+    const void* const place = residual.view().data;
+    const Tensor instead = linear(x, weight, {}, std::move(residual));
     EXPECT_EQ(instead.view().data, place);
     EXPECT_EQ(instead.to_vector<float>(), beside.to_vector<float>());
   }
@@ -176,16 +174,17 @@ TEST_P(Layers, AddToWhatNobodyElseHolds) {
 // A norm that writes for products gives them what they would have rounded, and its gradients are the same; what has
 // read x before gets its gradient in the same place.
 TEST_P(Layers, NormsWriteForProducts) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   for (const bool centred : {true, false}) {
-    const auto outcome = [&](ReadBy readers, bool residual) {
+    const auto outcome = [&](OutputPrecision precision, bool residual) {
       Tensor given = drawn("x", {3, 11, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
       Tensor bias = drawn("bias", {24}, DType::f32), up = drawn("up", {24, 24}, DType::f32);
       for (Tensor* const leaf : {&given, &weight, &bias, &up}) set_requires_grad(*leaf);
       const Tensor x = given * 2.0;
-      const Tensor normed = centred ? layer_norm(x, weight, bias, 1e-5, readers) : rms_norm(x, weight, 1e-6, readers);
-      EXPECT_EQ(normed.dtype(), readers == ReadBy::products ? DType::bf16 : DType::f32);
-      EXPECT_EQ(x.storage()->rounded() != nullptr, true);
+      const Tensor normed =
+          centred ? layer_norm(x, weight, bias, 1e-5, precision) : rms_norm(x, weight, 1e-6, precision);
+      EXPECT_EQ(normed.dtype(), precision == OutputPrecision::matmul_input ? DType::bf16 : DType::f32);
+      EXPECT_EQ(x.storage()->cached_bf16() != nullptr, true);
       const Tensor y = residual ? linear(normed, up, {}, x) : linear(normed, up) + x * 1.0;
       backward(y, drawn("d_y", y.shape(), DType::f32));
       std::vector<std::vector<float>> all{y.to_vector<float>()};
@@ -193,40 +192,41 @@ TEST_P(Layers, NormsWriteForProducts) {
       if (centred) all.push_back(gradient(bias).to_vector<float>());
       return all;
     };
-    EXPECT_EQ(outcome(ReadBy::products, true), outcome(ReadBy::anyone, true));
-    const auto one = outcome(ReadBy::products, true), several = outcome(ReadBy::products, false);
+    EXPECT_EQ(outcome(OutputPrecision::matmul_input, true), outcome(OutputPrecision::full, true));
+    const auto one = outcome(OutputPrecision::matmul_input, true),
+               several = outcome(OutputPrecision::matmul_input, false);
     for (std::size_t n = 0; n < one.size(); ++n) {
       const std::vector<double> a(one[n].begin(), one[n].end()), b(several[n].begin(), several[n].end());
       EXPECT_LE(distance(a, b), 0x1p-20 * distance(b, std::vector<double>(b.size()))) << n;
     }
   }
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("weight", {24}, DType::f32);
-  EXPECT_EQ(rms_norm(x, weight, 1e-6, ReadBy::products).dtype(), DType::f32);
+  EXPECT_EQ(rms_norm(x, weight, 1e-6, OutputPrecision::matmul_input).dtype(), DType::f32);
 }
 
 // What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
 TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
-  const auto gradients = [&](int readers, ProductPrecision later, ProductPrecision first = ProductPrecision::bf16) {
+  const auto gradients = [&](int readers, MatmulPrecision later, MatmulPrecision first = MatmulPrecision::bf16) {
     Tensor up = drawn("up", {40, 24}, DType::f32), bias = drawn("one", {1}, DType::f32);
     set_requires_grad(up);
-    set_product_precision(first);
-    const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, ReadBy::products);
+    set_matmul_precision(first);
+    const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, OutputPrecision::matmul_input);
     const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.broadcast_view("bias", {40});
     Tensor y = mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
     for (int n = 1; n < readers; ++n) y = y + mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
-    set_product_precision(later);
+    set_matmul_precision(later);
     backward(y * (1.0 / readers), drawn("d_y", y.shape(), DType::f32));
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     return gradient(up).to(DType::f64).to_vector<double>();
   };
-  const std::vector<double> expected = gradients(1, ProductPrecision::bf16), none(expected.size());
+  const std::vector<double> expected = gradients(1, MatmulPrecision::bf16), none(expected.size());
   const double close = 0.02 * distance(expected, none);
-  EXPECT_LE(distance(gradients(2, ProductPrecision::bf16), expected), close);
-  EXPECT_LE(distance(gradients(3, ProductPrecision::bf16), expected), close);
-  EXPECT_LE(distance(gradients(1, ProductPrecision::f32), expected), close);
-  EXPECT_LE(distance(gradients(1, ProductPrecision::bf16, ProductPrecision::f32), expected), close);
+  EXPECT_LE(distance(gradients(2, MatmulPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(3, MatmulPrecision::bf16), expected), close);
+  EXPECT_LE(distance(gradients(1, MatmulPrecision::f32), expected), close);
+  EXPECT_LE(distance(gradients(1, MatmulPrecision::bf16, MatmulPrecision::f32), expected), close);
 }
 
 // y, of numbers nearer to x than `error`, rounded to bf16.
@@ -277,7 +277,7 @@ TEST_P(Layers, KeepHalf) {
   Tensor x = drawn("x", {rows, width}, DType::f32);
   for (Tensor* const leaf : {&up, &down, &x}) set_requires_grad(*leaf);
   for (const bool rounds : {true, false}) {
-    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     const Tensor given = x * 0.5;
     const std::size_t before = memory_counters(default_device()).live_bytes;
     const Tensor y = mlp(UnaryOp::gelu, given, {up, {}}, {down, {}});
@@ -287,7 +287,7 @@ TEST_P(Layers, KeepHalf) {
     // On CUDA both weights are rounded once, for all products of a step.
     const bool once = rounds && !is_cpu(default_device());
     EXPECT_EQ(bytes, static_cast<std::size_t>(kept + 4 * rows * width + (once ? 2 * 2 * width * hidden : 0)));
-    for (const Tensor& weight : {up, down}) EXPECT_EQ(weight.storage()->rounded() != nullptr, once);
+    for (const Tensor& weight : {up, down}) EXPECT_EQ(weight.storage()->cached_bf16() != nullptr, once);
     backward(sum(y));
   }
 }

@@ -10,9 +10,9 @@
 #include "autograd/completion.hpp"
 #include "core/distributed/gradient_reducer.hpp"
 #include "core/error.hpp"
-#include "tasks/batch.hpp"
-#include "tasks/config.hpp"
-#include "tasks/rank_sum.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/training/rank_sum.hpp"
 
 namespace {
 

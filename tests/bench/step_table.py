@@ -2,8 +2,7 @@
 """A training step of several encodings beside PyTorch's on the same machine, in one run: a table in Markdown.
 
     python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
-    python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md, and
-                                                   # its short form into README.md
+    python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md
     python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
     python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
     python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
@@ -30,8 +29,7 @@ ROWS = ["none", "rope", "alibi", "fox", "relative", "stick-breaking", "cope"]
 SKIPPING = {"alibi", "fox", "stick-breaking"}
 FUSED_BIAS = {"alibi", "fox", "relative"}
 BEGIN, END = "<!-- step_table.py{} -->", "<!-- step_table.py{} ends -->"
-# Cells of README's rows, by the maker that the pages have a table for.
-SHORT = {"AMD": slice(1, 5), "Intel": slice(5, 9)}
+MAKERS = ["AMD", "Intel"]  # of the processors that measurements.md has a table for
 PEERS = ("eager", "fused", "compiled")
 BF16 = " bf16"  # behind a column's name
 HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
@@ -108,13 +106,6 @@ def ratio(columns, name, of=PEERS):
     return f"{statistics.median(b / time_of(ours) for b, ours in zip(best, columns[name])):.2f}x"
 
 
-def best_of_peer(columns):
-    forms = [form for form in PEERS if form in columns]
-    if not forms:
-        return ""
-    return seconds(columns, min(forms, key=lambda form: statistics.median(time_of(r) for r in columns[form])))
-
-
 def cells_of(pe, columns):
     return [pe, *(seconds(columns, name) for name in ("tally", "whole", *PEERS)),
             ratio(columns, "tally"), ratio(columns, "whole"),
@@ -186,27 +177,13 @@ def linear_table(args):
     return "\n".join(lines)
 
 
-def short_table(rows, old, maker):
-    """README's table: four columns are of this maker's machine, the others stay as they are."""
-    lines = []
-    for line in old.strip().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        columns = rows.get(cells[0])
-        if columns:
-            cells[SHORT[maker]] = [seconds(columns, "tally"), best_of_peer(columns), ratio(columns, "tally"),
-                          seconds(columns, "whole")]
-            line = "| " + " | ".join(cells) + " |"
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def put(path, make, which=""):
+def put(path, table, which):
     text = path.read_text(encoding="utf-8")
     begin, end = BEGIN.format(which), END.format(which)
-    pattern = re.compile(re.escape(begin) + "\n(.*?)" + re.escape(end), re.S)
+    pattern = re.compile(re.escape(begin) + "\n.*?" + re.escape(end), re.S)
     if len(pattern.findall(text)) != 1:
         sys.exit(f"{path}: not one part between {begin} and {end}")
-    path.write_text(pattern.sub(lambda found: f"{begin}\n{make(found[1])}\n{end}", text), encoding="utf-8")
+    path.write_text(pattern.sub(lambda _: f"{begin}\n{table}\n{end}", text), encoding="utf-8")
 
 
 def main():
@@ -220,7 +197,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="steps of the quick preset")
     parser.add_argument("--attention", action="store_true", help="one layer's attention at T 4096, batch 1")
     parser.add_argument("--linear", action="store_true", help="the products of a layer, in f32 and bf16")
-    parser.add_argument("--write", action="store_true", help="into the pages too")
+    parser.add_argument("--write", action="store_true", help="into measurements.md too")
     args = parser.parse_args()
     if sum([args.attention, args.quick, args.small]) > 1:
         parser.error("--attention, --quick and --small are sizes: one of them")
@@ -235,11 +212,10 @@ def main():
     print(long_table(rows, args))
     if args.write:
         processor = next(iter(rows.values()))["tally"][0]["machine"]["processor"]
-        maker = next((name for name in SHORT if name in processor), None)
+        maker = next((name for name in MAKERS if name in processor), None)
         if maker is None:
-            sys.exit(f"--write knows the machines of {' and '.join(SHORT)}; this is {processor}: its table is above")
-        put(HERE / "measurements.md", lambda _: f"\n{long_table(rows, args)}\n", f" {maker}")
-        put(HERE.parents[1] / "README.md", lambda old: short_table(rows, old, maker))
+            sys.exit(f"--write knows the machines of {' and '.join(MAKERS)}; this is {processor}: its table is above")
+        put(HERE / "measurements.md", f"\n{long_table(rows, args)}\n", f" {maker}")
 
 
 if __name__ == "__main__":

@@ -22,4 +22,4 @@ step(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -D CMAKE_BUI
      -D OWN_ENCODING=${SOURCE}/../own_encoding/counted_decay.cpp)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
 step(${WORK}/build/consumer)
-step(${WORK}/build/own_policy)
+step(${WORK}/build/own_score_mod)

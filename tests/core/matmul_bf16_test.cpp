@@ -371,9 +371,9 @@ TEST(MatmulBf16, IsWhatMatmulDoesInThisPrecision) {
       const Workspace workspace(kernels(Device{}).matmul_workspace(result.view, a.view), {});
       kernels(Device{}).matmul(result.view, a.view, b.view, {.bias = bias_view}, workspace.data());
     };
-    set_product_precision(ProductPrecision::bf16);
+    set_matmul_precision(MatmulPrecision::bf16);
     run(c);
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     for (float& x : a.data) x = rounded(x);
     for (float& x : b.data) x = rounded(x);
     run(in_f32);

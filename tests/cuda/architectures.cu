@@ -6,7 +6,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-template <ProductPrecision precision>
+template <MatmulPrecision precision>
 __global__ void product(float* y, const float* a, const float* b) {
   constexpr int ld = 36, depth = 32;
   float result[2][8] = {};
@@ -14,18 +14,18 @@ __global__ void product(float* y, const float* a, const float* b) {
   for (int c = 0; c < 8; ++c) y[tile_row(0) * ld + tile_column(c)] = result[0][c] + result[1][c];
 }
 
-template __global__ void product<ProductPrecision::f32>(float*, const float*, const float*);
-template __global__ void product<ProductPrecision::tf32>(float*, const float*, const float*);
-template __global__ void product<ProductPrecision::bf16>(float*, const float*, const float*);
+template __global__ void product<MatmulPrecision::f32>(float*, const float*, const float*);
+template __global__ void product<MatmulPrecision::tf32>(float*, const float*, const float*);
+template __global__ void product<MatmulPrecision::bf16>(float*, const float*, const float*);
 
 namespace attention_kernels {
 
-// One form of each: heads of 64 without a policy.
-template __global__ void attention_forward<float, ProductPrecision::f32, 64, Family::plain, NoPolicy>(
+// One form of each: heads of 64 without a score modification.
+template __global__ void attention_forward<float, MatmulPrecision::f32, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
-template __global__ void attention_backward_rows<float, ProductPrecision::tf32, 64, Family::plain, NoPolicy>(
+template __global__ void attention_backward_rows<float, MatmulPrecision::tf32, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
-template __global__ void attention_backward_keys<float, ProductPrecision::bf16, 64, Family::plain, NoPolicy>(
+template __global__ void attention_backward_keys<float, MatmulPrecision::bf16, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
 
 }  // namespace attention_kernels

@@ -27,24 +27,24 @@ TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
   const std::vector<float> a{1 + last, 1 + half, -1 - half, 1 + less}, one{1, 0, 0, 1};
   EXPECT_EQ(product(a, one), a);
   EXPECT_EQ(product(one, a), a);
-  set_product_precision(ProductPrecision::tf32);
+  set_matmul_precision(MatmulPrecision::tf32);
   const std::vector<float> rounded{1 + last, 1 + last, -1 - last, 1};
   EXPECT_EQ(product(a, one), rounded);
   EXPECT_EQ(product(one, a), rounded);
   EXPECT_TRUE(std::isinf(product({INFINITY, 0, 0, 1}, one)[0]));
   // bf16 has 7 bits, and half of the last goes to the even neighbour.
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   const std::vector<float> wide{1 + 0x1p-7f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1.1p-8f};
   const std::vector<float> even{1 + 0x1p-7f, 1, 1 + 0x1p-6f, -1 - 0x1p-7f};
   EXPECT_EQ(product(wide, one), even);
   EXPECT_EQ(product(one, wide), even);
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   EXPECT_EQ(product(a, one), a);
 }
 
 // A result in bf16 is the sum rounded once, at its end.
 TEST(Cublas, WritesBf16OfWhatIsThat) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   const Tensor x = Tensor::from(std::vector<float>{1, 0x1p-8f, 1, 0x1.8p-7f}, {2, 2}, device).to(DType::bf16);
   const Tensor y = Tensor::from(std::vector<float>{1, -2, 1, 3}, {2, 2}, device).to(DType::bf16);
   const Tensor z = Tensor::full({2, 2}, NAN, DType::bf16, device);
@@ -53,7 +53,7 @@ TEST(Cublas, WritesBf16OfWhatIsThat) {
   std::vector<float> expected;
   for (const float sum : sums) expected.push_back(static_cast<float>(Bfloat16(sum)));
   EXPECT_EQ(z.to(DType::f32).to_vector<float>(), expected);
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
 }
 
 TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {

@@ -21,7 +21,7 @@ struct Form {
 };
 
 // y: [2][16][lines], the product with and without tensor cores.
-template <ProductPrecision precision, bool a_along_k, bool b_along_k, Form form>
+template <MatmulPrecision precision, bool a_along_k, bool b_along_k, Form form>
 __global__ void products_kernel(float* y, const float* a, const float* b) {
   const Factor<float, a_along_k> x{a, form.ld_a};
   const Factor<float, b_along_k> z{b, form.ld_b};
@@ -43,7 +43,7 @@ Tensor numbers(std::int64_t count, double start) {
   return Tensor::from(values, {count}).to(DType::f32).to(device);
 }
 
-template <ProductPrecision precision, bool a_along_k, bool b_along_k, Form form>
+template <MatmulPrecision precision, bool a_along_k, bool b_along_k, Form form>
 void expect_product() {
   SCOPED_TRACE(
       concat(form.columns, " columns of a thread, depth ", form.depth, ", ld ", form.ld_a, " and ", form.ld_b));
@@ -74,7 +74,7 @@ void expect_product() {
 }
 
 // Scores of queries and keys, weights times values, and backward's sums over rows, for heads of 32, 64 and 128.
-template <ProductPrecision precision>
+template <MatmulPrecision precision>
 void expect_products() {
   expect_product<precision, true, true, Form{8, 32, 36, 36}>();
   expect_product<precision, true, true, Form{8, 64, 68, 68}>();
@@ -88,8 +88,8 @@ void expect_products() {
   expect_product<precision, false, true, Form{8, 48, 16, 52}>();
 }
 
-TEST(TensorCores, MultiplyWhatEachLaneHoldsInTf32) { expect_products<ProductPrecision::tf32>(); }
-TEST(TensorCores, MultiplyWhatEachLaneHoldsInBf16) { expect_products<ProductPrecision::bf16>(); }
+TEST(TensorCores, MultiplyWhatEachLaneHoldsInTf32) { expect_products<MatmulPrecision::tf32>(); }
+TEST(TensorCores, MultiplyWhatEachLaneHoldsInBf16) { expect_products<MatmulPrecision::bf16>(); }
 
 }  // namespace
 }  // namespace tally::cuda_host

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
-#include "tasks/text/corpus.hpp"
+#include "tasks/text/prepare/corpus.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "tasks/text/bpe_training.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/words.hpp"
+#include "tasks/text/prepare/bpe_training.hpp"
+#include "tasks/text/prepare/words.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "tasks/text/token_file.hpp"
+#include "tasks/text/prepare/token_file.hpp"
 #include "tests/fuzz/memory_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -18,8 +18,8 @@
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
-#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/reference_kernels.hpp"
+#include "tests/nn/score_mods.hpp"
 
 namespace tally {
 namespace attention_reference_test {
@@ -51,8 +51,9 @@ struct Choice {
   std::function<void(Operands& x, Score& score)> join;
 };
 
-// The policy of an encoding, which only the encoding's file knows; on cuda-host, where `fire` has no other form.
-const PairPolicy* policy_of(const std::string& encoding) {
+// The score modification of an encoding, which only the encoding's file knows; on cuda-host, where `fire` has no other
+// form.
+const ScoreMod* score_mod_of(const std::string& encoding) {
   const Device before = default_device();
   set_default_device(testing::on_cuda_host);
   const testing::AttentionSizes sizes;
@@ -62,7 +63,7 @@ const PairPolicy* policy_of(const std::string& encoding) {
   Score score;
   testing::make_encoding(EncodingChoice::parse(encoding), sizes, small)->score(AttentionInput{x, q, q, q, 1}, score);
   set_default_device(before);
-  return score.scan->policy;
+  return score.scan->mod;
 }
 
 const std::vector<Choice>& score_mods() {
@@ -80,13 +81,11 @@ const std::vector<Choice>& score_mods() {
        [](Operands& x, Score& score) { score.set_scan(contextual_slope(x.leaf("slope", {x.heads}, 0.1), x.gates())); }},
       {"stick", [](Operands&, Score& score) { score.set_scan(stick_breaking(false)); }},
       {"stick with current", [](Operands&, Score& score) { score.set_scan(stick_breaking(true)); }},
-      {"tra",
-       [policy = policy_of("tra")](Operands& x, Score& score) {
-         score.set_scan({.policy = policy, .rows = x.by_query("rows", 1, 0.2)});
-       }},
+      {"tra", [mod = score_mod_of("tra")](
+                  Operands& x, Score& score) { score.set_scan({.mod = mod, .rows = x.by_query("rows", 1, 0.2)}); }},
       {"fire",
-       [policy = policy_of("fire")](Operands& x, Score& score) {
-         score.set_scan({.policy = policy,
+       [mod = score_mod_of("fire")](Operands& x, Score& score) {
+         score.set_scan({.mod = mod,
                          .rows = x.by_query("rows", 1),
                          .heads = abs(x.leaf("heads", {x.heads, 1})),
                          .table = x.by_query("z", 8),
@@ -95,18 +94,18 @@ const std::vector<Choice>& score_mods() {
       // Of the tests: a sum without the key's own gate, a table at a place of its own, logits that read biases.
       {"reading",
        [](Operands& x, Score& score) {
-         score.set_scan(
-             {&testing::reading_policy(), x.by_query("rows", 2, 0.5), x.leaf("heads", {x.heads, 2}, 0.5), x.gates()});
+         score.set_scan({&testing::reading_score_mod(), x.by_query("rows", 2, 0.5), x.leaf("heads", {x.heads, 2}, 0.5),
+                         x.gates()});
        }},
       {"graded",
        [](Operands& x, Score& score) {
-         score.set_scan({.policy = &testing::graded_policy(),
+         score.set_scan({.mod = &testing::graded_score_mod(),
                          .rows = abs(x.by_query("rows", 1, 0.2)),
-                         .other = x.gates(),
+                         .gates = x.gates(),
                          .table = x.by_query("z", 12)});
        }},
       {"bounded", [](Operands& x, Score& score) {
-         score.set_scan({&testing::bounded_policy(), {}, abs(x.leaf("heads", {x.heads, 1})) + 1.0});
+         score.set_scan({&testing::bounded_score_mod(), {}, abs(x.leaf("heads", {x.heads, 1})) + 1.0});
        }}};
   return choices;
 }

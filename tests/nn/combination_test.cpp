@@ -153,7 +153,7 @@ TEST(Combination, EmbeddingsAreChangedOnceBeforeLayerZero) {
 
 TEST(Combination, RefusalsNameTheGroup) {
   EXPECT_EQ(error_of([] { make_model("0:hard+stick-breaking,1:none"); }),
-            "[encoding] in 0:hard+stick-breaking: hard and stick-breaking each take the place of the softmax; keep one "
+            "[encoding] 0:hard+stick-breaking: two parts each take the place of the softmax; keep one "
             "of them");
 }
 

@@ -1,5 +1,5 @@
 // Memory that attention takes, against what the counters of a device tell of it: what they do not count no estimate
-// (tasks/estimate.hpp) can know.
+// (tasks/checks/estimate.hpp) can know.
 #include <gtest/gtest.h>
 
 #include <malloc.h>

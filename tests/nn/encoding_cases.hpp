@@ -20,7 +20,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "autograd/pair_tensors.hpp"
+#include "autograd/score_mod_tensors.hpp"
 #include "core/device/device.hpp"
 #include "core/device/kernels.hpp"
 #include "core/error.hpp"
@@ -107,14 +107,20 @@ inline std::vector<EncodingCase> thinned(std::vector<EncodingCase> cases) {
   return kept;
 }
 
+// Whether it is a flag that has an effect only with a rotation.
+inline bool sees_rotations(const EncodingEntry& entry, std::string_view option) {
+  return std::ranges::any_of(entry.combination_flags, [&](const CombinationFlag& flag) {
+    return flag.option == option && flag.trait == &EncodingTraits::rotates;
+  });
+}
+
 // All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
 // combination that the options' ranges and the options together allow, or in some where these are many.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
   for (const OptionInfo& info : list_options(*entry.make_options())) {
-    // The same without a rotation beside it: tested in sums.
-    if (std::ranges::count(entry.beside_rotations, info.name, &OpenFlag::option) > 0) continue;
+    if (sees_rotations(entry, info.name)) continue;  // no effect without a rotation: tested in sums
     std::vector<std::string> values{to_text(info.value)};
     if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
     if (!info.allowed.empty()) values = info.allowed;
@@ -167,9 +173,10 @@ inline std::vector<EncodingCase> windowed_cases() {
 }
 
 // Of one encoding, every flag that acts only beside a rotation, where its other options allow it. False: none.
-inline bool set_flags_beside_rotations(EncodingCase& one) {
+inline bool set_flags_for_rotations(EncodingCase& one) {
   const std::string before = one.label;
-  for (const OpenFlag& flag : one.choice.parts[0].entry->beside_rotations) {
+  for (const CombinationFlag& flag : one.choice.parts[0].entry->combination_flags) {
+    if (flag.trait != &EncodingTraits::rotates) continue;
     if (auto set = with_option(one, flag.option, "true"); fits(set->choice)) one = std::move(*set);
   }
   return one.label != before;
@@ -180,7 +187,7 @@ inline std::vector<EncodingCase> changed_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back(std::move(cases_of(*entry).back()));
-    set_flags_beside_rotations(cases.back());
+    set_flags_for_rotations(cases.back());
   }
   return cases;
 }
@@ -228,15 +235,12 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
-    if (!set_flags_beside_rotations(one)) return;
+    if (!set_flags_for_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
-      const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      const bool rotates = entry->traits.rotates && !entry->traits.scans;  // what attention does with two, others ask
-      if (rotates) cases.push_back(sum_of(one, rotation));
+      if (rotation.choice.parts[0].entry->traits.rotates) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
-    if (entry->beside_rotations.empty()) continue;
     add({EncodingChoice::parse(entry->name), entry->name});
     for (const OptionInfo& info : list_options(*entry->make_options())) {
       std::vector<std::string> values = info.allowed;
@@ -348,16 +352,16 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
   return seen;
 }
 
-// Where a policy without a sum reads its table.
-inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
+// Where a score modification without a sum reads its table.
+inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& scan) {
   const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
-  PairTensors pairs;
+  ScoreModTensors pairs;
   pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
   const Tensor index = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
   pairs.distance = relu(transpose(index, 0, 1) - index);
   pairs.rows = scan.rows;
   pairs.heads = scan.heads;
-  return broadcast_to(scan.policy->on_tensors->place(pairs), pairs.s.shape());
+  return broadcast_to(scan.mod->on_tensors->place(pairs), pairs.s.shape());
 }
 
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
@@ -365,7 +369,7 @@ inline Tensor places_of(const AttentionOperands& operands, const Pair& scan) {
 inline double distance_to_kinks(const AttentionOperands& operands, const Score& score) {
   const NoGrad only_values;
   double nearest = std::numeric_limits<double>::infinity();
-  for (const Pair* const pair : score.scans()) {
+  for (const AppliedScoreMod* const pair : score.scans()) {
     std::vector<double> kinks;
     if (pair->knots.defined()) {
       kinks = pair->knots.to_vector<double>();
@@ -378,7 +382,7 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
     alone.more_scans.clear();
     AttentionTrace trace;
     composed_logits(operands, alone, &trace);
-    const bool sums = pair->policy->needs.scan;
+    const bool sums = pair->mod->traits.sums;
     for (const double position : seen_positions(sums ? trace.positions : places_of(operands, *pair))) {
       for (const double kink : kinks) nearest = std::min(nearest, std::abs(position - kink));
     }

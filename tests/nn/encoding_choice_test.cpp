@@ -148,8 +148,7 @@ template <class Made>
 EncodingEntry entry_of(const std::string& name, const EncodingTraits& said = {}) {
   return encoding_entry<NoOptions, Made>(name, "", "", "", said);
 }
-constexpr EncodingTraits scans{.scans = true}, scans_and_weighs{.scans = true, .normalises = true, .by_policy = true},
-    scans_by_itself{.scans = true, .normalises = true}, before_rotations{.before_rotations = true};
+constexpr EncodingTraits before_rotations{.before_rotations = true};
 
 // Attention of a sum of such entries.
 Tensor output_of(std::initializer_list<const EncodingEntry*> entries) {
@@ -170,7 +169,7 @@ void expect_near(const Tensor& a, const Tensor& b) {
 
 // Both tables are read at the positions of the score.
 TEST(EncodingSum, OfTwoScansIsMaterialised) {
-  const EncodingEntry first = entry_of<Scanning>("first", scans), second = entry_of<Scanning>("second", scans);
+  const EncodingEntry first = entry_of<Scanning>("first"), second = entry_of<Scanning>("second");
   EncodingChoice choice;
   for (const EncodingEntry* entry : {&first, &second}) choice.parts.push_back({entry, entry->make_options()});
   EXPECT_TRUE(make_encoding(choice, AttentionSizes{}, nullptr)->traits.is_composed());
@@ -188,17 +187,17 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   EXPECT_EQ(error_of([&] {
               output_of({&first, &second});
             }),
-            "[encoding] first and second each take the place of the softmax; keep one of them");
+            "[encoding] first+second: two parts each take the place of the softmax; keep one of them");
   EXPECT_EQ(error_of([&] {
               output_of({&first, &whole});
             }),
-            "[encoding] whole computes the whole attention and cannot be part of a sum");
+            "[encoding] first+whole: whole computes the whole attention and cannot be combined");
 }
 
 // Told as it is made, before anything is computed with it.
 TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
   EXPECT_EQ(error_of([] { make_encoding(EncodingChoice::parse("hard+stick-breaking"), AttentionSizes{}, nullptr); }),
-            "[encoding] hard and stick-breaking each take the place of the softmax; keep one of them");
+            "[encoding] hard+stick-breaking: two parts each take the place of the softmax; keep one of them");
 }
 
 TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
@@ -211,20 +210,22 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
             "see");
 }
 
-TEST(EncodingTraits, AScanMustBeTold) {
-  const EncodingEntry silent = entry_of<Scanning>("silent"), sticks = entry_of<Sticks>("sticks", scans);
-  EXPECT_EQ(
-      error_of([&] { output_of({&silent}); }),
-      "[encoding] a scan (a running sum along the keys, or a policy) that its file does not tell of: write .scans = "
-      "true at the end of its TALLY_ENCODING line");
-  EXPECT_EQ(error_of([&] { output_of({&sticks}); }),
-            "[encoding] another rule than the softmax that its file does not tell of: write .normalises = true at the "
-            "end of its TALLY_ENCODING line");
-  const EncodingEntry by_itself = entry_of<Sticks>("sticks", scans_by_itself);
-  EXPECT_EQ(
-      error_of([&] { output_of({&by_itself}); }),
-      "[encoding] a policy with another logit than p.s + p.entry that its file does not tell of: write .by_policy "
-      "= true at the end of its TALLY_ENCODING line");
+// Without an option a policy with a logit of its own, with it the entries of a table, which a factor may multiply.
+TEST(EncodingTraits, FollowFromTheScoreOfTheseOptions) {
+  const auto traits_of = [](const std::string& text, const std::string& p_max) {
+    EncodingChoice choice = EncodingChoice::parse(text);
+    choice.set_option("cope-alibi.p-max", p_max);
+    if (text.ends_with("ssmax")) choice.set_option("ssmax.whole", "true");
+    return make_encoding(
+               choice, AttentionSizes{},
+               [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); })
+        ->traits;
+  };
+  EXPECT_FALSE(traits_of("cope-alibi", "0").is_composed());
+  EXPECT_TRUE(traits_of("cope-alibi+ssmax", "0").is_composed());
+  EXPECT_FALSE(traits_of("cope-alibi+ssmax", "3").is_composed());
+  EXPECT_TRUE(traits_of("cope-alibi+tra", "0").takes_score_alone);
+  EXPECT_FALSE(traits_of("cope-alibi", "0").takes_score_alone);
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).
@@ -254,23 +255,6 @@ TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
   expect_near(output(choice), output(EncodingChoice::parse("fox-pro+rope")));
 }
 
-TEST(EncodingChoice, NamesWhatPublicationsLeaveOpen) {
-  const auto lines_of = [](std::string_view text, std::string_view on = {}) {
-    EncodingChoice choice = EncodingChoice::parse(text);
-    if (!on.empty()) choice.set_option(on, "true");
-    return choice.open_choices();
-  };
-  EXPECT_TRUE(lines_of("cope").empty() && lines_of("cope+relative").empty() && lines_of("alibi+rope").empty());
-  EXPECT_TRUE(lines_of("0:rope,1:cope").empty() && lines_of("rope@0,cope@1").empty());
-  EXPECT_EQ(lines_of("cope+rope"),
-            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as projected "
-                                     "(cope.rotated-query=false); publications do not say"});
-  EXPECT_EQ(lines_of("0:none,1:cope+rope,2:cope", "cope.rotated-query"),
-            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as rotated "
-                                     "(cope.rotated-query=true); publications do not say"});
-  EXPECT_EQ(lines_of("cope+relative+xpos").size(), 2U);
-}
-
 TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   const auto notes_of = [](std::string_view text, const ModelOptions& model, std::string_view on = {}) {
     EncodingChoice choice = EncodingChoice::parse(text);
@@ -279,11 +263,10 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   };
   ModelOptions model;
   EXPECT_TRUE(notes_of("cope", model).empty());
-  EXPECT_EQ(notes_of("0:rope,1:cope", model, "cope.rotated-query"),
-            std::vector<std::string>{"note: cope.rotated-query=true changes nothing: no rotation acts beside cope"});
-  EXPECT_EQ(notes_of("cope+rope", model, "cope.rotated-query"),
-            std::vector<std::string>{"open choice: beside rope, cope's position term sees q as rotated "
-                                     "(cope.rotated-query=true); publications do not say"});
+  EXPECT_EQ(
+      notes_of("0:rope,1:cope", model, "cope.rotated-query"),
+      std::vector<std::string>{"note: cope.rotated-query=true changes nothing: cope is not combined with a rotation"});
+  EXPECT_TRUE(notes_of("cope+rope", model, "cope.rotated-query").empty());
   EXPECT_EQ(notes_of("fox-pro+rope", model),
             std::vector<std::string>{"note: fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP "
                                      "is gelu of width 4 D (model.activation, model.hidden)"});
@@ -297,17 +280,11 @@ TEST(EncodingChoice, SaysWhatChangesNothingAndWhatTheModelLacks) {
   EXPECT_NE(notes_of("fox@0,fox-pro@1", model).back(), two_sets);
   EncodingChoice whole = EncodingChoice::parse("0:rope+ssmax,1:alibi");
   whole.set_option("ssmax.whole", "true");
-  EXPECT_EQ(whole.notes(model).back(), "note: ssmax.whole=true changes nothing: nothing joins the score beside ssmax");
+  EXPECT_EQ(whole.notes(model).back(),
+            "note: ssmax.whole=true changes nothing: ssmax is not combined with what changes scores");
   whole = EncodingChoice::parse("alibi+ssmax");
   whole.set_option("ssmax.whole", "true");
   EXPECT_TRUE(whole.notes(model).empty());
-  // Another rule for the weights joins nothing, but for what it adds with one of its options.
-  for (const char* visible : {"false", "true"}) {
-    whole = EncodingChoice::parse("sigmoid+ssmax");
-    whole.set_option("ssmax.whole", "true");
-    whole.set_option("sigmoid.visible", visible);
-    EXPECT_EQ(whole.notes(model).empty(), std::string(visible) == "true");
-  }
   model.activation = "swiglu";
   EXPECT_EQ(notes_of("fox-pro", model).size(), 1U);
   model.hidden = 683;
@@ -371,19 +348,6 @@ TEST(EncodingTraits, FollowFromTheHooks) {
   EXPECT_TRUE(entry_of<Turning>("").traits.rotates && find_encoding("absolute").traits.embeds);
   const EncodingTraits none = entry_of<Doubling>("").traits;
   EXPECT_FALSE(none.replaces_softmax || none.mixes || none.rotates || none.embeds);
-}
-
-struct MixedAndWeighed final : Encoding {
-  Tensor mix(const AttentionInput& in) const override { return in.v; }
-  Tensor weights(const Tensor& logits, const Tensor&, const AttentionInput&) const override { return logits; }
-};
-
-// TALLY_ENCODING takes none of which this is false.
-TEST(EncodingTraits, MayNotContradictTheHooks) {
-  EXPECT_TRUE(fits_hooks<Scanning>(scans) && fits_hooks<Norming>(before_rotations) && fits_hooks<Even>({}));
-  EXPECT_FALSE(fits_hooks<Turning>(scans) || fits_hooks<Scanning>(before_rotations));
-  EXPECT_FALSE(fits_hooks<Even>(scans_and_weighs) || fits_hooks<MixedAndWeighed>({}));
-  EXPECT_FALSE(fits_hooks<Even>({.replaces_softmax = true})) << "said a second time";
 }
 
 TEST(EncodingSum, ActsThroughEveryHook) {

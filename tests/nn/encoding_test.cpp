@@ -101,13 +101,7 @@ bool takes(const EncodingCase& one, Transformer& model, std::int64_t length, std
 
 // Encodings together.
 std::vector<EncodingCase> some_together() {
-#ifdef TALLY_SANITIZED
-  constexpr std::size_t where_quick = 12;
-#else
-  constexpr std::size_t where_quick = 4;
-#endif
-  const std::size_t one_of = testing::takes_a_share() ? 40 : where_quick;
-  return testing::every(one_of, together_cases());
+  return testing::every(default_device() == testing::on_cuda_host ? 40 : 4, together_cases());
 }
 
 // Of encodings together; none when they must refuse each other or this length.
@@ -271,27 +265,6 @@ TEST_P(Encodings, GiveEveryParameterAGradient) {
       ASSERT_TRUE(gradient(parameter).defined()) << path;
       EXPECT_GT(sum(abs(gradient(parameter))).item(), 1e-10 * largest) << path << ": no more than rounding";
     }
-  }
-}
-
-// Notes ask this of options alone (EncodingChoice::Part::joins_score).
-TEST_P(Encodings, SayWhetherTheyJoinTheScore) {
-  const NoGrad only_values;
-  const AttentionSizes sizes;
-  const Shape split{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  const Tensor x = normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}), q = normal_tensor("q", split),
-               k = normal_tensor("k", split), v = normal_tensor("v", split);
-  for (const EncodingCase& one : cases_here()) {
-    if (one.choice.parts.size() != 1 || !one.choice.parts[0].entry->traits.scores) continue;
-    SCOPED_TRACE(one.label);
-    const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
-    const auto encoding = make_encoding(
-        one.choice, sizes,
-        [&](std::string_view name, const Shape& shape, const Fill& fill) { return start.make(name, shape, fill); });
-    Score score;
-    encoding->score({x, q, k, v, 0.5}, score);
-    const bool joins = score.moved || score.scan || !score.biases.empty();
-    EXPECT_EQ(one.choice.parts[0].joins_score(), joins);
   }
 }
 

@@ -106,7 +106,7 @@ TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : testing::cases_here()) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
-    expect_the_same_in_steps(one.choice, !one.choice.parts.front().entry->traits.is_composed());
+    expect_the_same_in_steps(one.choice, !make_model(one.choice)->is_composed());
   }
 }
 
@@ -208,19 +208,18 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   return rows;
 }
 
-// Whether what an encoding brings while a text is generated is a policy that reads distances: then no key may go beside
-// first keys.
+// Whether what an encoding brings while a text is generated is a score modification that reads distances: then no key
+// may go beside first keys.
 bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
   const auto encoding = testing::alone(choice, *part, long_length);
   if (encoding == nullptr) return false;
-  encoding->traits = entry->traits;
   const Tensor x = normal_tensor("x", {1, 3, 8}, 1), q = normal_tensor("q", {1, 2, 3, 4}, 1),
                k = normal_tensor("k", {1, 2, 3, 4}, 1), v = normal_tensor("v", {1, 2, 3, 4}, 1);
   KvCache cache;
   const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
   const Score score = score_of(*encoding, in);
-  return score.scan && score.scan->policy->needs.distance;
+  return score.scan && score.scan->mod->traits.distance;
 }
 
 // Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step
@@ -258,7 +257,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
-    // A policy that reads distances lets nothing go beside first keys.
+    // A score modification that reads distances lets nothing go beside first keys.
     const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
       return assignment.mask.is_causal_only() ||
              (assignment.mask.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {

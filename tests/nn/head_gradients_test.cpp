@@ -25,7 +25,7 @@ using testing::normal_tensor;
 class HeadGradients : public testing::OnDevice {
  protected:
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     set_thread_count(threads_);
     OnDevice::TearDown();
   }
@@ -43,8 +43,9 @@ enum class Reads { none, distances };
 enum class Query { q, copy };  // of what is read: q itself, or other tensors with the same elements
 
 // By name the gradients of x and of the weights; q, k and v as products read them, or in f32.
-std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query, ReadBy readers,
-                                                     DType dtype = DType::f32, double scale = 0.3) {
+std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query,
+                                                     OutputPrecision precision, DType dtype = DType::f32,
+                                                     double scale = 0.3) {
   constexpr std::int64_t inputs = 24;
   std::map<std::string, Tensor> leaves;
   const auto leaf = [&](const std::string& name, const Shape& shape) {
@@ -55,10 +56,10 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
   };
   const Tensor earlier = leaf("earlier", {of.batch, of.keys - of.queries, inputs});
   const Tensor last = leaf("last", {of.batch, of.queries, inputs}), all = concat({earlier, last}, 1);
-  const bool rounds = readers == ReadBy::products && is_cpu(default_device());
+  const bool rounds = precision == OutputPrecision::matmul_input && is_cpu(default_device());
   const auto heads = [&](const std::string& name, const Tensor& x, std::int64_t count) {
     const Tensor weight = leaf(name, {count * of.width, inputs}) * 0.2;
-    const Tensor y = linear(x, weight, {}, {}, readers);
+    const Tensor y = linear(x, weight, {}, {}, precision);
     EXPECT_EQ(y.dtype(), rounds ? DType::bf16 : dtype);
     // What is given back is looked at by an operation of the graph.
     Tensor seen = y.reshape_view(y.shape());
@@ -85,7 +86,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
 // Products round what is given in f32 to the same numbers: no bit differs. Sums by key are those of one part of a head
 // and of several, which there may not be memory for at once.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   set_thread_count(2);  // there is memory for a part of each thread
   std::vector<Sizes> sizes{{4, 4, 4, 70, 70, 20}, {1, 1, 1, 70, 70, 16}, {1, 4, 2, 65, 129, 20}};
   if (is_cpu(default_device()) && !testing::only_small_kernels(default_device())) {
@@ -96,8 +97,8 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
     for (const Reads reads : {Reads::none, Reads::distances}) {
       if (one.width > 64 && reads != Reads::none) continue;
       SCOPED_TRACE(concat(one.queries, " queries of width ", one.width, ", reads ", static_cast<int>(reads)));
-      const auto wide = gradients(one, reads, Query::q, ReadBy::anyone),
-                 rounded = gradients(one, reads, Query::q, ReadBy::products);
+      const auto wide = gradients(one, reads, Query::q, OutputPrecision::full),
+                 rounded = gradients(one, reads, Query::q, OutputPrecision::matmul_input);
       for (const auto& [name, expected] : wide) EXPECT_EQ(rounded.at(name), expected) << name;
     }
   }
@@ -108,9 +109,9 @@ TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const auto& [dtype, scale] : {std::pair{DType::f64, 0.3}, {DType::f64, 0.0}, {DType::f32, 0.25}}) {
       SCOPED_TRACE(concat(dtype, ", scale ", scale));
-      set_product_precision(dtype == DType::f32 ? ProductPrecision::bf16 : ProductPrecision::f32);
-      const auto once = gradients(one, Reads::distances, Query::q, ReadBy::anyone, dtype, scale),
-                 twice = gradients(one, Reads::distances, Query::copy, ReadBy::anyone, dtype, scale);
+      set_matmul_precision(dtype == DType::f32 ? MatmulPrecision::bf16 : MatmulPrecision::f32);
+      const auto once = gradients(one, Reads::distances, Query::q, OutputPrecision::full, dtype, scale),
+                 twice = gradients(one, Reads::distances, Query::copy, OutputPrecision::full, dtype, scale);
       for (const auto& [name, expected] : twice) {
         double largest = 0, difference = 0;
         for (std::size_t n = 0; n < expected.size(); ++n) {
@@ -132,16 +133,16 @@ TEST_P(HeadGradients, ReachWhatElseMadeThem) {
     return normal_tensor(name, shape).to(DType::f32);
   };
   // On CUDA tiles take no bf16 of norms.
-  const ReadBy readers = is_cpu(default_device()) ? ReadBy::products : ReadBy::anyone;
+  const OutputPrecision precision = is_cpu(default_device()) ? OutputPrecision::matmul_input : OutputPrecision::full;
   const auto of = [&](bool rounds) {
-    set_product_precision(rounds ? ProductPrecision::bf16 : ProductPrecision::f32);
+    set_matmul_precision(rounds ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     std::vector<Tensor> leaves;
     for (const char* const name : {"x", "weight", "k"}) {
       leaves.push_back(drawn(name, name[0] == 'x' ? Shape{2, 40, 32} : name[0] == 'k' ? Shape{1, 40, 32} : Shape{32}));
       set_requires_grad(leaves.back());
     }
-    const Tensor q = split_heads(rms_norm(leaves[0], leaves[1], 1e-6, readers), 2);
-    const Tensor k = split_heads(linear(leaves[2], drawn("square", {32, 32}), {}, {}, readers), 2);
+    const Tensor q = split_heads(rms_norm(leaves[0], leaves[1], 1e-6, precision), 2);
+    const Tensor k = split_heads(linear(leaves[2], drawn("square", {32, 32}), {}, {}, precision), 2);
     const Tensor keys = broadcast_to(k, q.shape());
     const Tensor o = tiled_attention({q, keys, keys, 0.25}, {});
     backward(o, drawn("d_o", o.shape()));

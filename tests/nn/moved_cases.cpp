@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/score_cases.hpp"
+#include "tests/nn/score_mods.hpp"
 
 namespace tally::testing {
 namespace {
@@ -82,7 +82,7 @@ std::vector<ShapeCase> moved_cases() {
         {SoftmaxRule::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
   };
   const auto binned = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+    AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
     pair.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
     score.set_scan(pair);
     score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});

@@ -104,7 +104,8 @@ TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
         const testing::AttentionSizes sizes{s.batch, s.heads, s.length, s.width, s.length};
         const auto encoding = testing::make_encoding(
             EncodingChoice::parse("fire"), sizes, [](std::string_view name, const Shape& shape, const Fill&) {
-              constexpr double threshold = 2.5 / 512;  // below the length: a policy, and no bias of the distance
+              constexpr double threshold =
+                  2.5 / 512;  // below the length: a score modification, and no bias of the distance
               return name == "fire.m" ? Tensor::full(shape, threshold, DType::f64, default_device())
                                       : testing::normal_tensor(name, shape, 0.7);
             });

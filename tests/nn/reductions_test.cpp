@@ -235,7 +235,7 @@ TEST_P(Reductions, WindowsOfTheWholeTextHideNothing) {
     for (const AttentionMask& mask : {AttentionMask{.window = tokens}, AttentionMask{.chunk = tokens},
                                       AttentionMask{.window = 1, .chunk = 1, .first = tokens}}) {
       expect_near(attention_output(*encoding, in.x, in.q, in.k, in.v, nullptr, mask), plain);
-      if (!entry->traits.is_composed()) expect_near(in_tiles(*encoding, in, mask), plain);
+      if (!encoding->traits.is_composed()) expect_near(in_tiles(*encoding, in, mask), plain);
     }
   }
 }

@@ -53,7 +53,8 @@ void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, con
   expect_equal(of_seen(matmul(operands.q, transpose(operands.k, -1, -2), scale)), file, "s");
   const Tensor logits = of_seen(composed_logits(operands, score), in.mask);
   const Tensor none = Tensor::zeros({1}, logits.dtype(), logits.device());
-  const Tensor lowest = none + std::numeric_limits<float>::lowest();  // where a policy gives a pair no weight
+  const Tensor lowest =
+      none + std::numeric_limits<float>::lowest();  // where a score modification gives a pair no weight
   expect_equal(where(less_equal(logits, lowest), none, logits), file, "logits");
 }
 

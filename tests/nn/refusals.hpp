@@ -32,6 +32,16 @@ inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const Encod
   }
 }
 
+// Whether a part by itself has another rule than the softmax.
+inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice::Part& part, std::int64_t max_length) {
+  const auto encoding = alone(choice, part, max_length);
+  if (encoding == nullptr) return false;
+  const Tensor x = normal_tensor("x", {1, 1, 8}), q = normal_tensor("q", {1, 2, 1, 4});
+  Score score;
+  encoding->score({x, q, q, q, 0.5}, score);
+  return !score.softmax_rule.is_softmax();
+}
+
 // Whether the encodings cannot act together, whatever the length.
 inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
@@ -40,7 +50,11 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
                            [&](const auto* entry) { return holds(entry->traits); });
     };
     // One rule that makes weights of logits.
-    if (count([](const auto& of) { return of.normalises || of.replaces_softmax; }) > 1) return true;
+    const auto weighs = [&](const EncodingChoice::Part& part) {
+      const bool acts = std::ranges::count(assignment.sum, part.entry) > 0;
+      return acts && (part.entry->traits.replaces_softmax || sets_softmax_rule(choice, part, max_length));
+    };
+    if (std::ranges::count_if(choice.parts, weighs) > 1) return true;
     if (count([](const auto& of) { return of.mixes; }) > 0 && assignment.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = assignment.heads.all() && assignment.layers.first == 0;

@@ -10,8 +10,8 @@
 #include "autograd/score.hpp"
 #include "core/device/device.hpp"
 #include "tests/nn/encoding_cases.hpp"
-#include "tests/nn/pair_policies.hpp"
 #include "tests/nn/product_cases.hpp"
+#include "tests/nn/score_mods.hpp"
 #include "tests/nn/shape_case.hpp"
 #include "tests/nn/share.hpp"
 #include "tests/nn/unread_cases.hpp"
@@ -80,37 +80,40 @@ inline std::vector<ShapeCase> shape_cases() {
       {"segments_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, gates(s, leaf))); },
        true},
-      {"pair_threshold",
+      {"score_mod_threshold",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor rows = leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64);
-         score.set_scan(Pair{&threshold_policy(), rows});
+         score.set_scan(AppliedScoreMod{&threshold_score_mod(), rows});
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        },
        true},
       {"pair_threshold_in_a_window_with_rest",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(Pair{&threshold_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
+         score.set_scan(
+             AppliedScoreMod{&threshold_score_mod(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
          score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
        },
        true,
        {.window = 30, .first = 2}},
-      {"pair_reading",
+      {"score_mod_reading",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                             leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
+         score.set_scan(AppliedScoreMod{&reading_score_mod(),
+                                        leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                                        leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
        },
        true},
       {"pair_reading_the_score",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(Pair{&reading_policy(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                             leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
+         score.set_scan(AppliedScoreMod{&reading_score_mod(),
+                                        leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                                        leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
          score.set_normaliser(sink(s, leaf));
        },
        true},
       {"pair_with_a_table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair pair{&graded_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
-         pair.other = gates(s, leaf);
+         AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
+         pair.gates = gates(s, leaf);
          pair.table = table(s, leaf, 12);
          score.set_scan(pair);
          score.set_normaliser(sink(s, leaf));
@@ -119,7 +122,7 @@ inline std::vector<ShapeCase> shape_cases() {
        true},
       {"pair_with_a_table_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair pair{&graded_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
+         AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
          pair.table = table(s, leaf, 12);
          score.set_scan(pair);
        },
@@ -127,8 +130,8 @@ inline std::vector<ShapeCase> shape_cases() {
        {.window = 30, .first = 2}},
       {"pair_between_knots",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair pair{&bent_policy(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 1, DType::f64)),
-                   leaf("heads", {s.heads, 1}, 1, DType::f64)};
+         AppliedScoreMod pair{&bent_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 1, DType::f64)),
+                              leaf("heads", {s.heads, 1}, 1, DType::f64)};
          const HiddenSegments hidden = hidden_segments(leaf("w", {7}, 1, DType::f64), leaf("b", {7}, 2, DType::f64));
          pair.table = matmul(leaf("u", {s.batch, s.heads, s.length, 7}, 0.5, DType::f64), hidden.units);
          pair.knots = hidden.knots;
@@ -137,7 +140,7 @@ inline std::vector<ShapeCase> shape_cases() {
        true},
       {"factor_of_a_table_by_distance",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         Pair pair{&binned_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
+         AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
          pair.table = table(s, leaf, 9);
          score.set_scan(pair);
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
@@ -146,7 +149,8 @@ inline std::vector<ShapeCase> shape_cases() {
        }},
       {"pair_without_a_sum",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(Pair{&bounded_policy(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
+         score.set_scan(
+             AppliedScoreMod{&bounded_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});

@@ -24,7 +24,7 @@ class SharedMemory : public ::testing::Test {
   void SetUp() override { set_default_device(testing::on_cuda_host); }
   void TearDown() override {
     cuda_host::set_settings(before_);
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     set_default_device({});
   }
   // Empty where it was refused, with what.

@@ -200,7 +200,7 @@ void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const
     compute(one, two, dtype, true, 0, values);
     constexpr std::int64_t passes = 4;  // of two heads, forward and backward
     EXPECT_EQ(counted.counts().computed, passes * of_a_head.computed);
-    EXPECT_EQ(counted.counts().settled, passes * of_a_head.settled);
+    EXPECT_EQ(counted.counts().saturated, passes * of_a_head.saturated);
     EXPECT_EQ(counted.counts().left_out, passes * of_a_head.left_out);
   }
 }
@@ -247,7 +247,7 @@ TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
               z, own_gates ? Gates{leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}
                            : Gates{}));
         }};
-    expect_counts(table, {.computed = 9, .settled = 2});
+    expect_counts(table, {.computed = 9, .saturated = 2});
     const Values spoilt = [](const std::string& name, const Shape& shape, double deviation) {
       const Tensor tensor = normal_tensor(name, shape, deviation);
       if (name != "gate_key") return tensor;

@@ -39,7 +39,8 @@ double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values&
 
 // What the rounding of do.o, which is that of a whole row of dl = a (da - do.o), is multiplied with on its way to a
 // gradient: the composed form sums a da in double instead of taking do.o from the rounded output. Times positions in
-// tables that go on rising; a policy's numbers of rows and heads are freed of it (core/cpu/attention/score_mod.cpp).
+// tables that go on rising; a score modification's numbers of rows and heads are freed of it
+// (core/cpu/attention/score_mod.cpp).
 double reach(const std::string& name, const Sizes& sizes) {
   const auto length = static_cast<double>(sizes.length);
   if (name == "rise" || name == "slopes" || name == "u" || name == "w") return length;
@@ -175,7 +176,7 @@ Values crossed(double first) {
 // Every gate exactly 1/2 or 1: every second position, or every one, is an integer, and those of some keys are P.
 TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
   for (const ShapeCase& one : shape_cases()) {
-    if (!one.kinks || one.name.starts_with("pair_")) continue;  // kinks of policies are elsewhere
+    if (!one.kinks || one.name.starts_with("pair_")) continue;  // kinks of score modifications are elsewhere
     for (const Sizes& sizes : {Sizes{2, 1, 67, 20, 17}, Sizes{1, 2, several_tiles(), 16, 16}}) {
       SCOPED_TRACE(concat(one.name, " T ", sizes.length));
       const Outcome half = compute(one, sizes, DType::f64, true, 0, crossed(0));

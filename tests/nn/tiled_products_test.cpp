@@ -26,16 +26,16 @@ using testing::Sizes;
 class TiledProducts : public testing::OnDevice {
  protected:
   void TearDown() override {
-    set_product_precision(ProductPrecision::f32);
+    set_matmul_precision(MatmulPrecision::f32);
     OnDevice::TearDown();
   }
 };
 TALLY_ON_EVERY_DEVICE(TiledProducts);
 
-Outcome with_products(ProductPrecision precision, const ShapeCase& one, const Sizes& sizes, bool tiled) {
-  set_product_precision(precision);
+Outcome with_products(MatmulPrecision precision, const ShapeCase& one, const Sizes& sizes, bool tiled) {
+  set_matmul_precision(precision);
   const Outcome outcome = compute(one, sizes, DType::f32, tiled);
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   return outcome;
 }
 
@@ -52,14 +52,14 @@ std::vector<Sizes> sizes_of_kernels() {
   return sizes;
 }
 
-// The execution on the CPU has kernels of one policy that round products (core/cmake/pairs.cmake).
+// The execution on the CPU has kernels of one score modification that round products (core/cmake/score_mods.cmake).
 bool has_rounding_kernels(const ShapeCase& one) {
   if (default_device() != testing::on_cuda_host) return true;
   const auto scan = make_inputs(one, {1, 1, 2, 8, 8}, DType::f32, testing::drawn(0)).score.scan;
-  return !scan || scan->policy->name == "contextual_table";
+  return !scan || scan->mod->name == "contextual_table";
 }
 
-void expect_rounded(ProductPrecision precision, double rounding) {
+void expect_rounded(MatmulPrecision precision, double rounding) {
   const std::vector<Sizes> all_sizes = sizes_of_kernels();
   const bool on_gpu = default_device().type == DeviceType::cuda;
   std::size_t turn = 0, rounded = 0;
@@ -74,7 +74,7 @@ void expect_rounded(ProductPrecision precision, double rounding) {
       const Outcome exact = compute(one, sizes, DType::f64, false);
       const Outcome tiled = with_products(precision, one, sizes, true),
                     composed = with_products(precision, one, sizes, false),
-                    in_f32 = with_products(ProductPrecision::f32, one, sizes, true);
+                    in_f32 = with_products(MatmulPrecision::f32, one, sizes, true);
       // On a GPU cuBLAS may multiply small matrices in f32 after all, and the composed form is no measure then.
       const double own = (on_gpu ? 4 : 1) * rounding;
       const double error = largest_difference(tiled.output, exact.output);
@@ -103,9 +103,9 @@ void expect_rounded(ProductPrecision precision, double rounding) {
 
 TEST_P(TiledProducts, RoundToTf32LikeThoseOfTheComposedForm) {
   if (GetParam() == Device{}) GTEST_SKIP() << "products of the CPU know bf16 alone";
-  expect_rounded(ProductPrecision::tf32, 0x1p-11);
+  expect_rounded(MatmulPrecision::tf32, 0x1p-11);
 }
-TEST_P(TiledProducts, RoundToBf16LikeThoseOfTheComposedForm) { expect_rounded(ProductPrecision::bf16, 0x1p-8); }
+TEST_P(TiledProducts, RoundToBf16LikeThoseOfTheComposedForm) { expect_rounded(MatmulPrecision::bf16, 0x1p-8); }
 
 }  // namespace tiled_products_test
 }  // namespace tally

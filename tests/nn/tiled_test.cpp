@@ -81,7 +81,9 @@ void expect_equal_forms(double dropout) {
   const std::vector<Sizes> all = all_sizes();
   for (std::size_t n = 0; n < cases.size(); ++n) {
     for (std::size_t m = 0; m < all.size(); ++m) {
-      if (!few && left_to_neighbours(n, m)) continue;
+      // Softpick rescales two sums from one tile of keys to the next.
+      const bool needed = cases[n].name.starts_with("softpick") && all[m].length == several_tiles();
+      if (!few && !needed && left_to_neighbours(n, m)) continue;
       const LessSharedMemory some((n + m) / 2 % 2 == (dropout > 0 ? 0 : 1));
       const ShapeCase& one = cases[n];
       const Sizes& sizes = all[m];
@@ -151,13 +153,13 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   if (GetParam() != testing::on_cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
   const bool few = testing::only_small_kernels(GetParam());
   const std::set<std::string> families{"plain", "table_own_gates", "segments", "stick", "table_and_every_bias"};
-  std::vector<std::pair<Sizes, ProductPrecision>> forms{{{1, 2, 35, 8, 8, 2}, ProductPrecision::f32}};
+  std::vector<std::pair<Sizes, MatmulPrecision>> forms{{{1, 2, 35, 8, 8, 2}, MatmulPrecision::f32}};
   if (!few) {
-    forms = {{{1, 1, 70, 64, 64}, ProductPrecision::f32},
-             {{1, 1, 40, 128, 100}, ProductPrecision::tf32},
-             {{1, 2, 70, 32, 20}, ProductPrecision::bf16},
-             {{1, 4, 35, 32, 20, 2}, ProductPrecision::f32},
-             {{1, 1, 35, 200, 136}, ProductPrecision::f32}};
+    forms = {{{1, 1, 70, 64, 64}, MatmulPrecision::f32},
+             {{1, 1, 40, 128, 100}, MatmulPrecision::tf32},
+             {{1, 2, 70, 32, 20}, MatmulPrecision::bf16},
+             {{1, 4, 35, 32, 20, 2}, MatmulPrecision::f32},
+             {{1, 1, 35, 200, 136}, MatmulPrecision::f32}};
   }
   const cuda_host::Settings before = cuda_host::settings();
   std::size_t seen = 0;
@@ -168,7 +170,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
       if (!few && testing::takes_a_share() && (seen + form) % 2 != 0) continue;
       const auto& [sizes, precision] = forms[form];
       SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
-      set_product_precision(precision);
+      set_matmul_precision(precision);
       const Outcome expected = compute(one, sizes, DType::f32, true, 0.25);
       for (const auto schedule : {cuda_host::Schedule::reverse, cuda_host::Schedule::random}) {
         if (few || testing::repeats_show_nothing()) continue;  // one call shows sanitizers all they look for
@@ -181,7 +183,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
       cuda_host::set_settings(before);
     }
   }
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
   EXPECT_GE(seen, families.size());
 }
 
@@ -304,8 +306,6 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                       score.set_normaliser({SoftmaxRule::Kind::softmax, normal_tensor("c", {3})});
                     }),
                     "the sink must be f64 [2], got f64 [3]"));
-  EXPECT_TRUE(holds(error([](auto&, auto& score) { score.set_scan(stick_breaking()); }),
-                    "logits of a policy that spends are for the softmax_rule exp"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.set_scan(contextual_table(normal_tensor("z", {1, 2, 3, 5})));
                     }),

@@ -325,7 +325,10 @@ TEST(Transformer, RefusesSizesThatDoNotFit) {
 
 struct Broken final : Encoding {
   explicit Broken(const EncodingSetup& setup) : broken_(setup.layer == 1) {}
-  void score(const AttentionInput&, Score&) const override { check(!broken_, "broken", "as it should be"); }
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    check(!broken_, "broken", "as it should be");
+    return output;
+  }
   bool broken_;
 };
 

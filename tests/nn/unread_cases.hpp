@@ -1,26 +1,26 @@
-// Policies that do not read the score, or but compare it: what it is made of gets no gradient, in no form.
+// Score modifications that do not read the score, or but compare it: what it is made of gets no gradient, in no form.
 #pragma once
 
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "tests/nn/pair_policies.hpp"
+#include "tests/nn/score_mods.hpp"
 #include "tests/nn/shape_case.hpp"
 
 namespace tally::testing {
 
 inline std::vector<ShapeCase> unread_cases() {
   const auto apart = [](const Sizes& s, const Leaf& leaf) {
-    return Pair{&apart_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
-                leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
+    return AppliedScoreMod{&apart_score_mod(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64),
+                           leaf("heads", {s.heads, 1}, 0.3, DType::f64)};
   };
   const auto by_row = [](const Sizes& s, const Leaf& leaf) {
     return RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true};
   };
-  return {{"pair_apart",
+  return {{"score_mod_apart",
            [=](const Sizes& s, const Leaf& leaf, Score& score) {
-             Pair pair = apart(s, leaf);
-             pair.other = gates_of(s, leaf);
+             AppliedScoreMod pair = apart(s, leaf);
+             pair.gates = gates_of(s, leaf);
              score.set_scan(pair);
              score.biases.push_back(by_row(s, leaf));
            }},
@@ -29,8 +29,9 @@ inline std::vector<ShapeCase> unread_cases() {
            [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(apart(s, leaf)); },
            false,
            {.window = 30, .first = 2}},
-          {"pair_overruled", [=](const Sizes& s, const Leaf& leaf, Score& score) {
-             score.set_scan(Pair{&overruled_policy(), leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)});
+          {"score_mod_overruled", [=](const Sizes& s, const Leaf& leaf, Score& score) {
+             score.set_scan(AppliedScoreMod{&overruled_score_mod(),
+                                            leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)});
              score.biases.push_back(by_row(s, leaf));
              score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
              score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),

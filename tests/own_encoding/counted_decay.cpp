@@ -1,22 +1,22 @@
 // The same penalty on a distance that counts only what matters to the query: keys whose gate is open.
 //   g_ij = sigmoid(q_i.G_j / sqrt(d)),  G = x W_gᵀ;  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij
-#include "autograd/pair.hpp"
+#include "autograd/score_mod.hpp"
 
 namespace tally {
 namespace {
 
 struct CountedPenalty {
-  static constexpr PairNeeds needs{.scan = true, .adds = true, .other = true, .heads = 1};
-  static constexpr auto gate(const auto& p) { return sigmoid(p.other); }
-  static constexpr auto logit(const auto& p) { return p.s - head<0>(p) * p.sum; }
+  static constexpr int heads = 1;
+  static constexpr auto gate(const auto& p) { return sigmoid(p.gate_logit); }
+  static constexpr auto bias(const auto& p) { return -head<0>(p) * p.sum; }
 };
 
 }  // namespace
 }  // namespace tally
 
-TALLY_PAIR(counted_penalty, CountedPenalty);
+TALLY_SCORE_MOD(counted_penalty, CountedPenalty);
 
-#ifndef TALLY_PAIR_ONLY
+#ifndef TALLY_SCORE_MOD_ONLY
 
 #include "autograd/ops.hpp"
 #include "nn/attention/attention.hpp"
@@ -36,7 +36,7 @@ class CountedDecay final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
     const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), key_heads_), 2);
-    score.set_scan(Pair{.policy = &pair_counted_penalty, .heads = rate_, .other = {in.q, gate_keys}});
+    score.set_scan(AppliedScoreMod{.mod = &score_mod_counted_penalty, .heads = rate_, .gates = {in.q, gate_keys}});
   }
 
  private:
@@ -49,7 +49,6 @@ class CountedDecay final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(counted_decay, NoOptions, CountedDecay, "a learned penalty on the number of keys that count",
-               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet",
-               .scans = true, .by_policy = true);
+               "g_ij = sigmoid(q_i.G_j / sqrt(d));  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij", "none yet");
 
 #endif

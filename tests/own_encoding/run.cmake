@@ -26,10 +26,10 @@ add(lion nn/optim tasks/add.md)
 
 file(COPY ${SOURCE}/tests/own_encoding/counted_decay_in_tensors.cpp DESTINATION ${tree}/nn/position)
 
-foreach(kind IN ITEMS hooks policy)
+foreach(kind IN ITEMS hooks score)
   set(options)
-  if(kind STREQUAL policy)
-    set(options --policy)
+  if(kind STREQUAL score)
+    set(options --score-mod)
   endif()
   execute_process(COMMAND ${TALLY} new-encoding begun-by-${kind} ${options} COMMAND_ERROR_IS_FATAL ANY
                   OUTPUT_FILE ${tree}/nn/position/begun_by_${kind}.cpp)
@@ -63,7 +63,7 @@ step(RUN ${tally} list encodings HOLDS "  decay " "  counted-decay ")
 step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
 step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
 step(RUN ${tally} gradcheck --pe decay HOLDS "decay")
-foreach(encoding IN ITEMS decay counted-decay begun-by-hooks begun-by-policy)
+foreach(encoding IN ITEMS decay counted-decay begun-by-hooks begun-by-score)
   step(RUN ${tally} check --pe ${encoding} --no-costs HOLDS "all promises are kept")
 endforeach()
 step(RUN ${tally} check --pe counted-decay --against counted-decay-in-tensors

@@ -40,7 +40,7 @@ ERRORS = [
     Planted("cuda-pair-sums-not-cleared", "cuda/attention/backward.cu",
             find="set_zero(between.pair_sums, between.pair_sum_elements);",
             replace="",
-            what="sums of a policy's numbers begin with what the workspace held",
+            what="sums of a score modification's numbers begin with what the workspace held",
             found_by=["nn/CudaHost/Tiled.EqualsTheComposed*"]),
     Planted("cuda-loss-gradient-step", "cuda/loss.cu",
             find="d_loss[row * d_loss_step]",

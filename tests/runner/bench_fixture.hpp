@@ -1,4 +1,4 @@
-// tally bench with a small model, as the tests of the command run it.
+// tally bench with a small model, for the tests of the command.
 #pragma once
 
 #include <gtest/gtest.h>

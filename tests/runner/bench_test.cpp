@@ -1,4 +1,4 @@
-// tally bench: its figures as JSON, that a steady step takes no memory from the system, what is refused.
+// tally bench: figures as JSON, no system memory taken in a steady step, refused options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/bench_fixture.hpp"
 
@@ -35,7 +35,8 @@ TEST_F(Bench, StepAsOneObject) {
   EXPECT_EQ(json.integer("vocab"), 5);  // of flip-flop
 }
 
-// The step of `train`, on its batches and with its options: the same loss and norm after as many of them.
+// A step of bench equals a step of `train` with its batches and options: the same loss and norm after the same number
+// of steps.
 TEST_F(Bench, StepIsThatOfTraining) {
   const std::vector<std::string> options{"--pe=cope",
                                          "--task=selective-copy",
@@ -80,7 +81,7 @@ TEST_F(Bench, StepIsThatOfTraining) {
   }
   EXPECT_TRUE(found);
   EXPECT_NE(bench_line("0").real("loss"), clipped.real("loss"));
-  EXPECT_EQ(clipped.integer("length"), 16 + 6 + 16);  // trained on; evaluation has longer ones
+  EXPECT_EQ(clipped.integer("length"), 16 + 6 + 16);  // trained on; evaluation has longer sequences
 }
 
 TEST_F(Bench, HelpNamesEverythingThatIsMeasured) {
@@ -106,7 +107,7 @@ TEST_F(Bench, SizeOfAModelThatIsNotMade) {
   EXPECT_NE(large.out.find("GiB"), std::string::npos) << large.out;
 }
 
-// To the byte: the same step is run, once where memory is only counted.
+// To the byte: the same step really runs, and runs on a counting device.
 TEST_F(Bench, SizeTellsTheMemoryOfAStep) {
   for (const char* encoding : {"none", "cope", "alibi"}) {
     const double told = bench_json({"size", "--pe", encoding, "--model.layers=2"}).real("memory_bytes");
@@ -150,12 +151,12 @@ TEST_F(Bench, RefusesOptionsWithoutEffect) {
   EXPECT_EQ(complaint({"ops", "--pe=rope"}),
             "tally: [bench] --pe has no effect on ops; it is for step, attention and size\n");
   EXPECT_EQ(complaint({"ops", "--dtype=f64", "--vocab=7", "--model.layers=4", "--steps=1", "--warmup=0"}), "");
-  // What is so anyway passes, as does what tells layers apart.
+  // An option that repeats the current value passes, and so does one that selects different layers.
   EXPECT_EQ(complaint({"size", "--seed=1", "--optimiser.name=sgd"}), "");
   EXPECT_EQ(complaint({"attention", "--pe=0:none,1:cope", "--model.layers=2", "--dry-run"}), "");
 }
 
-// The table without its times: what does not change from run to run.
+// The table without its times, which change from run to run.
 std::string without_times(const std::string& table) {
   std::string text;
   std::istringstream lines(table);
@@ -168,7 +169,7 @@ std::string without_times(const std::string& table) {
   return text;
 }
 
-// Whatever else can be changed is seen in what is counted or in the shapes that are timed, or refused.
+// Every other option changes the counts or the measured shapes, or is refused.
 TEST_F(Bench, EveryOptionOfAPlanChangesIt) {
   for (const std::vector<std::string>& plan :
        {std::vector<std::string>{"size"}, {"attention", "--dry-run"}, {"ops", "--steps=1", "--warmup=0"}}) {
@@ -208,7 +209,7 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   };
   EXPECT_EQ(bench_json(of({"step", "--dry-run"})), bench_json(of({"size"})));
   EXPECT_EQ(bench(of({"step", "--dry-run", "--quiet"})).out, bench(of({"size", "--quiet"})).out);
-  // The first layer's, which is the one that is timed.
+  // The encoding of the first layer, which is the measured one.
   const std::vector<std::string> second{"attention", "--dry-run", "--pe=0:none,1:cope", "--model.layers=2"};
   EXPECT_EQ(bench_json(second).integer("encoding_parameters"), 0);
   EXPECT_EQ(bench(of({"attention", "--dry-run"})).err,
@@ -217,7 +218,7 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   EXPECT_EQ(attention.integer("encoding_parameters"), 9 * 8);
   EXPECT_GT(attention.real("memory_bytes"), 14 * 4 * 2 * 24 * 16);
   EXPECT_FALSE(attention.contains("forward_s"));
-  // Refused as the run would be.
+  // Refused like the run itself.
   EXPECT_EQ(bench({"attention", "--dry-run", "--pe=relative", "--pe.distances=23"}).code, 2);
   EXPECT_EQ(bench({"ops", "--dry-run"}).code, 2);
 }
@@ -234,7 +235,8 @@ TEST_F(Bench, RefusesWhatAnEncodingDoesNotTake) {
 
 TEST_F(Bench, AStepBesideAMatrixProduct) {
   const JsonValue json = bench_json({"step", "--pe", "none", "--model.layers=3", "--steps=1"});
-  // Six for every weight of a matrix and token; seven products of queries and keys, half of each above the diagonal.
+  // Six operations for every weight of a matrix and token; seven matmuls of queries and keys, half of each above the
+  // diagonal.
   const double matrices = 3 * (4 * 16 * 16 + 2 * 4 * 16 * 16) + 5 * 16, tokens = 2 * 24;
   const double flops = 6 * matrices * tokens + 7 * 3 * 2 * 16 * 24 * 24;
   EXPECT_NEAR(json.real("gflop"), flops / 1e9, 1e-15);
@@ -259,7 +261,7 @@ TEST_F(Bench, AttentionAlone) {
   }
 }
 
-// What was computed, and not what was asked for: weights of an encoding's own are found in the open.
+// Reports the attention that ran, not the requested one: an encoding may need materialised weights.
 TEST_F(Bench, NamesTheFormThatRan) {
   const auto form = [&](const std::string& work, const std::string& encoding, const std::string& asked = "tiled") {
     std::vector<std::string> words{work, "--pe", encoding, "--steps=1", "--warmup=0", "--model.attention=" + asked};
@@ -277,7 +279,7 @@ TEST_F(Bench, NamesTheFormThatRan) {
   EXPECT_NE(text.out.find("attention composed; "), std::string::npos) << text.out;
 }
 
-// Written out, attention keeps T x T numbers and more than one such tensor for cope; in tiles it does not.
+// Reference attention materialises T x T numbers, and several such tensors for cope; fused attention does not.
 TEST_F(Bench, AttentionTakesMemoryByItsForm) {
   const JsonValue json = bench_json({"attention", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "length=2048",
                                      "--set", "batch=1", "--set", "model.attention=tiled,composed"});
@@ -286,7 +288,7 @@ TEST_F(Bench, AttentionTakesMemoryByItsForm) {
   EXPECT_GT(json.elements("variants")[1].integer("tensor_peak_mib"), 3 * square_mib);
 }
 
-// Memory is counted where it was taken: none would be on the device had the CPU done the work.
+// Memory is counted on the device that did the work. There would be none if the CPU had done it.
 TEST_F(Bench, MeasuresTheDeviceThatIsNamed) {
   for (const char* work : {"attention", "step"}) {
     const JsonValue json = bench_json({work, "--pe=cope", "--steps=1", "--warmup=0", "--set", "length=128", "--set",
@@ -297,7 +299,7 @@ TEST_F(Bench, MeasuresTheDeviceThatIsNamed) {
   EXPECT_EQ(operations.code, 0) << operations.err;
 }
 
-// A step that is replayed takes its memory when it is captured, no less than one that takes it call by call.
+// A replayed step takes its memory at capture, at least as much as a step that runs kernel by kernel.
 TEST_F(Bench, CountsTheMemoryOfAReplayedStep) {
   if (repeats_show_nothing()) GTEST_SKIP() << "under AddressSanitizer";
   const auto peak = [&](const std::string& waits) {
@@ -310,7 +312,7 @@ TEST_F(Bench, CountsTheMemoryOfAReplayedStep) {
   };
   const std::int64_t replayed = peak("0"), called = peak("1");
   EXPECT_GE(replayed, called);
-  // Parameters, gradients and moments alone, without what the forward pass keeps, are under 4 MiB.
+  // Parameters, gradients and moments are under 4 MiB; the saved activations are the rest.
   EXPECT_GE(called, 8);
 }
 
@@ -325,7 +327,7 @@ TEST_F(Bench, EveryCombinationOfSettings) {
   EXPECT_NE(text.out.find("\n| 9        | "), std::string::npos) << text.out;
 }
 
-// What takes no gradients has none of the optimiser's state either, as in training.
+// Parameters without gradients have no optimiser state, as in training.
 TEST_F(Bench, AStepTrainsWhatIsNamed) {
   const JsonValue json = bench_json({"step", "--pe", "cope", "--steps=1", "--warmup=0", "--set", "train=all,pe.*"});
   const JsonValue::Array& variants = json.elements("variants");
@@ -371,7 +373,7 @@ TEST_F(Bench, WrongUsage) {
   }
   EXPECT_EQ(bench({"attention", "--set", "length=8", "--set", "length=16"}).code, 2);
   EXPECT_EQ(bench({"ops", "--set", "length=8"}).code, 2);
-  // Nothing else than what it names looks at a vocabulary.
+  // Only the works that the message names depend on a vocabulary.
   EXPECT_EQ(bench({"attention", "--vocab=7"}).code, 2);
   EXPECT_EQ(bench({"step", "--vocab=7"}).code, 2);
 }

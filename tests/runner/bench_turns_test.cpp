@@ -1,4 +1,4 @@
-// tally bench with several encodings: in turns, and what is refused then.
+// tally bench with several encodings in turns, and the options refused in this case.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace tally::testing {
 namespace bench_turns_test {
 
-// A line each, beside the first: what varies from one to the next is the encoding alone.
+// One line per encoding, compared with the first. Only the encoding differs between lines.
 TEST_F(Bench, EncodingsInTurns) {
   for (const std::string work : {"step", "attention"}) {
     const JsonValue json = bench_json(
@@ -22,7 +22,7 @@ TEST_F(Bench, EncodingsInTurns) {
     EXPECT_EQ(lines[1].string("pe"), "cope+rope");
     EXPECT_EQ(lines[2].string("pe"), "alibi[window=5,first=2]");
     for (const JsonValue& line : lines) EXPECT_GT(line.real("ratio"), 0);
-    if (work == "step") {  // the option went to the one that has it
+    if (work == "step") {  // the option applied only to the encoding that has it
       EXPECT_EQ(lines[1].integer("parameters") - lines[0].integer("parameters"), 4 * 5 * 8);
     }
   }

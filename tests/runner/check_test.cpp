@@ -1,4 +1,4 @@
-// The commands check and new-encoding; that what the latter prints builds and keeps all promises: tests/own_encoding.
+// The commands check and new-encoding. tests/own_encoding builds and checks the output of new-encoding.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -28,7 +28,7 @@ TEST(CheckCommand, TellsOfEveryPromise) {
   EXPECT_EQ(run_tally({"check", "--pe=rpoe"}, folder).code, 2);
 }
 
-// What is given stays as it is given; the other options are changed by themselves, and all is said.
+// Given options are kept, the others are changed one at a time, and all are reported.
 TEST(CheckCommand, ChecksTheEncodingAsConfigured) {
   const TemporaryFolder folder;
   const auto check = [&](std::vector<std::string> words) {
@@ -47,7 +47,7 @@ TEST(CheckCommand, ChecksTheEncodingAsConfigured) {
     EXPECT_TRUE(label.starts_with("alibi+cope p-max=3 gates=values")) << label;
     EXPECT_TRUE(label.find("gates=", 31) == std::string::npos) << label;
   }
-  // An option that is wrong only as configured is found: nothing is checked in its place.
+  // An option that is wrong only as configured is found: no other configuration is checked instead.
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--pe=alibi", "--pe.p-max=3"},
                                                 {"--pe=cope", "--pe.gates=vales"},
                                                 {"--pe.gates=keys"},
@@ -69,7 +69,7 @@ TEST(CheckCommand, HoldsAnEncodingAgainstAnother) {
   const Finished same = check({"--pe=none", "--against=none[window=4096]"});
   EXPECT_EQ(same.code, 0) << same.out << same.err;
   EXPECT_TRUE(holds(same.out, "none is the same function as none[window=4096]")) << same.out;
-  // Options of both are taken, and only those that both have are changed.
+  // Options of both are accepted, and only shared options are changed.
   const Finished other = check({"--pe=cope", "--against=cope[window=9]", "--pe.p-max=5"});
   EXPECT_EQ(other.code, 1);
   EXPECT_TRUE(holds(other.out, "WRONG logits differ by ")) << other.out;
@@ -91,8 +91,8 @@ TEST(NewEncoding, PrintsAFileUnderItsName) {
   for (const char* part : {"class My2ndIdeaEncoding final", "TALLY_ENCODING(my_2nd_idea, My2ndIdeaEncodingOptions,"}) {
     EXPECT_TRUE(holds(hooks.out, part)) << hooks.out;
   }
-  EXPECT_TRUE(
-      holds(run_tally({"new-encoding", "my-idea", "--policy"}, folder).out, "TALLY_PAIR(my_idea, MyIdeaPair);"));
+  EXPECT_TRUE(holds(run_tally({"new-encoding", "my-idea", "--score-mod"}, folder).out,
+                    "TALLY_SCORE_MOD(my_idea, MyIdeaScore);"));
   for (const char* name : {"My-idea", "2nd", "my_idea", "-idea", "idea-", "my--idea", "../idea", ""}) {
     EXPECT_EQ(run_tally({"new-encoding", name}, folder).code, 2) << name;
   }

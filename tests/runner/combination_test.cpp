@@ -39,7 +39,7 @@ TEST(Combinations, AreTrainedSavedAndResumed) {
   EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.alibi.slopes")->shape), "[1]");
   EXPECT_EQ(read_file(run + last), read_file(straight + last));
 
-  // Only the head with gates tells positions.
+  // Only the head with gates distinguishes positions.
   const Finished predicted = run_tally({"predict", run, "w0i1r", "--json"}, folder);
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   const JsonValue prediction = parse_json(predicted.out, {}, "stdout");
@@ -59,8 +59,8 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
                                     {"cope@0", "names nothing for head 1 of layer 0"},
                                     {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
                                     {"0:coep,1:none", "did you mean 'cope'?"},
-                                    {"hard+stick-breaking", "hard and stick-breaking each take the place"},
-                                    {"0:none,1:hard+stick-breaking", "in 1:hard+stick-breaking: hard and stick-break"},
+                                    {"hard+stick-breaking", "two parts each take the place"},
+                                    {"0:none,1:hard+stick-breaking", "1:hard+stick-breaking: two parts each take"},
                                     {"x:cope", "'x' in 'x:cope' names no layers"}}) {
     const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
     EXPECT_EQ(result.code, 2) << pe;
@@ -69,7 +69,7 @@ TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
   }
 }
 
-// Whatever asks about an encoding refuses what training refuses, with the same words.
+// Every command refuses the same encodings as training, with the same message.
 TEST(Combinations, AreRefusedAlikeByEveryCommand) {
   const TemporaryFolder folder;
   for (const std::string pe : {"hard+stick-breaking", "0:rope,1:cope@0,hard+stick-breaking@1"}) {
@@ -105,19 +105,6 @@ TEST(Combinations, AskWhoseOptionIsMeant) {
   EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
 }
 
-TEST(Combinations, NameWhatPublicationsLeaveOpen) {
-  const TemporaryFolder folder;
-  const std::string line = "open choice: beside rope, cope's position term sees q as ";
-  const Finished described = run_tally({"describe", "cope+rope"}, folder);
-  EXPECT_TRUE(holds(described.out, line + "projected")) << described.out;
-  for (const auto& [option, reading] :
-       {std::pair{"--pe.rotated-query=false", "projected"}, {"--pe.rotated-query=true", "rotated"}}) {
-    const Finished plan = run_tally(
-        {"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=cope+rope", option, "--dry-run"}, folder);
-    EXPECT_TRUE(holds(plan.out, line + reading)) << plan.out;
-  }
-}
-
 TEST(Combinations, NameWhatTheModelLacks) {
   const TemporaryFolder folder;
   const std::string line = "note: fox-pro's published block has a SwiGLU MLP";
@@ -147,7 +134,7 @@ TEST(Combinations, NameWhatIsHardlyMeant) {
   EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;
 }
 
-// Where no part by itself needs memory for all pairs, too; with the options of a run.
+// Also when only the combination needs memory for all pairs; with the options of a run.
 TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   const TemporaryFolder folder;
   const std::string composed = " is computed in composed operations, not in tiles: memory grows with the square of",

@@ -1,11 +1,11 @@
-// Options that every command understands: they reach the processes that a sweep starts.
+// Options of all commands: a sweep passes them to the processes that it starts.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "tasks/runner/command.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -51,7 +51,7 @@ TEST(CommonOptions, ASweepTrainsAsItIsTold) {
   EXPECT_FALSE(checkpoints_of(folder / "sweep/cope-seed1") == checkpoints_of(folder / "here"));
 }
 
-// With rounded products, by any number of threads; and not the bytes of f32.
+// With rounded matmul operands, for any number of threads; the result differs from f32.
 TEST(CommonOptions, InBf16TheCpuTrainsToTheSameBytesToo) {
   const TemporaryFolder folder;
   const auto trained = [&](const std::string& name, const std::vector<std::string>& words) {

@@ -1,7 +1,7 @@
-// Finished runs whose checkpoints are damaged afterwards; which checkpoint is the best; what computed a run.
+// Finished runs whose checkpoints are damaged afterwards; the best checkpoint; the machines that computed a run.
 #include <gtest/gtest.h>
 
-#include "tasks/train.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -15,7 +15,7 @@ class Damage : public ::testing::Test {
     ASSERT_EQ(names_of_checkpoints(reference_).back(), "step-00000024.safetensors");
   }
 
-  // A copy of the run with these checkpoints cut.
+  // A copy of the run with truncated checkpoints.
   void damage(const std::vector<std::string>& names) {
     std::filesystem::remove_all(run_);
     std::filesystem::copy(reference_, run_, std::filesystem::copy_options::recursive);
@@ -32,7 +32,7 @@ class Damage : public ::testing::Test {
   const std::atomic<bool> never_ = false;
 };
 
-// A run is not finished by what results.json says of it alone.
+// results.json is not sufficient for a run to count as finished.
 TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   const std::string last = "step-00000024.safetensors", aside = run_ + "/checkpoints.old";
   damage({last});
@@ -48,14 +48,14 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   EXPECT_EQ(read_file(aside + "/metrics.jsonl"), metrics);
   EXPECT_EQ(read_file(aside + "/results.json"), results);
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
-  // What was removed on purpose is not computed again.
+  // Checkpoints that were removed on purpose are not computed again.
   std::filesystem::remove_all(run_ + "/checkpoints");
   EXPECT_EQ(resume().out, concat("no trained checkpoint is left in ", run_,
                                  "/checkpoints; bring the files back, or train again with 'tally resume --restart'\n"
                                  "the run is finished; nothing to do\n"));
 }
 
-// The checkpoints are damaged, or cannot be opened, like the files of another user.
+// The checkpoints are damaged, or unreadable like the files of another user.
 TEST_F(Damage, ARunWithCheckpointsNeverBeginsAgainByItself) {
   for (const bool finished : {true, false}) {
     damage({});
@@ -119,7 +119,7 @@ TEST_F(Damage, WhatIsBegunAgainOnPurposeIsMovedAside) {
   EXPECT_TRUE(fs::exists(run_ + "/checkpoints.old-2/step-00000002.safetensors"));
 }
 
-// The rotation opens a checkpoint before it removes it.
+// Checkpoint rotation opens a checkpoint before it removes it.
 TEST_F(Damage, ACheckpointThatCannotBeReadIsNotRemoved) {
   damage({});
   const std::string name = "step-00000001.safetensors";
@@ -137,14 +137,14 @@ TEST_F(Damage, AFinishedRunStaysAsItIsWhereItsLastCheckpointIsSound) {
   write_file(run_ + "/checkpoints/" + stray, "damaged");
   EXPECT_EQ(resume().out, nothing);
   std::filesystem::remove(run_ + "/checkpoints/" + stray);
-  std::string config = read_file(run_ + "/config.json");  // changed by hand
+  std::string config = read_file(run_ + "/config.json");  // edited by hand
   config.replace(config.find("\"steps\": 24"), 11, "\"steps\": 30");
   write_file(run_ + "/config.json", config);
   EXPECT_EQ(resume().out, "not applied: steps 24 -> 30\n" + nothing);
   EXPECT_TRUE(checkpoints_of(run_) == checkpoints_of(reference_));
 }
 
-// Damaged ones that were ahead do not count among the last two, which are kept.
+// Damaged checkpoints that were ahead do not count among the last two, which are kept.
 TEST_F(Damage, WhatIsTrainedAgainIsKept) {
   class KilledAfter final : public TrainObserver {
    public:
@@ -170,7 +170,7 @@ TEST_F(Damage, WhatIsTrainedAgainIsKept) {
   expect_same_run(run_, reference_);
 }
 
-// All evaluations of a model that does not learn are equal: the best is the first of them, and it is kept.
+// A model that does not learn has equal evaluations. The best is the first of them, and it is kept.
 TEST(BestCheckpoint, IsTheEarlierOfEquals) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
@@ -185,7 +185,7 @@ TEST(Starts, EachIsRecordedWithItsMachine) {
   const std::string run = folder / "run";
   ASSERT_EQ(run_tally(tiny_training(run, "none"), folder).code, 0);
   ASSERT_EQ(run_tally({"resume", run, "--steps=6", "--threads=3"}, folder).code, 0);
-  ASSERT_EQ(run_tally({"resume", run}, folder).code, 0);  // which has nothing to do
+  ASSERT_EQ(run_tally({"resume", run}, folder).code, 0);  // which has no work left
   ASSERT_EQ(run_tally({"resume", run, "--steps=8", "--device=cuda-host", "--precision=tf32"}, folder).code, 0);
   const std::vector<StartRecord> starts = all_of<StartRecord>(read_metrics(run + "/metrics.jsonl"));
   ASSERT_EQ(starts.size(), 3U);

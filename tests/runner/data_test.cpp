@@ -1,4 +1,4 @@
-// tally data: the same sequences as text, JSON lines and .npy; what is refused.
+// tally data: the same sequences as text, JSON lines and .npy; refused options.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -109,8 +109,8 @@ TEST_F(Data, AFolderThatIsNotThereIsNamedWithTheFileAskedFor) {
   }
 }
 
-#ifndef TALLY_SANITIZED  // whose own data are more
-// 80 MB of lines are written with at most 64 MiB for data.
+#ifndef TALLY_SANITIZED  // sanitizers need more data of their own
+// Writes 80 MB of lines with at most 64 MiB of data.
 TEST_F(Data, LinesAreNotCollected) {
   const std::string limited = "ulimit -d 65536; exec '" TALLY_RUNNER "' data --task flip-flop --count 16000 --out '" +
                               (folder_ / "a.jsonl") + "'";

@@ -1,6 +1,6 @@
-// The same run on the CPU and on the CUDA kernels (executed by the CPU, and by a GPU where there is one): one loss
-// curve, one start, one run that moves between them. No encoding is named here but by chance: new ones are checked as
-// they come.
+// The same run on the CPU and on the CUDA kernels (executed by the CPU, and by a GPU if one is available). Compares
+// loss curves and initial weights, and moves a run between devices. Encodings are not listed here: new ones are checked
+// automatically.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace device_test {
 
 class Devices : public ::testing::Test {
  protected:
-  // Trains a tiny model with dropout; its folder.
+  // Trains a tiny model with dropout and returns its folder.
   std::string train(const std::string& name, const std::string& encoding, const std::string& device,
                     const std::string& dtype, std::vector<std::string> options = {}) {
     const std::string run = folder_ / name;
@@ -34,7 +34,7 @@ class Devices : public ::testing::Test {
     return run;
   }
 
-  // Loss, and where it is told norm of the gradient, of each line in the run's metrics.
+  // The loss, and the gradient norm if recorded, of each line in the run's metrics.
   static std::vector<double> curve_of(const std::string& run) {
     std::vector<double> numbers;
     for (const std::string& line : metrics_of(run)) {
@@ -66,12 +66,11 @@ class Devices : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// Four steps and two evaluations. In f64 the curves agree to rounding; in f32 the CUDA kernels are as near to the f64
-// curve as the CPU's are, within a factor of two, or as near as 64 roundings; that is checked for a share of the
-// encodings.
+// Four steps and two evaluations. In f64 the curves agree to rounding. In f32 the CUDA kernels are as near to the f64
+// curve as the CPU's, within a factor of two, or within 64 roundings; only a share of the encodings is checked in f32.
 TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
-  // Rounding grows smoothly under plain gradient descent; Adam turns the sign of a gradient that is all rounding into a
-  // step of full length.
+  // Rounding errors grow smoothly under plain gradient descent. Adam turns the sign of a gradient that is pure rounding
+  // into a full step.
   const std::vector<std::string> descent{"--optimiser.name=sgd", "--optimiser.lr=0.1"};
   std::set<std::string> in_f32;
   for (const EncodingCase& one : every(4, plain_cases())) in_f32.insert(one.label);
@@ -93,8 +92,9 @@ TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
   }
 }
 
-// Without a learning rate the weights stay what they were at the start. Data are made by the CPU, and masks of dropout
-// compared by tests/cuda/random_test.cpp; were one of them another, the losses above would not agree to 1e-12.
+// With a learning rate of 0 the weights keep their initial values. The CPU makes the data, and
+// tests/cuda/random_test.cpp compares dropout masks. If one of them differed, the losses above would not agree to
+// 1e-12.
 TEST_F(Devices, StartWeightsAreTheSameBits) {
   for (const EncodingCase& one : every(2, plain_cases())) {
     SCOPED_TRACE(one.label);
@@ -104,7 +104,7 @@ TEST_F(Devices, StartWeightsAreTheSameBits) {
       const SafetensorsFile file = SafetensorsFile::open(run + "/checkpoints/step-00000001.safetensors");
       std::map<std::string, std::uint32_t> checksums;
       for (const SafetensorsEntry& tensor : file.entries()) {
-        // Moments hold gradients, which are only as equal as sums in another order are.
+        // Moments hold gradients, which differ by the order of their sums.
         if (tensor.name.starts_with("model.")) checksums[tensor.name] = file.checksum(tensor);
       }
       EXPECT_FALSE(checksums.empty());

@@ -1,5 +1,5 @@
-// tally dump: which tensors with which shapes, sequences from a split or from a file, which checkpoint, what is
-// refused. Whether the numbers are right is for outside_test.cpp.
+// tally dump: names and shapes of tensors, sequences from a split or from a file, the choice of checkpoint, and refused
+// options. outside_test.cpp checks the numbers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -78,7 +78,7 @@ TEST_F(Dump, MasksAreThoseOfTheTask) {
   EXPECT_EQ(file.read("score_mask").to_vector<bool>(), score);
 }
 
-// What is computed in bf16 is written in f32.
+// bf16 values are written as f32.
 TEST_F(Dump, OfARunInBf16) {
   ASSERT_EQ(run_tally(tiny_training(run_, "cope", {"--precision=bf16"}), folder_).code, 0);
   const Finished finished = dump({"--count", "2", "--gradients"});

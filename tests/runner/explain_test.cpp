@@ -1,4 +1,4 @@
-// tally explain: what it prints, and what it refuses. What it measures has its tests in tests/tasks.
+// tally explain: its output and refused options. tests/tasks tests the measurements.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -39,11 +39,11 @@ TEST_F(ExplainCommand, TellsOfEveryHead) {
     ASSERT_EQ(head.elements("gates").size(), 1u);
     const JsonValue& gates = head.elements("gates")[0];
     EXPECT_EQ(gates.string("kind"), "gates");
-    // Every query sees the first token, a write; there are as many pairs in all of the 4 x 16 queries.
+    // Every query sees the first token, a write, so the 4 x 16 queries have at least that many pairs.
     EXPECT_GE(gates.at("all").at("w").integer("n"), 64);
     EXPECT_EQ(head.at("attention").at("all").at("w").integer("n"), 64);
     EXPECT_EQ(head.at("source_attention").integer("n"), told.integer("scored"));
-    double sum = 0;  // what a query gives to all kinds of keys together is 1
+    double sum = 0;  // the attention of a query over all roles sums to 1
     for (const JsonMember& role : head.at("attention").at("scored").members()) sum += role.value.real("mean");
     EXPECT_NEAR(sum, 1, 1e-5);
   }
@@ -64,7 +64,7 @@ TEST_F(ExplainCommand, PrintsTables) {
   EXPECT_TRUE(holds(explain("stick-breaking").out, "breaks: the share"));
 }
 
-// Nobody asked for 100.
+// The default of 100 is more than the split has.
 TEST_F(ExplainCommand, TakesAllSequencesWhereThereAreFew) {
   ASSERT_EQ(explain("cope").code, 0);
   const Finished told = run_tally({"explain", folder_ / "cope", "--start=1", "--threads=1"}, folder_);

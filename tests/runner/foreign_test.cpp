@@ -1,6 +1,5 @@
-// Files that come from outside or were damaged, as the program meets them: refused with exit code 1 and a message that
-// names the file and what is wrong, in little time and memory; pipes and folders never make it wait. The readers
-// themselves are tested in tests/core/io_*.
+// The program with foreign or damaged files: refused with exit code 1 and a message that names the file and the
+// problem, with little time and memory. Pipes and folders never block it. tests/core/io_* tests the readers themselves.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -24,7 +23,7 @@ std::string little_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-// A safetensors file with this header, whatever it holds.
+// A file with this safetensors header, whatever the header contains.
 std::string with_header(const std::string& header, std::size_t data_bytes = 8) {
   return little_endian(header.size(), 8) + header + std::string(data_bytes, '\0');
 }
@@ -41,16 +40,16 @@ void expect_refused(const Finished& result, const std::string& path, const std::
   EXPECT_LT(result.err.size(), 1000U);
 }
 
-// Looks at the file with at most 64 MiB for data, and expects a refusal within 100 ms of computing.
+// Runs a command on the file with at most 64 MiB of data, and expects a refusal within 100 ms of CPU time.
 void expect_refused_at_once(const std::string& path, const std::string& message, const TemporaryFolder& folder) {
-#ifdef TALLY_SANITIZED  // whose own data are more
+#ifdef TALLY_SANITIZED  // sanitizers need more data of their own
   expect_refused(run_tally({"show", path}, folder), path, message);
 #else
   const std::string limited = "ulimit -d 65536; exec '" TALLY_RUNNER "' show '" + path + "'";
   const Finished result = run_program({"/bin/sh", "-c", limited}, folder);
   expect_refused(result, path, message);
-  constexpr double bytes_per_second = 50e6;  // that a header of megabytes may take beyond
-  std::error_code error;                     // of a pipe or a folder
+  constexpr double bytes_per_second = 50e6;  // allowed in addition for headers of megabytes
+  std::error_code error;                     // ignored for a pipe or a folder
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   EXPECT_LT(result.cpu_seconds, 0.1 + (error ? 0 : static_cast<double>(size) / bytes_per_second)) << message;
 #endif
@@ -100,7 +99,7 @@ class ForeignFilesOfARun : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(run_tally(tiny_training(run_, "cope"), folder_).code, 0); }
 
-  // The newest checkpoint with other tensors, its checksums right.
+  // Changes the tensors of the newest checkpoint and keeps its checksums valid.
   void change_checkpoint(const std::function<void(NamedTensors&)>& change) {
     const SafetensorsFile file = SafetensorsFile::open(checkpoint_);
     NamedTensors tensors;
@@ -143,7 +142,7 @@ TEST_F(ForeignFilesOfARun, TokensThatAreNoArray) {
     expect_refused(dump(path), path, message);
     if (!bytes.empty()) expect_refused_at_once(path, message, folder_);
   }
-  // Columns after one another are turned into rows, not misread.
+  // Column-major order is converted to rows, not misread.
   std::string columns;
   for (const std::uint64_t id : {0U, 4U, 3U, 1U, 2U, 3U}) columns += little_endian(id, 4);
   write_file(path, npy(dictionary("<i4", "True", "(2, 3)"), columns));
@@ -173,7 +172,7 @@ TEST_F(ForeignFilesOfARun, CheckpointsOfAnotherModel) {
        [](NamedTensors& tensors) {
          for (int n = 0; n < 15; ++n) tensors.emplace_back(concat("model.x", n), Tensor::zeros({2}));
        }},
-      // A name that would command the terminal is shown and not obeyed.
+      // A name with terminal commands is printed escaped.
       {"\\x1b[2J", [](NamedTensors& tensors) { tensors.emplace_back("model.\x1b[2J", Tensor::zeros({2})); }},
   };
   for (const auto& [message, change] : changes) {
@@ -190,7 +189,7 @@ TEST_F(ForeignFilesOfARun, CheckpointsOfAnotherModel) {
   }
 }
 
-// What should be a file is a folder, a pipe that nobody writes into, or damaged.
+// Instead of a file there is a folder, a pipe without a writer, or damaged data.
 TEST_F(ForeignFilesOfARun, FilesThatAreSomethingElse) {
   const std::vector<std::vector<std::string>> commands{{"resume", run_, "--steps=6"},
                                                        {"eval", run_, "--checkpoint=best"},

@@ -1,4 +1,4 @@
-// tally generate: what the model says by itself, from the same numbers for any number of threads and of samples.
+// tally generate: continues from the model's own samples, which do not depend on the number of threads or samples.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "tasks/runner/text_stream.hpp"
+#include "tasks/commands/parts/text_stream.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -50,7 +50,7 @@ TEST_F(Generate, GivesTheSameTextForAnyThreadsAndSamples) {
   EXPECT_EQ(generate({"--count=12", "--seed=7", "--quiet"}).out, three[0] + "\n");
 }
 
-// How probable the second text's tokens were, told by a model that is given it as its prompt.
+// The second text's token probabilities equal the output of `tally predict` with the text as its prompt.
 TEST_F(Generate, EachTextGoesOnFromItself) {
   train("cope");
   const Finished finished = generate({"--count=6", "--samples=2", "--seed=7", "--json"});
@@ -69,12 +69,12 @@ TEST_F(Generate, EachTextGoesOnFromItself) {
   FAIL() << "the token is among the candidates";
 }
 
-// The prompt is computed once; what every kind of layer has kept of it is there for each text.
+// The prompt is computed once, and the cache of every kind of layer is copied for each text.
 TEST_F(Generate, TextsGoOnFromOnePrompt) {
   for (const char* pe : {"fox-pro", "nexus", "transformer-xl", "absolute+hard"}) {
     SCOPED_TRACE(pe);
     train(pe);
-    // How probable each token was tells a state from another where the tokens are the same.
+    // Probabilities detect a wrong state even if the chosen tokens are equal.
     const auto probabilities = [&](const std::string& samples) {
       const Finished finished = generate({"--count=8", "--temperature=0", "--json", samples});
       EXPECT_EQ(finished.code, 0) << finished.err;
@@ -119,7 +119,7 @@ TEST_F(Generate, EndsWhereItShould) {
   const std::string text = texts({"--count=20", "--seed=3"}).at(0);
   const std::string stop = text.substr(5, 2);
   EXPECT_EQ(texts({"--count=20", "--seed=3", "--stop", stop}).at(0), text.substr(0, text.find(stop)));
-  // 16 tokens are what its table holds.
+  // The table holds 16 tokens.
   EXPECT_EQ(texts({"--count=60"}).at(0).size(), 13u) << "12 more are fed, and one more is told";
   EXPECT_EQ(texts({"--count=60", "--full=slide"}).at(0).size(), 60u);
   for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--temperature=-1"},
@@ -134,7 +134,7 @@ TEST_F(Generate, EndsWhereItShould) {
   EXPECT_EQ(run_tally({"generate", run_, "--prompt=wx"}, folder_).code, 2);
 }
 
-// 16 tokens are what the table holds: of 40 the last 10 are a half that fits.
+// The table holds 16 tokens. A prompt of 40 tokens is halved until it fits, to its last 10.
 TEST_F(Generate, SlidesOverAPromptThatIsTooLong) {
   train("absolute");
   std::string prompt;
@@ -181,7 +181,7 @@ TEST_F(Generate, RawIsWhatTheModelSaysAndNothingElse) {
   EXPECT_TRUE(holds(special.err, "has no special tokens")) << special.err;
 }
 
-// The examples of Unicode 15, table 3-8 and the text around it.
+// The examples of Unicode 15, table 3-8, and of the text around it.
 TEST(TextStreams, ReplaceWhatIsNotText) {
   const std::string mark = "\xef\xbf\xbd";
   EXPECT_EQ(with_replacements("a\n\xe2\x82\xac"), "a\n\xe2\x82\xac");

@@ -1,4 +1,4 @@
-// At its end a run also scores what its model answers by itself, as 'tally eval --generate' does.
+// At its end a run also scores answers that the model generates, as 'tally eval --generate' does.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -59,7 +59,7 @@ TEST_F(Generated, StandInTheResultsAndInTheTable) {
   EXPECT_EQ(report.elements("groups")[0].elements("generated").size(), 3u);
 }
 
-// Killed before its results are written, a run ends with the same.
+// A run that is killed before its results are written ends with the same results.
 TEST_F(Generated, AreThereAgainAfterAKill) {
   ASSERT_EQ(train().code, 0);
   const std::string before = results_of(run_);
@@ -74,8 +74,8 @@ TEST_F(Generated, AreLeftOutOrRefused) {
   ASSERT_EQ(train({"--eval-generated=false"}).code, 0);
   EXPECT_FALSE(results().contains("generated"));
   EXPECT_FALSE(holds(run_tally({"report", run_}, folder_).out, "generated"));
-  // A flip-flop sequence has many reads: nothing that could be generated in one piece. It is said before the first
-  // step.
+  // A flip-flop sequence has many separate reads, so there is no single answer to generate. The error appears before
+  // the first step.
   const Finished refused = run_tally(tiny_training(folder_ / "other", "rope", {"--eval-generated"}), folder_);
   EXPECT_EQ(refused.code, 2);
   EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;

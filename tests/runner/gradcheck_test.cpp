@@ -34,8 +34,8 @@ TEST(GradcheckCommand, ComparesWithTheComposedForm) {
   EXPECT_EQ(run_tally({"gradcheck", "--pe=cope", "--compare=truth"}, folder).code, 2);
 }
 
-// Whole models by the kernels against central differences. Encodings.HaveTheGradientsOfCentralDifferences checks all of
-// them; these show that the command does, on each device.
+// Compares gradients of whole models on each device's kernels with central differences.
+// Encodings.HaveTheGradientsOfCentralDifferences checks all encodings; these cases check the command.
 TEST(GradcheckCommand, AgreesOnEveryDevice) {
   const TemporaryFolder folder;
   std::vector<Device> devices = kernel_devices();

@@ -1,4 +1,4 @@
-// tally import and export --as: a model of another library as a run that every command takes, and back.
+// tally import and export --as: imports a model of another library as a run that every command accepts, and exports it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class ImportedRuns : public ::testing::Test {
                  "--test-part=0", "--quiet"});
   }
 
-  // One of the references with a tokenizer of all bytes.
+  // A reference model with a tokenizer of all bytes.
   std::string source(const std::string& name) {
     const std::string path = folder_ / (name + "-from");
     if (!fs::exists(path)) {
@@ -72,13 +72,13 @@ TEST_F(ImportedRuns, AreTakenByEveryCommand) {
   EXPECT_NE(expect_done({"predict", run, "func"}).out, "");
   expect_done({"inspect", run, "--out", folder_ / "page.html", "--text=func f"});
   EXPECT_TRUE(holds(expect_done({"show", checkpoint("run", 0)}).out, "model.embedding.weight"));
-  // There is a tokenizer, but no text.
+  // The run has a tokenizer, but no text.
   expect_refused(run_tally({"eval", run}, folder_), 1, "a tokenizer without a text");
   expect_refused(run_tally({"inspect", run, "--out", folder_ / "page.html"}, folder_), 1, "a tokenizer without a text");
   expect_done({"eval", run, data(), "--split=validation"});
   expect_refused(run_tally(training("run"), folder_), 2, "a tokenizer without a text");
   expect_done(training("run", {data()}));
-  EXPECT_EQ(names_of_checkpoints(run).size(), 2U);  // that of step 0 stays
+  EXPECT_EQ(names_of_checkpoints(run).size(), 2U);  // step 0 is kept
   expect_done({"resume", run, "--steps=6", "--quiet"});
   expect_done({"eval", run, "--split=validation"});
   expect_refused(import("run", source("llama")), 1, "holds a run already");
@@ -86,7 +86,7 @@ TEST_F(ImportedRuns, AreTakenByEveryCommand) {
   expect_done({"eval", run, "--split=validation"});
 }
 
-// As stored so, the weights come back as the numbers of two bytes nearest to them.
+// The weights are rounded to the nearest 16-bit numbers.
 TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
   ASSERT_EQ(import("llama", source("llama"), {data()}).code, 0);
   const SafetensorsFile own = SafetensorsFile::open(checkpoint("llama", 0));
@@ -113,8 +113,8 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
                  "--floats is for models of other libraries");
 }
 
-// What lies in the folder of a run is found there, wherever it and the working directory are; a text is found where it
-// lay.
+// Files in the run's folder are found after the folder or the working directory changes. A text is still found at its
+// old place.
 TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   const auto in_folder = [&](const std::string& folder, const std::string& words) {
     return run_program({"/bin/sh", "-c", concat("cd '", folder, "' && exec '", TALLY_RUNNER, "' ", words)}, folder_);
@@ -137,7 +137,7 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   const Finished from_root = in_folder("/", concat("resume '", folder_ / "again", "' --steps=3 --quiet"));
   EXPECT_EQ(from_root.code, 0) << from_root.err;
 
-  // An earlier version wrote paths as seen from the working directory.
+  // An earlier version wrote paths relative to the working directory.
   JsonValue config = read_json(folder_ / "again/config.json"), task = config.at("task");
   task.set("data", "data");
   config.set("task", std::move(task));
@@ -201,7 +201,7 @@ TEST_F(ImportedRuns, KeepEveryFieldOfTheirConfiguration) {
       EXPECT_EQ(write_json(back.at(key)), write_json(value)) << name << " " << key;
     }
     EXPECT_EQ(read_json(out + "/generation_config.json"), generation);
-    // The next one is read with the same options and kept fields.
+    // Reads the export with the same options and compares the fields.
     ASSERT_EQ(import(run + "-again", out, {"--ignore-key=house_mark"}).code, 0);
     EXPECT_EQ(read_json(folder_ / (run + "-again/imported.json")), read_json(folder_ / (run + "/imported.json")));
   }
@@ -248,7 +248,7 @@ TEST_F(ImportedRuns, AreNotMadeOfPointersOfGitLfs) {
                  "is a Git LFS pointer");
 }
 
-// The named parameters alone have a state and change; after a kill and a resume as in one go.
+// Only the named parameters have optimiser state and change. A killed and resumed run ends with the same bytes.
 TEST_F(ImportedRuns, TrainNamedParametersAlone) {
   const std::vector<std::string> more = {data(), "--train=pe.cope.*", "--optimiser.lr-scale=pe.*=10", "--save-every=2"};
   for (const char* run : {"one", "two"}) {
@@ -274,7 +274,7 @@ TEST_F(ImportedRuns, TrainNamedParametersAlone) {
       changed += !same;
     }
   }
-  EXPECT_EQ(changed, 2);  // a table a layer
+  EXPECT_EQ(changed, 2);  // one table per layer
   EXPECT_EQ(states, 4);
   expect_refused(run_tally({"resume", folder_ / "one", "--train=all", "--steps=6"}, folder_), 2,
                  "before the first step alone");
@@ -298,7 +298,7 @@ TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
                  "the run begins with the model in it");
 }
 
-// Also when nothing is left of it: the configuration says that the run was imported.
+// Even if no checkpoint is left: the configuration states that the run was imported.
 TEST_F(ImportedRuns, NeverBeginAtRandom) {
   ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
   EXPECT_TRUE(holds(read_file(folder_ / "run/config.json"), "\"imported\": true"));
@@ -334,12 +334,12 @@ TEST_F(ImportedRuns, NeverBeginAtRandom) {
   EXPECT_FALSE(fs::exists(checkpoint("run", 6)));
   EXPECT_NE(weights(checkpoint("run", 4)), weights(start));
   EXPECT_TRUE(read_file(folder_ / "run/checkpoints.old/step-00000006.safetensors") == last);
-  // A run of these settings has no such beginning.
+  // A run with this configuration is not an imported one.
   expect_done({"train", folder_ / "fresh", "--config", folder_ / "run/config.json", "--steps=1", "--quiet"});
   EXPECT_FALSE(holds(read_file(folder_ / "fresh/config.json"), "imported"));
 }
 
-// The optimiser has no state before the first step. What the imported weights are stays as it is.
+// The optimiser has no state before the first step. The imported weights stay unchanged.
 TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
   const std::vector<std::vector<std::string>> choices{{"--optimiser.name=sgd", "--optimiser.momentum=0.5"},
                                                       {"--model.dropout=0.1", "--optimiser.schedule=constant"},
@@ -395,7 +395,7 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
     EXPECT_FALSE(holds(evaluated.out, "bits per byte")) << evaluated.out;
     expect_done({"resume", folder_ / run, "--steps=6", "--quiet"});
   };
-  // The model has a tokenizer: it is kept, for prompts.
+  // The model has a tokenizer, which is kept for prompts.
   ASSERT_EQ(import("known", from, files).code, 0);
   expect_done(training("known"));
   expect_done({"eval", folder_ / "known", "--split=validation"});
@@ -412,13 +412,13 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
   fs::remove(from + "/tokenizer.json");
   ASSERT_EQ(import("none", from, files).code, 0);
   expect_trained("none", {});
-  // Imported with bytes in place of a tokenizer.
+  // Imported with bytes instead of a tokenizer.
   ASSERT_EQ(import("bytes", from).code, 0);
   expect_trained("bytes", files);
   EXPECT_EQ(read_file(checkpoint("bytes", 4)), read_file(checkpoint("none", 4)));
 }
 
-// The options that say how token files are read count for export too, with the model's tokenizer and without one.
+// The options for reading token files also apply to export, with the model's tokenizer and without one.
 TEST_F(ImportedRuns, AreWrittenBackFromTokenFilesOfANamedType) {
   const std::string from = source("llama");
   std::string ids;

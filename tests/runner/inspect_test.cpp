@@ -1,5 +1,5 @@
-// tally inspect: a page for every encoding, with the numbers of a dump of the same sequences as exact as it says; side
-// by side; what is refused. How it looks and answers in a browser: tests/browser.
+// tally inspect: a page for every encoding whose numbers match a dump of the same sequences within the packing's
+// precision; several runs next to each other; refused options. tests/browser checks the page in a browser.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class Inspect : public ::testing::Test {
   }
   JsonValue data() { return page_data(read_file(page_)); }
 
-  // Of each sequence alone, as the page shows it: where two keys are as good as equal, products of other sizes may
-  // round them into another order, and hard attention takes the other one.
+  // One dump per sequence, as on the page. With batches of other sizes, rounding may swap two nearly equal keys, and
+  // hard attention would choose the other one.
   std::string dump_of(std::size_t n) const { return folder_ / concat("dump-", n, ".safetensors"); }
   void dump_each(const std::string& run, const std::string& split, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n) {
@@ -46,7 +46,7 @@ class Inspect : public ::testing::Test {
     }
   }
 
-  // The page's numbers of one run against those of the dumps of its sequences.
+  // Compares the page's numbers of one run with the dumps of its sequences.
   void expect_as_dumped(const JsonValue& data, std::size_t run) {
     const auto of_head = [&](const SafetensorsFile& dump, const std::string& name, std::size_t head) {
       const Tensor all = dump.read(name);
@@ -68,7 +68,7 @@ class Inspect : public ::testing::Test {
             const std::vector<double> exact = of_head(dump, dumped, head);
             const JsonValue& packed = layers[layer].elements(name)[head];
             if (packed.is_null()) {
-              // A head without; or one whose weights may all be 0, by a rule that has such.
+              // A head without this quantity, or one whose weights may all be 0 by its rule.
               EXPECT_EQ(exact, std::vector<double>(exact.size()));
               if (std::string_view(name) == "weights") ++compared_;
               continue;
@@ -123,7 +123,7 @@ TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
   }
 }
 
-// Of numbers worked out here from the dump.
+// Compared with means computed here from the dump.
 TEST_F(Inspect, MeansBySymbol) {
   const std::string run = train("run", "cope@0,fox@1");
   ASSERT_EQ(inspect({run, "--count", "3"}).code, 0);

@@ -1,4 +1,4 @@
-// One folder and several processes: only one trains in it, and none takes it away from another.
+// Several processes and one folder: only one trains in it, and no other can take it over.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -9,7 +9,7 @@
 namespace tally::testing {
 namespace lock_test {
 
-// What another process that trains there holds.
+// The lock that a training process holds.
 FileDescriptor lock_of(const std::string& folder) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   EXPECT_EQ(::flock(file.number(), LOCK_EX | LOCK_NB), 0) << folder;
@@ -57,7 +57,7 @@ TEST(Lock, ForceDoesNotMoveASweepWithARunAtWork) {
   EXPECT_EQ(run_tally(tiny_training(sweep, "none", {"--force"}), folder).code, 0);
 }
 
-// Before a word of its configuration is there.
+// Before its configuration is written.
 TEST(Lock, ANewRunTakesItFirst) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";

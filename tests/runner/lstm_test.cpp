@@ -1,4 +1,4 @@
-// A model without attention goes through the same commands as the others.
+// All commands work with a model without attention.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-// What does not fit in memory is refused with the estimate before it starts, by every command.
+// Every command refuses work that does not fit in memory, with an estimate, before it starts.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,7 @@ namespace memory_test {
 
 void expect_too_large(const Finished& result, const std::vector<std::string>& parts) {
   EXPECT_EQ(result.code, 1) << result.out;
-  // What is beyond counting is said to be more than that.
+  // An estimate that overflows is reported as a lower bound.
   EXPECT_TRUE(holds(result.err, "[memory] this needs about ") || holds(result.err, "[memory] this needs more than "))
       << result.err;
   EXPECT_TRUE(holds(result.err, ", but there are ")) << result.err;
@@ -28,7 +28,7 @@ class MemoryOfARun : public ::testing::Test {
     ASSERT_NE(found, std::string::npos) << text;
     write_file(run_ + "/config.json", text.replace(found, from.size(), to));
   }
-  // The configuration asks for a model of two hundred terabytes; the checkpoints are those of a small one.
+  // The configuration asks for a model of two hundred terabytes, while the checkpoints belong to a small one.
   void ask_for_a_huge_model() {
     replace_in_config("\"layers\": 2", "\"layers\": 1000");
     replace_in_config("\"width\": 8", "\"width\": 65536");
@@ -93,7 +93,7 @@ TEST(Memory, BenchRefusesSizesThatDoNotFit) {
   }
   expect_too_large(run_tally({"bench", "step", "--model.layers=1000", "--model.width=65536"}, folder),
                    {"parameters", "optimiser"});
-  // One of several combinations: nothing is measured before all are known to fit.
+  // One of several combinations is too large: the check of all of them precedes the first measurement.
   const Finished one = run_tally({"bench", "attention", "--set", "length=8,1048576"}, folder);
   expect_too_large(one, {"activations"});
   EXPECT_EQ(one.out, "");

@@ -1,18 +1,18 @@
-// Checkpoints say what model they are of: a configuration that was changed by hand is not taken for the trained one.
-#include "tasks/model_record.hpp"
+// Checkpoints record their model, so that a configuration changed by hand is not mistaken for the trained one.
+#include "tasks/runs/model_record.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/error_of.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace model_record_test {
 
-// Shapes of parameters stay the same with all of these.
+// None of these changes affects the shapes of parameters.
 struct Change {
   std::string encoding, from, to;
   std::string name, before, after;
@@ -29,7 +29,7 @@ const std::vector<Change> changes{
 
 class ModelRecords : public ::testing::Test {
  protected:
-  // A finished run and one that was stopped on its way, of each encoding.
+  // Trains a finished run and a stopped one with the encoding.
   void train(const std::string& encoding) {
     ASSERT_EQ(run_tally(tiny_training(run_, encoding), folder_).code, 0);
     std::filesystem::remove(run_ + "/results.json");
@@ -41,7 +41,7 @@ class ModelRecords : public ::testing::Test {
     std::string text = config_;
     ASSERT_TRUE(holds(text, from)) << from << "\n" << text;
     text.replace(text.find(from), from.size(), to);
-    if (from.starts_with("\"pe\"")) {  // whose options are then others too
+    if (from.starts_with("\"pe\"")) {  // its options differ then too
       const std::size_t begin = text.find("\"pe-options\""), end = text.find("\"model\"");
       text.erase(begin, end - begin);
     }
@@ -85,7 +85,7 @@ TEST_F(ModelRecords, WhatElseWasChangedIsPrinted) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(holds(result.out, "changed: seed 1 -> 7\n")) << result.out;
   EXPECT_TRUE(holds(result.out, "changed: optimiser.lr 0.001 -> 0.25\n")) << result.out;
-  // It is said once.
+  // It is printed once.
   std::filesystem::remove(run_ + "/results.json");
   EXPECT_FALSE(holds(run_tally({"resume", run_}, folder_).out, "changed")) << result.out;
   EXPECT_TRUE(holds(read_file(run_ + "/config.json"), "\"seed\": 7"));
@@ -120,7 +120,7 @@ TEST_F(ModelRecords, CheckpointsWithoutOneStillLoad) {
   EXPECT_EQ(run_tally({"eval", run_}, folder_).code, 0);
   EXPECT_EQ(run_tally({"resume", run_}, folder_).code, 0);
 
-  // A record that is none is a damaged file.
+  // An invalid record counts as a damaged file.
   for (const char* text : {"", "5", "[]", "{\"model.heads\": 2}", "{\"model.heads\": \"2\""}) {
     metadata["model"] = text;
     write();
@@ -130,7 +130,7 @@ TEST_F(ModelRecords, CheckpointsWithoutOneStillLoad) {
   }
 }
 
-// What training and evaluations alone use is not part of it, or resumed runs would not end with the same bytes.
+// Settings used only in training and evaluation are excluded. Otherwise resumed runs would end with other bytes.
 TEST(ModelRecord, HoldsWhatTheFunctionNeeds) {
   RunConfig config = RunConfig::make("flip-flop", "cope", "quick");
   const ModelRecord record = model_record(config, *config.make_task());

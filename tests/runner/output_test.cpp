@@ -1,4 +1,4 @@
-// Where --out and --profile write: never over what a run keeps, and known before the work rather than after it.
+// Targets of --out and --profile: never a file that a run keeps, and checked before the work starts.
 #include <gtest/gtest.h>
 
 #include "tasks/foreign/imported_record.hpp"
@@ -48,7 +48,7 @@ TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
   expect_refused({"data", "--task=flip-flop", "--out", run_ + "/metrics.jsonl"}, "is kept by");
   EXPECT_TRUE(files() == before);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
-  // What else lies there may be replaced, as often as one likes.
+  // Other existing files may be replaced, any number of times.
   for (int n = 0; n < 2; ++n) {
     for (const std::string& out : {run_ + "/weights.safetensors", folder_ / "weights"}) {
       EXPECT_EQ(run_tally({"export", run_, "--out", out}, folder_).code, 0) << out;
@@ -83,7 +83,7 @@ TEST_F(Outputs, AModelOfAnotherLibraryIsNotWrittenOver) {
     expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
     EXPECT_EQ(read_file(out), before);
   }
-  // A new file is written; a config.json of something else protects only itself.
+  // A new file may be written. A config.json of another kind protects only itself.
   EXPECT_EQ(run_tally({"export", run_, "--out", model + "/new.safetensors"}, folder_).code, 0);
   for (const std::string text : {"{\"colour\": 1}", "{", "[]"}) {
     write_file(model + "/config.json", text);
@@ -112,7 +112,7 @@ TEST_F(Outputs, AProfileIsRefusedBeforeTheTraining) {
   const std::string metrics = read_file(run_ + "/metrics.jsonl");
   expect_refused({"resume", run_, "--steps=6", "--profile", folder_ / "missing/trace.json"}, "missing/trace.json", 1);
   EXPECT_EQ(read_file(run_ + "/metrics.jsonl"), metrics);
-  // In the folder that the training makes.
+  // In the folder that training creates.
   EXPECT_EQ(run_tally(tiny_training(run, "none", {"--profile=" + run + "/trace.json"}), folder_).code, 0);
   EXPECT_TRUE(holds(read_file(run + "/trace.json"), "traceEvents"));
 }

@@ -1,7 +1,6 @@
-// Trained models recomputed from outside: tests/outside/check.py works out logits, loss, attention, gates, positions
-// and every parameter's gradient from the formulas, in NumPy with nothing of tally in it, and compares them with `tally
-// dump --gradients`. No encoding is named here but in sums and where parameters are changed: new ones are checked as
-// they come.
+// Trained models recomputed without tally: tests/outside/check.py computes logits, loss, attention, gates, positions
+// and every parameter's gradient from the formulas in NumPy. It compares them with `tally dump --gradients`. Only
+// combinations and cases with changed parameters name encodings; new ones are checked automatically.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,12 +30,12 @@ class Outside : public ::testing::TestWithParam<const char*> {
     }
   }
 
-  // Trains a tiny model, perhaps changes its parameters, and dumps two sequences for check(); false when tally refused
-  // the options.
+  // Trains a tiny model, perhaps changes its parameters, and dumps two sequences for check(). Returns false when tally
+  // refused the options.
   bool dump(const std::string& encoding, std::vector<std::string> options,
             const std::function<void(NamedTensors&)>& change = nullptr) {
     const std::string run = folder_ / concat("run-", runs_++), file = run + "/dump.safetensors";
-    // A large step, so that tables which start at zero count.
+    // A large step, so that tables which start at zero have an effect.
     options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam(), "--device=" + device_});
     const Finished train = run_tally(tiny_training(run, encoding, options), folder_);
     refusal_ = train.err;
@@ -54,7 +53,7 @@ class Outside : public ::testing::TestWithParam<const char*> {
     return true;
   }
 
-  // Has all that was dumped checked.
+  // Checks all dumps.
   void check() {
     std::vector<std::string> words{python, "-B", TALLY_SOURCE_DIR "/tests/outside/check.py"};
     words.insert(words.end(), files_.begin(), files_.end());
@@ -85,18 +84,18 @@ std::vector<std::string> options_of(const EncodingChoice& choice) {
 }
 
 TEST_P(Outside, EveryEncodingWithAllValuesOfItsOptions) {
-  // f64 checks the formulas. f32 adds rounding only, which a few cases show.
+  // f64 checks the formulas. f32 only adds rounding, which a few cases cover.
   const std::size_t one_of = in_double() ? 2 : 12;
   std::size_t dumped = 0, n = 0;
   for (const EncodingCase& one : every(one_of, all_cases())) {
     SCOPED_TRACE(one.label);
     std::vector<std::string> options = options_of(one.choice);
-    // Every third one with a norm of queries and keys, by turns of both kinds.
+    // Every third case has a norm of queries and keys, alternating between both kinds.
     if (++n % 3 == 0) options.emplace_back(n % 2 == 0 ? "--model.qk-norm=head" : "--model.qk-norm=full");
     if (dump(one.choice.text(), options)) {
       ++dumped;
     } else {
-      // 16 tokens are more than a table of 2 rows: an encoding may say so, and nothing else.
+      // 16 tokens exceed a table of 2 rows. This is the only valid reason for an encoding to refuse.
       EXPECT_NE(refusal_.find("16 tokens"), std::string::npos) << refusal_;
     }
   }
@@ -127,7 +126,7 @@ TEST_P(OutsideTogether, Sums) {
   check();
 }
 
-// Every so many of all sums of two, neighbours in layers and in heads, with options as they are and changed.
+// A share of all combinations of two, in the same or in different layers and heads, with default and changed options.
 TEST_P(OutsideTogether, AShareOfAllThatActTogether) {
   const std::vector<const char*> reasons{" each ", "16 tokens", "acts on the embeddings", "would act nowhere"};
   std::size_t count = 0, dumped = 0;
@@ -145,7 +144,7 @@ TEST_P(OutsideTogether, AShareOfAllThatActTogether) {
   check();
 }
 
-// Where a text is longer than the threshold, the bias depends on the query too.
+// In texts longer than the threshold, the bias depends on the query too.
 TEST_P(Outside, FireBeyondItsThreshold) {
   for (const char* encoding : {"fire", "cope+fire"}) {
     SCOPED_TRACE(encoding);
@@ -190,7 +189,7 @@ TEST_P(Outside, OtherModels) {
       EXPECT_TRUE(dump(encoding, model)) << refusal_;
     }
   }
-  for (const char* encoding : {"fox-pro", "nexus", "transformer-xl"}) {  // what is by head of keys is no projection
+  for (const char* encoding : {"fox-pro", "nexus", "transformer-xl"}) {  // per-head parameters of keys
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {"--model.heads=4", "--model.kv-heads=2"})) << refusal_;
   }

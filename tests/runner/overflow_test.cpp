@@ -1,4 +1,4 @@
-// Numbers that do not fit a double: a text with one long word per document, such as DNA.
+// Numbers that overflow a double: a text with one long word per document, such as DNA.
 #include <cmath>
 
 #include "tests/runner/json_output.hpp"

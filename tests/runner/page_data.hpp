@@ -1,4 +1,4 @@
-// What a page of tally says, as the JSON that its script reads.
+// The JSON that a page's script reads.
 #pragma once
 
 #include <string>

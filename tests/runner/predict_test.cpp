@@ -1,4 +1,4 @@
-// tally predict: the same numbers as in a dump of the same tokens, and what is refused.
+// tally predict: the same numbers as a dump of the same tokens, and refused options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class Predict : public ::testing::Test {
   std::string run_ = folder_ / "run";
 };
 
-// Symbol after symbol, as if each had been typed.
+// Symbol after symbol, as if the user had typed each one.
 TEST_F(Predict, FeedsItsAnswersBack) {
   train("cope+rope");
   std::string text = "w0i1r";

@@ -1,7 +1,7 @@
-// Names from outside with control characters in them: whatever prints them, no terminal is steered by them.
+// Untrusted names with control characters never reach the terminal unescaped.
 #include <gtest/gtest.h>
 
-#include "tasks/printable.hpp"
+#include "tasks/print/printable.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -10,7 +10,7 @@ namespace printed_names_test {
 const std::string evil = "na\x1b[31mme\nnext\x9b\xff";
 const std::string escaped = "na\\x1b[31mme\\nnext\\x9b\\xff";
 
-// Lines end, nothing else is a control character.
+// Whether the only control characters are line ends.
 bool is_safe(const std::string& text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || (' ' <= c && c <= '~'); });
 }

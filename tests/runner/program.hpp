@@ -1,4 +1,4 @@
-// What tests of the program share: a folder of their own, and running `tally` (or another program) in it.
+// Shared by tests of the program: a temporary folder, and running `tally` (or another program) in it.
 #pragma once
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ extern char** environ;  // NOLINT: POSIX wants it declared by the user
 
 namespace tally::testing {
 
-// A new empty folder, removed with all it holds at the end of the test.
+// A new empty folder, removed with its contents at the end of the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -37,7 +37,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  // The path of something in it.
+  // The path of an entry.
   std::string operator/(std::string_view name) const { return (path_ / name).string(); }
   const std::filesystem::path& path() const { return path_; }
 
@@ -63,7 +63,7 @@ struct Finished {
   double cpu_seconds = 0;  // of all its threads
 };
 
-// Starts words[0] with the other words; stdout and stderr go into files of `folder`. Returns its process id.
+// Starts words[0] with the other words; stdout and stderr go to files in `folder`. Returns the process id.
 inline pid_t start_program(const std::vector<std::string>& words, const TemporaryFolder& folder,
                            std::string_view name = "program") {
   std::vector<char*> argv;
@@ -77,12 +77,12 @@ inline pid_t start_program(const std::vector<std::string>& words, const Temporar
   pid_t process = -1;
   const int failed = posix_spawn(&process, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  // Thrown, so that nobody goes on with -1, which means every process to kill() and to waitpid().
+  // An exception, because -1 as a process id means every process to kill() and waitpid().
   if (failed != 0) throw std::runtime_error("cannot start " + words[0]);
   return process;
 }
 
-// Waits for it to end.
+// Waits for its end.
 inline Finished finish_program(pid_t process, const TemporaryFolder& folder, std::string_view name = "program") {
   Finished result;
   int status = 0;

@@ -1,4 +1,4 @@
-// Norms of queries and keys on their way through the commands.
+// Norms of queries and keys in the commands.
 #include <gtest/gtest.h>
 
 #include "tests/runner/run_files.hpp"

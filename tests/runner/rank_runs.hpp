@@ -1,4 +1,4 @@
-// Runs that processes of mpirun share.
+// Runs that several processes of mpirun share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace tally::testing {
 
 inline constexpr const char* mpirun = "/usr/bin/mpirun";
 
-// Why nothing can be shared here; "" where it can.
+// The reason why ranks cannot share a run here; "" if they can.
 inline std::string no_ranks() {
 #ifdef TALLY_SANITIZED
   return "OpenMPI is not built for sanitizers";
@@ -25,7 +25,7 @@ inline std::string no_ranks() {
 #endif
 }
 
-// The words of tally in so many processes of this machine, without asking for another one.
+// A tally command in `count` processes on this machine, without contacting another one.
 inline std::vector<std::string> ranks(int count, const std::vector<std::string>& arguments) {
   std::vector<std::string> words{"/usr/bin/env",
                                  "OMPI_ALLOW_RUN_AS_ROOT=1",
@@ -44,7 +44,7 @@ inline std::vector<std::string> ranks(int count, const std::vector<std::string>&
   return words;
 }
 
-// What so many ranks trained beside what one process has trained already.
+// Compares the run of `count` ranks with an existing run of one process.
 inline void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words,
                                 const TemporaryFolder& folder) {
   const Finished finished = run_program(ranks(count, words), folder);
@@ -59,7 +59,7 @@ class RanksOfMpi : public ::testing::Test {
   void SetUp() override {
     if (const std::string why = no_ranks(); !why.empty()) GTEST_SKIP() << why;
   }
-  // Seven micro-batches, unless options say otherwise: of four ranks the last has one.
+  // Seven micro-batches by default; with four ranks the last rank has one.
   static std::vector<std::string> training(const std::string& run, const std::string& encoding,
                                            std::vector<std::string> options = {}) {
     for (const std::string option : {"--batch=7", "--micro-batch=1", "--model.dropout=0.1"}) {
@@ -71,7 +71,7 @@ class RanksOfMpi : public ::testing::Test {
     return tiny_training(run, encoding, options);
   }
 
-  // Trains by so many ranks what one process has trained already.
+  // Trains with `count` ranks and compares with an existing run of one process.
   void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words) {
     testing::expect_bytes_of_one(count, alone, words, folder_);
   }

@@ -9,7 +9,7 @@
 namespace tally::testing {
 namespace ranks_device_test {
 
-// In the order of streams and as late as CUDA allows.
+// With streams that run in order, but as late as CUDA allows.
 TEST_F(RanksOfMpi, OnDevicesTrainTheBytesOfOne) {
   const std::vector<std::string> options{"--device=cuda-host", "--steps=2", "--task.dense-count=1"};
   const std::string alone = folder_ / "alone";

@@ -1,4 +1,4 @@
-// What is told of the memory of ranks that share a run.
+// Memory estimates of ranks that share a run.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace tally::testing {
 namespace ranks_memory_test {
 
-// What a dry run tells of a rank is what the first one takes. On the CPU it depends on the others how many buckets are
-// on their way at once: there is one, or it is told at its most.
+// The estimate of a dry run equals the memory of the first rank. On the CPU, the number of buckets in flight depends on
+// the other ranks: there is one, or the estimate is an upper bound.
 TEST_F(RanksOfMpi, TakeTheMemoryThatIsToldBefore) {
   struct Case {
     std::string name;

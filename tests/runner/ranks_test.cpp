@@ -1,5 +1,5 @@
-// One run by several processes that mpirun starts: the bytes of one process, whichever dies and with how many it goes
-// on.
+// One run by several processes of mpirun equals the run of one process. This holds whichever process is killed, and for
+// any number of processes that resume it.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -16,7 +16,7 @@ namespace ranks_test {
 
 namespace fs = std::filesystem;
 
-// The process that is this rank of those that train the run; 0 where there is none.
+// The process of this rank in the run's process group; 0 if there is none.
 pid_t process_of(int rank, const std::string& run) {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string environment = read_file(entry.path().string() + "/environ");
@@ -34,7 +34,7 @@ struct Precision {
 
 class RanksOfMpiTrain : public RanksOfMpi, public ::testing::WithParamInterface<Precision> {};
 
-// Also by three ranks, and with a batch size that evaluations do not divide by.
+// Also with three ranks, and with a batch size that does not divide the evaluations.
 TEST_P(RanksOfMpiTrain, TheBytesOfOneProcess) {
   const auto& [encoding, precision] = GetParam();
   const std::vector<std::string> options{"--eval-batch=4", "--precision=" + precision};
@@ -57,7 +57,7 @@ TEST_F(RanksOfMpi, ThreeTrainTheBytesOfOneProcess) {
   expect_bytes_of_one(3, alone, training(folder_ / "three", "cope", options));
 }
 
-// A bucket holds 65,536 numbers at least: these have four, of which three are sent while backward is at work.
+// A bucket holds at least 65,536 numbers. This model has four buckets, and three are sent during backward.
 TEST_F(RanksOfMpi, SendSeveralBucketsOfOneProcess) {
   for (const std::string device : {"cpu", "cuda-host"}) {
     const std::vector<std::string> options{"--device=" + device, "--model.width=80", "--model.layers=3",
@@ -69,7 +69,7 @@ TEST_F(RanksOfMpi, SendSeveralBucketsOfOneProcess) {
   }
 }
 
-// Micro-batches by their number are those by their size.
+// Specifying the number of micro-batches equals specifying their size.
 TEST_F(RanksOfMpi, MicroBatchesMayBeGivenByTheirNumber) {
   const std::string alone = folder_ / "alone", run = folder_ / "run";
   ASSERT_EQ(run_tally(training(alone, "cope", {"--batch=8", "--micro-batch=2"}), folder_).code, 0);
@@ -103,7 +103,7 @@ TEST_F(RanksOfMpi, GenerateTheAnswersOfOneProcess) {
   expect_bytes_of_one(2, alone, words(folder_ / "run"));
 }
 
-// Each rank has the optimiser's state of its share; a run goes on with it split or whole.
+// Each rank holds the optimiser state of its share. A run resumes from it with split or whole state.
 TEST_F(RanksOfMpi, SplitTheOptimisersState) {
   for (const std::string rule : {"adamw", "sgd"}) {
     const std::vector<std::string> options{"--optimiser.name=" + rule, "--optimiser.clip=0.1"};
@@ -113,7 +113,7 @@ TEST_F(RanksOfMpi, SplitTheOptimisersState) {
     words.emplace_back("--split-optimiser");
     expect_bytes_of_one(4, alone, words);
     if (HasFatalFailure()) return;
-    for (const bool split : {false, true}) {  // goes on from step 2
+    for (const bool split : {false, true}) {  // resumes from step 2
       fs::remove(run + "/results.json");
       fs::remove(run + "/checkpoints/" + newest_checkpoint(run));
       std::vector<std::string> resuming{"resume", run, "--threads=1", "--quiet"};
@@ -131,7 +131,7 @@ TEST_F(RanksOfMpi, SplitTheOptimisersState) {
   expect_bytes_of_one(2, device, words);
 }
 
-// Killed by four ranks, by two, and ended by one process.
+// Killed with four ranks, then with two, and finished by one process.
 TEST_F(RanksOfMpi, AKilledRankEndsAllAndTheRunGoesOnWithAnotherNumber) {
   const std::vector<std::string> options{"--steps=60", "--save-every=5", "--eval-every=30"};
   const std::string alone = folder_ / "alone", run = folder_ / "run";
@@ -213,7 +213,7 @@ TEST_F(RanksOfMpi, OneSaysWhatAllWouldSay) {
 
 TEST(RanksWithoutMpi, AProgramThatMpirunStartedSaysThatMpiIsMissing) {
   const TemporaryFolder folder;
-  // Also where it is installed: what is found first is no library.
+  // Also if MPI is installed: the first file found is not a library.
   for (const char* name : {"libmpi.so.40", "libmpi.so"}) write_file(folder / name, "none");
   std::vector<std::string> words{"/usr/bin/env", "LD_LIBRARY_PATH=" + folder.path().string(), "OMPI_COMM_WORLD_SIZE=2",
                                  TALLY_RUNNER};

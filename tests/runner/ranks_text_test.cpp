@@ -1,4 +1,4 @@
-// Language models that ranks train: the bytes of one process.
+// Language models that ranks train equal the run of one process.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,8 +18,7 @@ class RanksOfMpiOnTexts : public TextRuns {
   }
 };
 
-// Of texts that do not see each other the parts of a batch differ in length, and there are more of them in one step
-// than in another.
+// With separate texts, the parts of a batch differ in length, and their number differs between steps.
 TEST_F(RanksOfMpiOnTexts, TrainTheBytesOfOneProcess) {
   for (const std::string documents : {"joined", "separate"}) {
     const std::vector<std::string> options{"--task.documents=" + documents, "--micro-batch=1", "--model.dropout=0.1",

@@ -1,6 +1,6 @@
-// tally report: means and deviations over seeds, groups by what differs, and that no run is left out silently. Runs are
-// made by hand here, so that the numbers are known.
-#include "tasks/report.hpp"
+// tally report: means and standard deviations over seeds, groups by differing settings, and that every run is counted.
+// The runs are written by hand, so that the numbers are known.
+#include "tasks/results/report.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "tasks/report_page.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/results/report_page.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 
 namespace tally::testing {
@@ -37,7 +37,8 @@ class Reports : public ::testing::Test {
     return {step, e};
   }
 
-  // A run with these wrong tokens of 100 at steps 50 and 100, on two splits; finished unless told otherwise.
+  // A run with these numbers of wrong tokens, out of 100, at steps 50 and 100, on two splits. It is finished by
+  // default.
   void add(const std::string& name, const RunConfig& config, std::int64_t before, std::int64_t sparse,
            bool finished = true) {
     const RunFolder folder = RunFolder::create(folder_ / name, config, false);
@@ -70,7 +71,7 @@ TEST_F(Reports, MeanDeviationAndCounts) {
   ASSERT_EQ(report.tasks.size(), 1u);
   ASSERT_EQ(report.tasks[0].groups.size(), 2u);
   const std::string text = report_text(report);
-  // Mean 4%, deviation sqrt(8)% = 2.83; Wilson's interval of 8 in 200.
+  // Mean 4%, standard deviation sqrt(8)% = 2.83; Wilson's interval of 8 in 200.
   EXPECT_TRUE(has(text, "| cope     | 0% (0)          | 4% (2.83)  | 2    |")) << text;
   EXPECT_TRUE(has(text, "| rope     | 0%              | 30%        | 1    |")) << text;
   EXPECT_TRUE(has(text, "8 of 200 (2.04-7.69%)")) << text;
@@ -101,7 +102,7 @@ TEST_F(Reports, SeveralTasksAreSeenInOneTable) {
   const std::string text = overview_text(report);
   EXPECT_TRUE(has(text, "| encoding | flip-flop | group-word quick-a5 | group-word quick |")) << text;
   EXPECT_TRUE(has(text, "| cope     | 0% (0, 2) | 0% (1)              | -                |")) << text;
-  // Out of distribution: 2% and 6% of tokens; half of the sequences, as group-word is judged.
+  // Out of distribution: 2% and 6% of tokens, and half of the sequences, since group-word is scored by sequence.
   EXPECT_TRUE(has(text, "| cope     | 4% (2.83, 2) | 0% (1)              | -                |")) << text;
   EXPECT_TRUE(has(text, "| rope     | -            | -                   | 50% (1)          |")) << text;
   EXPECT_TRUE(has(text, "whole sequences of group-word quick-a5, group-word quick")) << text;
@@ -127,7 +128,8 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
       << report_text(report);
 }
 
-// Of many settings a label has those that are not the preset's: a row of it is found again on other tasks.
+// If many settings differ, a label shows only settings that differ from the preset, so that it matches labels on other
+// tasks.
 TEST_F(Reports, LabelsLeaveOutWhatIsAsInThePreset) {
   add("plain", config_of("flip-flop", "alibi", 1), 10, 2);
   for (const auto& [name, value] : {std::pair("model.layers", "1"), {"model.heads", "2"}, {"optimiser.lr", "0.5"}}) {
@@ -160,11 +162,11 @@ TEST_F(Reports, WhatIsNotFinishedIsCounted) {
   const Report report = make_report({sweep_});
   EXPECT_TRUE(has(report_text(report), "1 of 4, 1 diverged, 1 unfinished, 1 waiting")) << report_text(report);
   EXPECT_TRUE(has(report_text(report), "| 2%         |")) << report_text(report);
-  // Given one by one, runs do not say whether they will go on.
+  // Without its sweep, a run does not show whether it will be resumed.
   EXPECT_TRUE(has(report_text(make_report({folder_ / "cope-seed3"})), "0 of 1, 1 unfinished"));
 }
 
-// What a sweep wrote of a run that has been finished since.
+// The sweep recorded a failure, but the run has finished since.
 TEST_F(Reports, AFinishedRunIsNoFailedOne) {
   const RunConfig config = config_of("flip-flop", "cope", 1);
   add("cope-seed1", config, 10, 2);
@@ -190,7 +192,7 @@ TEST_F(Reports, NoRunCountsTwice) {
   add("cope-seed1.old-2", config_of("flip-flop", "cope", 1), 10, 90);
   EXPECT_EQ(make_report({sweep_}).runs.size(), 1u);
   EXPECT_EQ(make_report({sweep_, folder_ / "cope-seed1/", sweep_}).runs.size(), 1u);
-  EXPECT_EQ(make_report({folder_ / "cope-seed1.old"}).runs.size(), 1u);  // asked for by name
+  EXPECT_EQ(make_report({folder_ / "cope-seed1.old"}).runs.size(), 1u);  // it is named explicitly
 }
 
 TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
@@ -202,7 +204,7 @@ TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
 }
 
 TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
-  // Selective copy is trained on 256 + 256 + 256 tokens; its sparse split is longer.
+  // Selective copy trains on 256 + 256 + 256 tokens; its sparse split is longer.
   const auto add_run = [&](const std::string& name, const std::string& encoding, const std::string& task,
                            const std::vector<std::pair<std::string, std::string>>& settings = {}) {
     RunConfig config = config_of(task, encoding, 1);
@@ -264,7 +266,7 @@ TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
 TEST_F(Reports, CurvesAreMeansInBands) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 20, 6);
-  add("cope-seed3", config_of("flip-flop", "cope", 3), 90, 0, false);  // its half of a curve would bend the mean
+  add("cope-seed3", config_of("flip-flop", "cope", 3), 90, 0, false);  // its partial curve would distort the mean
   const Chart chart = report_chart(make_report({sweep_}));
   ASSERT_EQ(chart.panels.size(), 2u);
   EXPECT_EQ(chart.panels[1].title, "ood-sparse");
@@ -306,17 +308,17 @@ TEST_F(Reports, ManyGroupsAreDotsTheBestFirstAndSmallCharts) {
   const std::string picture = report_picture(make_report({sweep_}));
   EXPECT_TRUE(has(picture, "every seed"));
   EXPECT_FALSE(has(picture, ">t5<")) << "no run of it is finished";
-  // rope has none wrong, then xpos with 5%; absolute with 50% is last.
+  // rope has no errors, then xpos with 5%; absolute with 50% is last.
   EXPECT_LT(picture.find(">rope<"), picture.find(">xpos<"));
   EXPECT_LT(picture.find(">xpos<"), picture.find(">none<"));
   EXPECT_LT(picture.find(">none<"), picture.find(">absolute<"));
   EXPECT_TRUE(has(picture, "ood-sparse while training; grey: rope and none")) << "where groups differ most";
-  // A task with fewer groups keeps its chart below.
+  // A task with fewer groups has its chart below.
   add("words", RunConfig::make("group-word", "cope", "quick"), 10, 5);
   EXPECT_TRUE(has(report_picture(make_report({sweep_})), "group-word: error while training"));
 }
 
-// Two runs on one machine, one on two, and one of a version that did not say.
+// Two runs on one machine, one on two, and one of a version that did not record it.
 TEST_F(Reports, MachinesAndVersionsAreNamed) {
   const Machine gpu{"cuda:0", "H200", "tf32", "Some CPU", 16, 4, "SkylakeX", "g++ 12.2.0", "0.1.0", "0123456789ab"};
   Machine other = gpu;

@@ -1,4 +1,4 @@
-// tally reproduce: the runs of a table, killed and resumed, and the page that shows them.
+// tally reproduce: the runs of a table, killed and resumed, and the resulting page.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tasks/reproduction.hpp"
-#include "tasks/run_folder.hpp"
+#include "tasks/results/reproduction.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -28,7 +28,7 @@ std::vector<std::string> words(const std::string& runs, const std::vector<std::s
   return all;
 }
 
-// What the table says, without where it lies.
+// The table without its path.
 std::string table_of(const Finished& finished) {
   JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_values = 10'000}, "reproduce");
   for (const char* elsewhere : {"folder", "page", "picture"}) {
@@ -127,13 +127,13 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
                                                                         << page;
   EXPECT_FALSE(holds(page, "reading.md"));
   EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
-  // Nothing is left to do, and showing alone says the same.
+  // No run is left, and --show prints the same.
   EXPECT_TRUE(holds(run_tally(words(folder / "runs"), folder).out, "6 of 6 runs are finished"));
   const Finished shown = run_tally(words(folder / "runs", {"--show", "--json"}), folder);
   EXPECT_EQ(table_of(shown), table_of(run_tally(words(folder / "runs", {"--json"}), folder)));
 }
 
-// Where a page beside it says what agrees, it is one step away.
+// A page links to the discussion of its results in reading.md next to it.
 TEST(Reproduce, APageLeadsToWhatIsSaidOfIt) {
   const TemporaryFolder folder;
   write_file(folder / "reading.md", "# All\n\n[other](page.md)\n\n### [Figure 5](page.md), and _more_: 2 tables\n");
@@ -147,12 +147,12 @@ TEST(Reproduce, APageLeadsToWhatIsSaidOfIt) {
   EXPECT_TRUE(holds(page, concat(" --dir '", folder / "it'\\''s here", "'\n"))) << page;
 }
 
-// Absolute positions have rows up to the longest split; the sparse one is longer than any sequence of training.
+// Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.
 TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   const TemporaryFolder folder;
   const Reproduction& table = find_reproduction("table2");
   const ReproductionSetting setting{Scale::quick, {1, 2}, ""};
-  constexpr std::size_t copy = 2;  // the first of selective copy's columns: in distribution, dense, sparse
+  constexpr std::size_t copy = 2;  // the first column of selective copy: in distribution, dense, sparse
   for (const std::size_t row : {0u, 1u}) {
     for (const std::int64_t seed : setting.seeds) {
       const auto run = run_of(table, table.rows[row], table.columns[copy], setting, seed);
@@ -179,7 +179,7 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   }
 }
 
-// Seeds are measured once, what is finished is not counted, and nothing is written.
+// Seeds are measured once, finished runs are not counted, and nothing is written.
 TEST(Reproduce, TellsWhatTheRunsThatAreLeftCost) {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs";
@@ -229,7 +229,7 @@ TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
   EXPECT_TRUE(holds(shown.out, " wrong sequences of -6")) << shown.out;
 }
 
-// A model of a terabyte: it is named, and does not stop what fits from being planned.
+// A model of a terabyte is reported, and the runs that fit are still planned.
 TEST(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs";
@@ -252,7 +252,7 @@ TEST(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
   for (const auto& entry : fs::directory_iterator(runs)) EXPECT_FALSE(entry.is_directory()) << entry.path();
 }
 
-// Its results cannot be read: it is said and counted, and the others are planned and trained.
+// A run with unreadable results is reported and counted; the others are planned and trained.
 TEST(Reproduce, ADamagedRunDoesNotStopTheOthers) {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs";

@@ -1,8 +1,8 @@
-// Runs that are resumed with other settings: the sequences that they are trained on, and the notes that are printed.
+// Runs resumed with other settings: their training sequences, and the printed notes.
 #include <gtest/gtest.h>
 
 #include "core/io/safetensors.hpp"
-#include "tasks/metrics.hpp"
+#include "tasks/runs/metrics.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -54,7 +54,7 @@ TEST_F(ResumeSettings, WithAnotherBatchNoSequenceIsLeftOutOrTakenAgain) {
   EXPECT_EQ(run, (std::vector{fours[0], fours[1], fours[2], twos[6], twos[7], fours[4], fours[5]}));
 }
 
-// Files of earlier versions do not say how many sequences were seen: that follows from the batch until then.
+// Files of earlier versions do not record the number of sequences: it follows from the batch size until then.
 TEST_F(ResumeSettings, OfAnEarlierVersionTheSequencesAreCounted) {
   train("run", {"--steps=3"});
   const std::string path = folder_ / "run/checkpoints/step-00000003.safetensors";

@@ -1,17 +1,17 @@
-// Promises of a run that is killed, stopped or robbed of its files, and then resumed.
+// Guarantees for a run that is killed, stopped or loses files, and is then resumed.
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 #include <thread>
 
-#include "tasks/run_folder.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace resume_test {
 
-// Sixty steps, with a line about training at every one: it tells how far the run has come.
+// Sixty steps with a metrics line at each one, which shows the progress of the run.
 std::vector<std::string> training(const std::string& run, std::vector<std::string> options = {},
                                   const std::string& encoding = "cope") {
   for (const std::string setting : {"--steps=60", "--eval-every=10", "--save-every=5", "--log-every=1"}) {
@@ -34,7 +34,7 @@ bool wait_for_lines(const std::string& run, std::size_t count) {
   return comes_true([&] { return lines_of(run + "/metrics.jsonl") >= count; });
 }
 
-// Starts a run with these words, kills it five times on its way and lets it end.
+// Starts a run with these words, kills it five times and lets it finish.
 void train_with_five_kills(const std::vector<std::string>& words, const TemporaryFolder& folder) {
   const std::string& run = words[1];
   std::mt19937 random(20240501);
@@ -55,7 +55,7 @@ void train_with_five_kills(const std::vector<std::string>& words, const Temporar
 
 class Resume : public ::testing::Test {
  protected:
-  // The run that nothing happened to.
+  // The undisturbed run.
   void SetUp() override { ASSERT_EQ(run_tally(training(reference()), folder_).code, 0); }
   std::string reference() const { return folder_ / "reference"; }
   std::string run() const { return folder_ / "run"; }
@@ -66,8 +66,8 @@ class Resume : public ::testing::Test {
     return run_tally(words, folder_);
   }
 
-  // Starts the run and sends the signals once it has written so many lines. On a busy machine the run may have ended by
-  // then: it is started again, a few times.
+  // Starts the run and sends the signals once it has written this number of lines. On a busy machine the run may have
+  // finished first, so it retries a few times.
   Finished train_until(std::size_t lines, const std::vector<int>& signals, const std::vector<std::string>& more = {}) {
     for (int attempt = 1;; ++attempt) {
       const pid_t process = start_tally(training(run(), more), folder_);
@@ -87,8 +87,7 @@ TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
   expect_same_run(run(), reference());
 }
 
-// Masks that depend on the step, a shift by a token, sums along the text, and parameters held within their range after
-// each update.
+// Covers masks that depend on the step, a token shift, sums along the text, and parameters clamped after each update.
 TEST(ResumeOfASum, AfterFiveKillsTheRunWithDropoutIsTheSame) {
   const TemporaryFolder folder;
   const std::vector<std::string> dropout{"--model.dropout=0.1", "--micro-batch=3"};
@@ -123,7 +122,7 @@ TEST_F(Resume, SignalsSaveTheStepAtWork) {
   }
 }
 
-// The last of the regular checkpoints must not be lost to the one that the signal left.
+// The checkpoint written after the signal must not displace the last regular checkpoint.
 TEST_F(Resume, AStopNearTheEndKeepsTheSameCheckpoints) {
   EXPECT_EQ(train_until(76, {SIGINT}).code, 130);  // 60 lines of training, 18 of evaluations, 2 at the start
   EXPECT_EQ(resume().code, 0);
@@ -145,16 +144,16 @@ TEST_F(Resume, ASecondSignalStopsAtOnce) {
   const pid_t process =
       start_tally(training(run(), {"--steps=1000000", "--save-every=1000000", "--eval-every=0"}), folder_);
   EXPECT_TRUE(wait_for_lines(run(), 3));
-  send_signal(process, SIGSTOP);  // so that both are there before the step at work ends
+  send_signal(process, SIGSTOP);  // so that both signals are pending before the current step ends
   send_signal(process, SIGINT);
   send_signal(process, SIGTERM);
   send_signal(process, SIGCONT);
   const int code = finish_program(process, folder_).code;
   EXPECT_TRUE(code == 130 || code == 143) << code;
-  EXPECT_TRUE(checkpoints_of(run()).empty());  // one signal would have left one
+  EXPECT_TRUE(checkpoints_of(run()).empty());  // a single signal would have left a checkpoint
 }
 
-// What `tally train | head -1` does to it.
+// The effect of `tally train | head -1`.
 TEST_F(Resume, AReaderThatLeavesDoesNotStopTheTraining) {
   std::string command = "{ '" TALLY_RUNNER "'";
   for (const std::string& word : training(run(), {"--log-every=1"})) {
@@ -214,7 +213,7 @@ TEST_F(Resume, ACorruptedNewestCheckpointIsPassedOverByName) {
   expect_same_run(run(), reference());
 }
 
-// Its name alone does not say that the run is so far.
+// The name of a checkpoint is no proof of the run's progress.
 TEST_F(Resume, ADamagedCheckpointDoesNotSayHowFarTheRunIs) {
   ASSERT_EQ(run_tally(training(run()), folder_).code, 0);
   write_file(run() + "/checkpoints/step-00000060.safetensors", "damaged");
@@ -225,7 +224,7 @@ TEST_F(Resume, ADamagedCheckpointDoesNotSayHowFarTheRunIs) {
   const Finished result = resume({"--steps=58"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, "step-00000060")) << result.out;
-  // It is not counted among the last two.
+  // It does not count as one of the last two.
   EXPECT_TRUE(checkpoints_of(run()).contains("step-00000055.safetensors"));
   EXPECT_TRUE(checkpoints_of(run()).contains("step-00000058.safetensors"));
 }
@@ -240,7 +239,7 @@ TEST_F(Resume, WhatIsInTheWayOfACheckpointIsNamedBeforeTheTraining) {
   EXPECT_TRUE(holds(result.err, in_the_way + ": is in the way of a checkpoint")) << result.err;
   EXPECT_EQ(read_file(run() + "/metrics.jsonl"), metrics);
   EXPECT_EQ(read_file(run() + "/config.json"), config);
-  EXPECT_EQ(resume({"--steps=15"}).code, 0);  // which does not come so far
+  EXPECT_EQ(resume({"--steps=15"}).code, 0);  // which does not reach that step
 
   std::filesystem::remove_all(run() + "/checkpoints");
   write_file(run() + "/checkpoints", "");
@@ -331,7 +330,7 @@ TEST_F(Resume, DamagedResultsAreNotTakenForTheEnd) {
     }
     EXPECT_EQ(read_file(path), content);
   }
-  std::filesystem::remove(path);  // they are then written again
+  std::filesystem::remove(path);  // so that they are written again
   EXPECT_EQ(run_tally(resuming(reference()), folder_).code, 0);
   EXPECT_TRUE(holds(read_file(path), "best_step"));
 }
@@ -361,9 +360,9 @@ TEST_F(Resume, RefusesAnotherModel) {
   expect_same_run(run(), reference());
 }
 
-#ifndef TALLY_SANITIZED  // which dies of the limit by itself
+#ifndef TALLY_SANITIZED  // the limit kills sanitizers
 TEST_F(Resume, AFullDiskKeepsTheOldCheckpoint) {
-  // Rates that do not depend on the number of steps; few lines in metrics.jsonl.
+  // The learning rate does not depend on the number of steps; few lines in metrics.jsonl.
   const auto constant_rate = [](const std::string& path, const std::string& steps) {
     return training(path, {steps, "--log-every=100", "--optimiser.schedule=constant"});
   };

@@ -1,5 +1,4 @@
-// What a run leaves behind, in the form in which two runs are compared: checkpoints byte for byte, metrics without
-// times.
+// The files of a run in comparable form: checkpoints byte for byte, metrics without times.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ inline std::vector<std::string> names_of_checkpoints(const std::string& run) {
   return names;
 }
 
-// Of those written whole, also while a process writes; "" where there is none.
+// The newest complete checkpoint, also during training; "" if there is none.
 inline std::string newest_checkpoint(const std::string& run) {
   std::string newest;
   std::error_code none_yet;
@@ -47,7 +46,7 @@ inline std::string newest_checkpoint(const std::string& run) {
   return newest;
 }
 
-// All lines but those about the machines that trained it, without times.
+// All metrics lines except machine records, without times.
 inline std::vector<std::string> metrics_of(const std::string& run) {
   std::vector<std::string> lines;
   std::istringstream text(read_file(run + "/metrics.jsonl"));
@@ -59,7 +58,7 @@ inline std::vector<std::string> metrics_of(const std::string& run) {
   return lines;
 }
 
-// results.json without what is measured of time and memory.
+// results.json without measured time and memory.
 inline std::string results_of(const std::string& run) {
   JsonValue results = parse_json(read_file(run + "/results.json"), {}, "results");
   for (const char* measured : {"seconds", "peak_tensor_bytes"}) results.remove(measured);
@@ -77,7 +76,7 @@ inline void expect_same_run(const std::string& run, const std::string& reference
   EXPECT_EQ(metrics_of(run), metrics_of(reference));
 }
 
-// Another checkpoint in the place of this one: its tensors changed, with checksums that hold.
+// Replaces a checkpoint by one with changed tensors and valid checksums.
 inline void change_tensors(const std::string& checkpoint, const std::function<void(NamedTensors&)>& change) {
   NamedTensors tensors;
   Metadata metadata;
@@ -92,7 +91,7 @@ inline void change_tensors(const std::string& checkpoint, const std::function<vo
   write_safetensors(checkpoint, tensors, metadata);
 }
 
-// Waits until f() is true; 20 seconds are enough for anything here.
+// Waits until f() is true, at most 20 seconds.
 template <class F>
 bool comes_true(F&& f) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -103,7 +102,7 @@ bool comes_true(F&& f) {
   return true;
 }
 
-// Sends a signal to a program that was started; never to the groups of processes that numbers below 1 stand for.
+// Sends a signal to a started program. Never to process groups, which numbers below 1 denote.
 inline void send_signal(pid_t process, int signal) {
   if (process > 0) kill(process, signal);
 }

@@ -1,11 +1,11 @@
-// What a plan tells of the time that it still takes.
-#include "tasks/runner/run_plan.hpp"
+// The remaining time that a plan estimates.
+#include "tasks/sweep/run_plan.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tasks/report.hpp"
-#include "tasks/run_folder.hpp"
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
+#include "tasks/results/report.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -18,7 +18,7 @@ RunConfig of_seed(std::int64_t seed) {
   return config;
 }
 
-// One run took 100 s; of its sister half is trained, and a third has not begun.
+// One run took 100 s, another is half trained, and a third has not begun.
 TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
   const TemporaryFolder folder;
   const std::string plans = folder / "plan";
@@ -45,7 +45,7 @@ TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
   EXPECT_NEAR(three.seconds_left(2).value(), 100, 1e-9) << "the longest has nobody beside it in the end";
 }
 
-// Plans of several tables write into one folder, each what it knows.
+// Plans of several tables write to one folder, each its own entries.
 TEST(RunPlans, WhatOtherPlansWroteStays) {
   const TemporaryFolder folder;
   const std::string plans = folder / "plan", file = concat(plans, "/", sweep_file_name);

@@ -1,4 +1,4 @@
-// Learning rates as a run has them.
+// Learning rate schedules in runs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ TEST(Schedules, AreThoseThatARunHas) {
                 0.01 * std::sqrt(2. / 6), 0.01 * std::sqrt(2. / 7), 0.01 / 2});
 }
 
-// A run that is resumed for more steps before its cooldown equals one that had these steps from the start.
+// A run resumed for more steps before its cooldown equals one planned with these steps.
 TEST(Schedules, StableStepsAreThoseOfALongerRun) {
   const TemporaryFolder folder;
   const std::string run = folder / "run", straight = folder / "straight";

@@ -1,4 +1,4 @@
-// Processes that Slurm's srun started, by the environment that it gives them (real Slurm: tests/machines/slurm.py).
+// Processes started by Slurm's srun, simulated by its environment variables (real Slurm: tests/machines/slurm.py).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -59,7 +59,7 @@ TEST(Srun, OneOfItsProcessesPrintsTheHelp) {
   }
 }
 
-// A batch script is one process, of a job that has more; so is what srun starts once.
+// A batch script is a single process even if its job has several tasks, and so is an srun step with one task.
 TEST(Srun, OneProcessOfAJobWithSeveralTasksTrains) {
   const TemporaryFolder folder;
   const std::vector<std::string> script{"SLURM_NTASKS=4", "SLURM_PROCID=0", "SLURM_JOB_ID=7"};
@@ -71,7 +71,7 @@ TEST(Srun, OneProcessOfAJobWithSeveralTasksTrains) {
   }
 }
 
-// Their runs are their own: workers agree by files.
+// The workers do not share a run: they coordinate by files.
 TEST(Srun, MayStartTheWorkersOfASweep) {
   const TemporaryFolder folder;
   const std::string sweep = folder / "sweep";

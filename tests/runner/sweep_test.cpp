@@ -1,5 +1,5 @@
-// tally sweep: the grid and its names, what is skipped, resumed and counted, signals, and that the runs are those which
-// `tally train` makes.
+// tally sweep: the grid and its names; skipped, resumed and counted runs; signals; and that its runs equal runs of
+// `tally train`.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ class Sweeps : public ::testing::Test {
     }
     return names;
   }
-  // The state of each run in sweep.json.
+  // The state of the run in sweep.json.
   std::string state(const std::string& run) const {
     const JsonValue json = parse_json(read_file(sweep_ + "/sweep.json"), {.max_depth = 16, .max_values = 100'000}, "");
     for (const JsonValue& entry : json.elements("runs")) {
@@ -95,7 +95,7 @@ TEST_F(Sweeps, RunsAreThoseOfTrain) {
 TEST_F(Sweeps, FinishedRunsAreSkippedAndOthersGoOn) {
   ASSERT_EQ(sweep("none", {"--seeds=1"}).code, 0);
   const auto written = fs::last_write_time(sweep_ + "/none-seed1/results.json");
-  // As after a kill between the last checkpoint and the results.
+  // The state after a kill between the last checkpoint and the results.
   ASSERT_EQ(sweep("alibi", {"--seeds=1"}).code, 0);
   const auto reference = metrics_of(sweep_ + "/alibi-seed1");
   fs::remove(sweep_ + "/alibi-seed1/results.json");
@@ -107,7 +107,7 @@ TEST_F(Sweeps, FinishedRunsAreSkippedAndOthersGoOn) {
   EXPECT_EQ(runs().size(), 4u);
 }
 
-// Its results alone do not say that a run is whole.
+// Results do not prove that a run is complete.
 TEST_F(Sweeps, AFinishedRunWithADamagedLastCheckpointGoesOn) {
   ASSERT_EQ(sweep("alibi", {"--seeds=1"}).code, 0);
   const std::string run = sweep_ + "/alibi-seed1";
@@ -129,7 +129,7 @@ TEST_F(Sweeps, ADivergedRunDoesNotStopTheRest) {
   EXPECT_EQ(state("none-optimiser.lr=1e30-seed1"), "diverged");
   EXPECT_EQ(state("none-optimiser.lr=1e-3-seed1"), "finished");
   EXPECT_TRUE(has(read_file(sweep_ + "/none-optimiser.lr=1e30-seed1.log"), "not finite"));
-  // A later sweep into the folder keeps what is known.
+  // A later sweep in the same folder keeps the known states.
   ASSERT_EQ(sweep("alibi", {"--seeds=1"}).code, 0);
   EXPECT_EQ(state("none-optimiser.lr=1e30-seed1"), "diverged");
 }
@@ -172,7 +172,7 @@ TEST_F(Sweeps, SignalsArePassedOnAndTheSweepGoesOnLater) {
     EXPECT_EQ(stopped.code, code) << stopped.err << stopped.out;
     EXPECT_TRUE(has(stopped.out, "alibi-seed1: interrupted")) << stopped.out;
     EXPECT_TRUE(has(stopped.out, "0 of 2 runs finished, 2 unfinished")) << stopped.out;
-    EXPECT_FALSE(names_of_checkpoints(sweep_ + "/alibi-seed1").empty());  // it ended its step and saved
+    EXPECT_FALSE(names_of_checkpoints(sweep_ + "/alibi-seed1").empty());  // it finished its step and saved a checkpoint
   }
 }
 
@@ -212,7 +212,7 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   EXPECT_TRUE(holds(trained.out, "5 of 5 runs finished")) << trained.out;
 }
 
-// The preset's 50 steps of warm-up are too many for 2 steps, but that is not what any run has.
+// The preset's 50 warm-up steps are too many for 2 steps, but no run has both.
 TEST_F(Sweeps, EachRunOfTheGridMustFitAndNotWhatItGrowsFrom) {
   const auto short_runs = [&](const char* grid, const std::string& suite = "") {
     std::vector<std::string> all{"sweep", sweep_, "--pe=rope", "--steps=2", "--seeds=1", "--dry-run", "--set", grid};

@@ -1,5 +1,5 @@
-// What a person sees on a terminal while a run is trained: one line, redrawn, and gone at the end. The terminal is a
-// pseudo-terminal, and what it would show is worked out here.
+// The progress line on a terminal: a single line, redrawn, and cleared at the end. The terminal is a pseudo-terminal
+// whose screen is computed here.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -16,10 +16,10 @@ namespace terminal_test {
 
 struct Seen {
   int code = -1;
-  std::string bytes;  // that came to the terminal
+  std::string bytes;  // received by the terminal
 };
 
-// tally with stdout on a new pseudo-terminal, after a command of the shell.
+// Runs tally with stdout on a new pseudo-terminal, after a shell command.
 Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& folder,
                      const std::string& before = ":") {
   Seen seen;
@@ -34,7 +34,7 @@ Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& 
   std::string command = before + "; exec > '" + std::string(name) + "'; exec";
   for (const std::string& word : arguments) command += " '" + word + "'";
   const pid_t process = start_program({"/bin/sh", "-c", command}, folder);
-  // Reading fails before the other side has been opened, and once it is closed for good.
+  // Reads fail before the other side is opened, and after it is closed.
   char buffer[4096];
   bool opened = false;
   EXPECT_TRUE(comes_true([&] {
@@ -47,7 +47,7 @@ Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& 
   return seen;
 }
 
-// The lines that the bytes leave on a terminal that is wide enough.
+// The lines on a terminal of unlimited width.
 std::vector<std::string> screen_of(const std::string& bytes) {
   std::vector<std::string> lines{""};
   std::size_t column = 0;
@@ -92,7 +92,7 @@ TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
   EXPECT_GE(drawn, 2U) << seen.bytes;
   EXPECT_TRUE(seen.bytes.substr(last + begin.size()).starts_with("1000/1000  loss ")) << seen.bytes;
 
-  // In the end there is nothing of it.
+  // The line is cleared at the end.
   const std::vector<std::string> screen = screen_of(seen.bytes);
   std::string all;
   for (const std::string& line : screen) {
@@ -105,8 +105,8 @@ TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
   }
 }
 
-#ifndef TALLY_SANITIZED  // which dies of the limit by itself
-// The last step is drawn, and its checkpoint cannot be written.
+#ifndef TALLY_SANITIZED  // the limit kills sanitizers
+// The last step is drawn, but its checkpoint cannot be written.
 TEST(Terminal, TheLineIsClearedBeforeAnErrorToo) {
   const TemporaryFolder folder;
   std::vector<std::string> words = tiny_training(folder / "run", "cope", {"--eval-every=0", "--save-every=0"});

@@ -1,4 +1,4 @@
-// Runs on texts whose documents do not see each other, and on texts that were moved.
+// Runs with separate documents, and runs whose text was moved.
 #include "core/io/json.hpp"
 #include "tests/runner/json_output.hpp"
 #include "tests/runner/text_runs.hpp"
@@ -41,7 +41,7 @@ TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
   EXPECT_NE(last("whole"), last("joined"));
 }
 
-// What was evaluated is the same to the last bit.
+// Evaluations are equal to the last bit.
 TEST_F(TextData, EvaluationsDoNotDependOnTheirBatch) {
   std::vector<JsonValue> found;
   for (const char* batch : {"1", "3", "64"}) {
@@ -55,7 +55,7 @@ TEST_F(TextData, EvaluationsDoNotDependOnTheirBatch) {
   EXPECT_TRUE(found[0] == found[2]) << write_json(found[0]) << "\n" << write_json(found[2]);
 }
 
-// What to do is said; the run ends with the same bits; another text is refused.
+// The error names the remedy; the resumed run ends with the same bits; a different text is refused.
 TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
   ASSERT_EQ(run_tally(training("whole"), folder_).code, 0);
   train_and_kill("moved");
@@ -79,7 +79,7 @@ TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
     EXPECT_EQ(read_file(folder_ / ("moved" + file)), read_file(folder_ / ("whole" + file))) << name;
   }
 
-  // One that is finished learns where its text is, and keeps its results.
+  // A finished run records the new path and keeps its results.
   const std::string results = read_file(folder_ / "whole/results.json");
   EXPECT_EQ(resume("whole", {"--data", folder_ / "other"}).code, 1);
   EXPECT_EQ(run_tally({"eval", folder_ / "whole", "--quiet"}, folder_).code, 1);

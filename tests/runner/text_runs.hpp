@@ -1,4 +1,4 @@
-// Runs on a small prepared text, "data" in a folder of their own.
+// Runs on a small prepared text, "data", in a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Language models from the command line: texts to tokens, a run that is killed and goes on, longer contexts,
-// generation.
+// Language models from the command line: prepared texts, a run that is killed and resumed, longer contexts, generation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
   const Finished resumed = run_tally({"resume", folder_ / "killed", "--threads=2", "--quiet"}, folder_);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_run(folder_ / "killed", folder_ / "whole");
-  // The record of the model names the tokenizer by its checksum, not by three hundred symbols.
+  // The model's record names the tokenizer by its checksum instead of listing three hundred symbols.
   EXPECT_TRUE(holds(
       run_tally({"show", folder_ / concat("whole/checkpoints/", names_of_checkpoints(folder_ / "whole")[0])}, folder_)
           .out,
@@ -80,7 +79,7 @@ TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   }
   EXPECT_FALSE(holds(report, "wrong tokens")) << report;
 
-  // A token file says nothing of itself: its ids are those of the run's tokenizer.
+  // A token file has no tokenizer: its ids are interpreted with the run's.
   const auto test_json = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words{"eval", folder_ / "run", "--split=test"};
     words.insert(words.end(), more.begin(), more.end());
@@ -144,7 +143,8 @@ TEST_F(TextRuns, AreComparedOnTheSameTokens) {
   EXPECT_TRUE(holds(other.err, "the stride is 16 in '")) << other.err;
 }
 
-// Figure 3: contexts on the same targets, also longer ones than trained, for what an encoding may take otherwise then.
+// Figure 3: contexts on the same targets, including longer ones than trained, with options that may change after
+// training.
 TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   std::vector<std::string> relative = training("runs/relative");
   *std::ranges::find(relative, "--pe=cope") = "--pe=relative";
@@ -181,7 +181,7 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
       << trained.err;
 }
 
-// The means over marked tokens are worked out here from the dump of the same window.
+// The means over marked tokens are recomputed here from the dump of the same window.
 TEST_F(TextRuns, AreLookedIntoByLines) {
   ASSERT_EQ(run_tally(training("run"), folder_).code, 0);
   const auto inspect = [&](const std::vector<std::string>& more) {
@@ -214,7 +214,7 @@ TEST_F(TextRuns, AreLookedIntoByLines) {
     EXPECT_NEAR(rows.elements().back().elements()[static_cast<std::size_t>(kind + 1)].real(), sum / count, 1e-4);
   }
 
-  // A stretch of the text, another length, lines of one's own.
+  // A stretch of the text, another length, custom marks.
   ASSERT_EQ(inspect({"--split=test", "--at=2", "--length=24", "--mark=return"}).code, 0);
   const JsonValue other = page_data(read_file(folder_ / "page.html"));
   EXPECT_EQ(other.elements("marks").size(), 1u);
@@ -264,8 +264,8 @@ TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
   EXPECT_TRUE(holds(none.err, "manifest.json is not there; 'tally prepare' makes such a folder")) << none.err;
 }
 
-// A picture of the paper by one command: trains, evaluates each model at the contexts on the same targets, keeps what
-// it found, and shows what vary and eval show.
+// Reproduces a figure of the paper with one command: trains, evaluates each model at the contexts on the same targets,
+// stores the evaluations, and prints the same results as vary and eval.
 TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   std::vector<std::string> words{"reproduce", "figure3",     "--dir",   folder_ / "runs",
                                  "--seeds=1", "--threads=1", "--jobs=1"};
@@ -312,16 +312,16 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
                 evaluated.elements("evaluations")[n].at("text").real("bits_per_byte"));
     }
   }
-  // What is kept of a run is not left to do; of relative there are two rows.
+  // Stored evaluations are not counted as remaining. relative has two rows.
   EXPECT_TRUE(holds(run_tally(plan, folder_).out, "runs are finished; nothing is left\n"));
   fs::rename(run + "/varied.json", folder_ / "varied.json");
   EXPECT_TRUE(holds(run_tally(plan, folder_).out, "; what is left is 6 evaluations at other contexts\n"));
   EXPECT_EQ(json_of(plan, folder_).integer("contexts_left"), 6);
   fs::rename(folder_ / "varied.json", run + "/varied.json");
   words.insert(words.end(), {"--show"});
-  fs::rename(folder_ / "data", folder_ / "gone");  // what was found is there, also where the text is not
+  fs::rename(folder_ / "data", folder_ / "gone");  // stored evaluations remain available without the text
   EXPECT_EQ(write_json(json_of(words, folder_).at("rows")), write_json(json.at("rows")));
-  // One damaged file is named, and costs its own row alone.
+  // A damaged file is reported, and only its own row is missing.
   write_file(run + "/varied.json", "{");
   std::vector<std::string> as_json = words;
   as_json.emplace_back("--json");

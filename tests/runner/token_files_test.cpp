@@ -1,4 +1,4 @@
-// Language models on token files of other programs, of which nothing is known but the ids.
+// Language models on token files of other programs, whose only content is ids.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -91,7 +91,7 @@ TEST_F(TokenFiles, AreTrainedAndEvaluatedOn) {
   EXPECT_TRUE(holds(prompt.err, "--tokenizer FILE says what they stand for")) << prompt.err;
 }
 
-// Ids of 32 and 64 bits look like ids of 16 bits with a 0 after each.
+// Ids of 32 and 64 bits look like 16-bit ids, each followed by 0.
 TEST_F(TokenFiles, AreNeverReadAsOtherIds) {
   const std::string all = concat("--vocabulary=", vocabulary);
   ASSERT_EQ(train("nano", {"--data=" + (folder_ / "nanogpt"), all}).code, 0);

@@ -1,4 +1,4 @@
-// What `tally train` does and leaves behind.
+// `tally train`: its output and files.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -122,7 +122,7 @@ TEST(Train, DryRunTellsAndStops) {
   EXPECT_TRUE(plan.at("config") == json_file(folder / "run/config.json"));
 }
 
-// FIRE learns whether its bias depends on the distance alone.
+// FIRE learns whether its bias depends only on the distance.
 TEST(Train, DryRunSaysWhereMemoryIsLearned) {
   const TemporaryFolder folder;
   const std::vector<std::string> words{"train",          folder / "plan", "--task=flip-flop",
@@ -131,8 +131,7 @@ TEST(Train, DryRunSaysWhereMemoryIsLearned) {
   EXPECT_TRUE(holds(result.out, "\nmemory: at most ")) << result.out;
 }
 
-// 300 MiB of parameters are counted without being there.
-// Not when a split first has such a sequence, which may be at the end of the run.
+// The error comes at the start, not when a split first has such a sequence, possibly at the end of the run.
 TEST(Train, SequencesThatTheEncodingDoesNotTakeAreWrongUsage) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
@@ -148,7 +147,7 @@ TEST(Train, SequencesThatTheEncodingDoesNotTakeAreWrongUsage) {
     words.insert(words.end(), more.begin(), more.end());
     refused(words, "the table has 10 distances, the sequence 16 tokens");
   }
-  // Enough for training sequences, but not for those of ood-sparse.
+  // Enough for training sequences, but not for ood-sparse.
   refused({"train", run, "--task=selective-copy", "--preset=quick", "--pe=relative", "--pe.distances=48"},
           "the table has 48 distances, the sequence 64 tokens");
   std::vector<std::string> sweep = tiny_training(run, "cope;relative", {"--pe.relative.distances=10", "--seeds=1"});
@@ -162,6 +161,7 @@ TEST(Train, SequencesThatTheEncodingDoesNotTakeAreWrongUsage) {
   EXPECT_EQ(json_file(run + "/config.json").at("run").integer("steps"), 4);
 }
 
+// 300 MiB of parameters are counted but not allocated.
 TEST(Train, DryRunOfALargeModelTakesNoMemory) {
   const TemporaryFolder folder;
   const Finished result =
@@ -215,13 +215,13 @@ TEST(Train, DivergenceStopsWithTheStepAndSavesNothing) {
   EXPECT_TRUE(holds(result.err, "[train] step ") && holds(result.err, "is not finite")) << result.err;
   EXPECT_FALSE(std::filesystem::exists(run + "/results.json"));
   EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), ":nan")) << "a number that is none";
-  // The folder keeps that it diverged, where and why.
+  // The folder records that the run diverged, at which step and why.
   const auto last_line = [&] { return parse_json(metrics_of(run).back(), {}, "metrics"); };
   EXPECT_EQ(concat("tally: ", last_line().string("diverged"), "\n"), result.err);
   EXPECT_TRUE(holds(result.err, concat("step ", last_line().integer("step"), ":"))) << result.err;
   EXPECT_TRUE(holds(run_tally({"report", run}, folder).out, "0 of 1, 1 diverged"));
   const auto metrics = metrics_of(run);
-  // Whatever was saved still computes: the run resumes, and diverges again.
+  // All saved checkpoints are finite: the run resumes, and diverges again.
   EXPECT_EQ(run_tally({"resume", run, "--quiet"}, folder).code, 3);
   EXPECT_EQ(metrics_of(run), metrics);
   if (!checkpoints_of(run).empty()) {
@@ -247,7 +247,7 @@ TEST(Train, DebugNanNamesTheOperationAndItsPlace) {
       folder);
   EXPECT_EQ(result.code, 3);
   EXPECT_TRUE(holds(result.err, "in blocks.0.attention: [linear] the result")) << result.err;
-  // A run that goes well is the same with and without.
+  // A run that does not diverge is the same with and without the check.
   ASSERT_EQ(run_tally(tiny_training(folder / "plain", "cope"), folder).code, 0);
   ASSERT_EQ(run_tally(tiny_training(folder / "watched", "cope", {"--debug-nan"}), folder).code, 0);
   expect_same_run(folder / "watched", folder / "plain");

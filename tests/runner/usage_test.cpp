@@ -1,4 +1,4 @@
-// Command lines and configurations that are wrong: exit code, message, and that nothing is written.
+// Wrong command lines and configurations: exit code, message, and that nothing is written.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/atomic_file.hpp"
-#include "tasks/preset.hpp"
+#include "tasks/runs/preset.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -65,7 +65,7 @@ TEST(Usage, HelpAndVersion) {
 
 TEST(Usage, HelpKnowsPresetsAndEncodings) {
   const TemporaryFolder folder;
-  // Lines of the help are broken where they are long.
+  // The help wraps long lines.
   const auto help = [&](const std::vector<std::string>& words) {
     std::istringstream text(run_tally(words, folder).out);
     std::string flat;
@@ -133,8 +133,7 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-// Where there is a GPU, that is one which the machine does not have.
-// What stands behind it is no value of it.
+// The word after an empty value is not used as the value.
 TEST(Usage, AnEmptyValueIsRefusedByName) {
   const TemporaryFolder folder;
   const auto refused = [](const std::string& name) { return concat(name, " has no value behind '='"); };
@@ -169,7 +168,7 @@ TEST(Usage, OptionsOfAnotherUseOfTheTokenizerAreRefused) {
   EXPECT_EQ(run_tally({"tokenizer", "show", "bytes", "--text=abc"}, folder).code, 0);
 }
 
-// Two files that are nothing without each other, whichever is named.
+// Two files that are unusable without each other, whichever is named.
 TEST(Usage, ATokenizerOfTwoFilesIsWrittenAsBoth) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "text", "low lower lowest low lower");
@@ -202,6 +201,7 @@ TEST(Usage, ATokenizerHasItsConfigurationBesideIt) {
 
 TEST(Usage, ADeviceThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
+  // A number that no machine has, also if there is a GPU.
   const Finished result = run_tally(train_with(folder, {"--device=cuda:99"}), folder);
   EXPECT_EQ(result.code, 1);
   const bool told = cuda_devices().empty() ? holds(result.err, "no CUDA backend") || holds(result.err, "no CUDA device")
@@ -272,8 +272,8 @@ TEST(Usage, WhatDoesNotFitInMemoryIsRefusedWithTheEstimate) {
                   {train_with(folder, {"--length=1048576"}), "this needs about", 1},
                   {train_with(folder, {"--batch=1048576", "--dry-run"}), "activations", 1}},
                  folder);
-#ifndef TALLY_SANITIZED  // which reserves more than that by itself
-  // An address space of 1 GiB: a model of 1.1 GiB does not fit, wherever this runs.
+#ifndef TALLY_SANITIZED  // sanitizers reserve more than that
+  // With an address space of 1 GiB, a model of 1.1 GiB does not fit on any machine.
   const std::string limited = "ulimit -v 1048576; exec '" TALLY_RUNNER "' train '" + (folder / "run") +
                               "' --task flip-flop --pe none --model.width 2048 --model.layers 2";
   const Finished result = run_program({"/bin/sh", "-c", limited}, folder);
@@ -328,7 +328,7 @@ TEST(Usage, WrongConfigurationFiles) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-// What a run's own config.json is blamed for.
+// Errors in a run's own config.json.
 TEST(Usage, WrongConfigurationsOfRunsAreNamed) {
   const TemporaryFolder folder;
   const std::string run = folder / "run", path = run + "/config.json", out = "--out=" + (folder / "out");

@@ -1,4 +1,4 @@
-// tally vary: the errors of eval at every value, kept beside the runs, over seeds.
+// tally vary: the errors of eval at every value, stored with the runs, over seeds.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
-#include "tasks/varied.hpp"
+#include "tasks/results/varied.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -49,7 +49,7 @@ TEST_F(Vary, GivesTheErrorsOfEvalOverSeeds) {
 
   const JsonValue found = table({"--over", "length=8,32"});
   ASSERT_EQ(found.elements("groups").size(),
-            3u);  // none was trained for 4 and for 6 steps
+            3u);  // no run was trained for 4 and for 6 steps
   const JsonValue& cope = found.elements("groups")[0];
   EXPECT_EQ(cope.elements("runs").size(), 2u);
   std::int64_t wrong = 0, of = 0;
@@ -66,8 +66,7 @@ TEST_F(Vary, GivesTheErrorsOfEvalOverSeeds) {
   EXPECT_EQ(at_32.at("token_error").integer("n"), 2);
 }
 
-// What was found is not computed again, as long as the same is asked: without
-// the checkpoint nothing else could be.
+// Stored results are used again for the same question. Nothing else is possible, because the checkpoint is gone.
 TEST_F(Vary, KeepsWhatItFound) {
   std::filesystem::create_directory(runs_);
   train("cope", "cope");
@@ -81,7 +80,7 @@ TEST_F(Vary, KeepsWhatItFound) {
   EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--count", "2"})), first);
   EXPECT_NE(write_json(table({"--over", "task.length=8,16", "--split", "ood-dense"})), first);
   EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
-  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // as results are kept without models
+  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // results can outlive their checkpoints
   EXPECT_EQ(write_json(table({"--over", "task.p-ignore=0.1,0.5"})), first);
   const Finished missing = vary({"--over", "task.p-ignore=0.1,0.2"});
   EXPECT_EQ(missing.code, 1);
@@ -93,7 +92,7 @@ TEST_F(Vary, KeepsWhatItFound) {
   EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
 }
 
-// Both have read the file before either writes.
+// Both processes read the file before either writes.
 TEST_F(Vary, TwoWritersLoseNothing) {
   const std::string run = folder_ / "run";
   std::filesystem::create_directory(run);
@@ -108,7 +107,7 @@ TEST_F(Vary, TwoWritersLoseNothing) {
   };
   one.add(key("8"), found(1));
   other.add(key("16"), found(2));
-  one.add(key("16"), found(3));  // the first answer stays
+  one.add(key("16"), found(3));  // the first result is kept
   one.add(key("32"), found(4));
   const VariedFile all(run);
   for (const auto& [value, wrong] : {std::pair("8", 1), std::pair("16", 2), std::pair("32", 4)}) {

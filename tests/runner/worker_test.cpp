@@ -1,5 +1,5 @@
-// tally sweep --worker, --status and --print: workers that share a folder, are killed and started again, and scripts
-// that start them.
+// tally sweep --worker, --status and --print: workers that share a folder, are killed and restarted, and scripts that
+// start them.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ class Workers : public ::testing::Test {
     return start_program(words, folder_, name);
   }
   std::string run(const std::string& name) const { return sweep_ + "/" + name; }
-  // The file of a claim of another machine.
+  // Writes a claim of another machine.
   void write_claim(const std::string& name, int number, const std::string& state, double seconds) const {
     std::ofstream(concat(run(name), ".claim-", number)) << write_json(JsonValue::object({{"format", 1},
                                                                                          {"state", state},
@@ -65,7 +65,7 @@ class Workers : public ::testing::Test {
   std::string sweep_ = folder_ / "sweep";
 };
 
-// The larger form is tests/machines/workers.py.
+// tests/machines/workers.py is a larger version.
 TEST_F(Workers, KilledAndStartedAgainTheyFinishEveryRunOnce) {
   const std::vector<std::string> options{"--seeds=1..6", "--steps=60", "--save-every=10", "--eval-every=30"};
   const std::string alone = folder_ / "alone";
@@ -123,7 +123,8 @@ TEST_F(Workers, AFolderThatListsNothingIsRefused) {
   EXPECT_TRUE(holds(outside.err, "'../outside' is no name of a run's folder")) << outside.err;
 }
 
-// A machine that lives is waited for, one that gives no sign of life is not, whatever its clock says.
+// A worker waits for the claim of an active machine. It takes over the claim of a silent machine, whatever its clock
+// shows.
 TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {
   list({"--seeds=1"});
   write_claim("cope-seed1", 1, "working", 2.0);
@@ -138,7 +139,7 @@ TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {
   EXPECT_EQ(newest_claim(run("cope-seed1")).number, 2);
 }
 
-// What another one finds to fail is not tried by all of them; a worker that is started later tries it once.
+// A run that another worker found to fail is not tried by every worker; a worker started later tries it once.
 TEST_F(Workers, ARunThatFailedElsewhereIsLeftAlone) {
   list({"--seeds=1"});
   write_claim("cope-seed1", 1, "working", 3600);
@@ -153,7 +154,8 @@ TEST_F(Workers, ARunThatFailedElsewhereIsLeftAlone) {
   EXPECT_EQ(status().at("states").integer("finished"), 2);
 }
 
-// Of two that train the same run, as after a machine stood still, the one that was taken over writes nothing more.
+// Two processes train the same run, for example after a machine was suspended. The one that lost its claim writes
+// nothing more.
 TEST_F(Workers, OneThatWasTakenOverSavesNothing) {
   const std::string one = folder_ / "one";
   ASSERT_EQ(run_tally(tiny_training(one, "cope", {"--steps=2"}), folder_).code, 0);
@@ -168,7 +170,7 @@ TEST_F(Workers, OneThatWasTakenOverSavesNothing) {
   EXPECT_EQ(run_tally({"resume", one, "--steps=4", "--claim=2"}, folder_).code, 0);
 }
 
-// A worker was killed while it made the folder of a run.
+// A worker was killed while it created the folder of a run.
 TEST_F(Workers, ARunOfWhichTheFolderAloneIsThereIsBegun) {
   list({"--seeds=1"});
   for (const char* name : {"cope-seed1", "rope-seed1"}) fs::create_directory(run(name));
@@ -215,14 +217,13 @@ TEST_F(Workers, ScriptsNameEveryOpenRun) {
   EXPECT_EQ(run_tally({"sweep", sweep_, "--print=make", "--worker"}, folder_).code, 2);
 }
 
-// What stands for an element of the array, by itself: it trains its runs, and a signal ends it with a checkpoint and
-// sends it back into the queue.
+// Simulates one element of the array: it trains its runs, and a signal ends it with a checkpoint and requeues it.
 TEST_F(Workers, TheScriptForSlurmGoesBackIntoTheQueue) {
   list({"--seeds=1", "--steps=100000"});
   const Finished script = run_tally({"sweep", sweep_, "--print=slurm", "--jobs=1", "--threads=1"}, folder_);
   ASSERT_EQ(script.code, 0) << script.err;
   write_file(folder_ / "script", script.out);
-  // Slurm's command is told what to do, and then ends the element.
+  // A fake scontrol records its arguments and then kills the element.
   fs::create_directory(folder_ / "bin");
   write_file(folder_ / "bin/scontrol", "#!/bin/sh\necho \"$@\" >" + (folder_ / "requeued") + "\nkill -9 $PPID\n");
   fs::permissions(folder_ / "bin/scontrol", fs::perms::owner_all);

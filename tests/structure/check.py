@@ -3,13 +3,17 @@
 
 Usage: check.py [ROOT]. Prints one line per offence, `file:line: what is wrong`; exit status 1 when there is one.
 """
+import collections
 import pathlib
 import re
 import subprocess
 import sys
 
 MAX_LINES = 600
+MAX_FILES = 25  # of a folder outside tests/
+MANY_FILES = {"nn/position"}  # one file for each of a long list
 MAX_README_LINES = 80  # each leads in; others hold designs, formulas, measurements
+MAX_FIRST_README_LINES = 150  # the one at the top
 TOP_LEVEL = {"core", "autograd", "nn", "cuda", "tasks", "tests",
              "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE"}
 # Folder -> what its files may include. tests/ may include anything.
@@ -20,6 +24,9 @@ FLOORS = {
     "tasks": ["core", "autograd", "nn", "tasks"],
     "cuda": ["core", "cuda"],
 }
+# The folders of tasks/, from the bottom: each may include itself and those before it.
+TASK_FOLDERS = ["print", "text", "text/prepare", "data", "toy", "language", "evaluation", "training", "runs", "checks",
+                "inspect", "foreign", "results", "command_line", "sweep", "commands/parts", "commands"]
 CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
 SCRIPTS = {".py", ".js", ".sh", ".cmake", ".css", ".html"}
 ONE_FILE = {pathlib.Path("tasks/tally.py")}  # which people copy beside their notebooks
@@ -27,7 +34,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
 MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
-LIBRARIES = {"nlohmann": "core/io/json_reader.cpp", "CLI": "tasks/runner/"}
+LIBRARIES = {"nlohmann": ("core/io/json_reader.cpp",), "CLI": ("tasks/command_line/", "tasks/sweep/", "tasks/commands/")}
 BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
@@ -67,7 +74,7 @@ NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
-HEAVY_HEADERS = {"core/attention/pair.hpp": 75, "core/attention/problem.hpp": 255, "core/device/kernels.hpp": 190}
+HEAVY_HEADERS = {"core/attention/score_mod.hpp": 75, "core/attention/problem.hpp": 255, "core/device/kernels.hpp": 190}
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 CODE_IN_TEXT = re.compile(r"`[^`]*`")
@@ -96,8 +103,14 @@ def check_include(file, quote, path):
         yield f"CUDA header <{path}> outside cuda/"
     if folder in FLOORS and path.startswith("core/io/") and file.parts[:2] != ("core", "io") and folder not in MAY_READ_FILES:
         yield f'"{path}": {folder}/ stands below or beside core/io, which reads and writes files'
+    if folder == "tasks" and top == "tasks":
+        own, other = ("/".join(pathlib.PurePath(name).parts[1:-1]) for name in (file, path))
+        if own not in TASK_FOLDERS or other not in TASK_FOLDERS:
+            yield f'"{path}": TASK_FOLDERS of tests/structure/check.py lacks tasks/{own} or tasks/{other}'
+        elif TASK_FOLDERS.index(other) > TASK_FOLDERS.index(own):
+            yield f'"{path}": tasks/{other} is above tasks/{own}'
     if top in LIBRARIES and folder in FLOORS and not str(file).startswith(LIBRARIES[top]):
-        yield f"<{path}> belongs to {LIBRARIES[top]}: nothing that is installed may need it"
+        yield f"<{path}> belongs to {LIBRARIES[top][0]}: nothing that is installed may need it"
 
 
 def check_kernel_rules(file, line):
@@ -208,8 +221,16 @@ def check_heavy_headers(root, files):
             yield f"{header}: {count} source files include it, {HEAVY_HEADERS[header]} at most: include a smaller header"
 
 
+def check_folder_sizes(files):
+    counts = collections.Counter(str(file.parent) for file in files if file.parts[0] in FLOORS)
+    for folder, count in sorted(counts.items()):
+        if count > MAX_FILES and folder not in MANY_FILES:
+            yield f"{folder}: {count} files, {MAX_FILES} at most: sort them into folders"
+
+
 def offences(root):
     files = project_files(root)
+    yield from check_folder_sizes(files)
     yield from check_results(root, files)
     yield from check_heavy_headers(root, files)
     encodings = {file.stem.replace("_", "-") for file in files if file.match("nn/position/*.cpp")}
@@ -226,8 +247,9 @@ def offences(root):
         for number, line in enumerate(lines, 1):
             if MACHINE_PATH.search(line):
                 yield f"{file}:{number}: a path of one machine: {line.strip()}"
-        if file.name == "README.md" and len(lines) > MAX_README_LINES:
-            yield f"{file}: {len(lines)} lines, {MAX_README_LINES} at most"
+        most = MAX_FIRST_README_LINES if file == pathlib.Path("README.md") else MAX_README_LINES
+        if file.name == "README.md" and len(lines) > most:
+            yield f"{file}: {len(lines)} lines, {most} at most"
         if file.suffix == ".md":
             for number, what in check_links(root, file, lines):
                 yield f"{file}:{number}: {what}"

@@ -25,7 +25,7 @@ class CheckTest(unittest.TestCase):
     def test_allowed(self):
         self.assertEqual(self.found("nn/layers/linear.cpp", '#include <vector>\n#include "core/tensor.hpp"\n'), [])
         self.assertEqual(self.found("tests/nn/linear_test.cpp", '#include "nn/layers/linear.hpp"\n'), [])
-        self.assertEqual(self.found("tasks/runner/arguments.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n"), [])
+        self.assertEqual(self.found("tasks/commands/arguments.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n"), [])
         self.assertEqual(self.found("cuda/launch.cuh", PRAGMA + "#include <cuda_runtime.h>\n"), [])
         self.assertEqual(self.found(".gitignore", "/build/\n"), [])
 
@@ -39,16 +39,33 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("nn/README.md", page + "[gone](gone.md)\n", "nn/README.md:3: a dead link: gone.md")
         self.assert_offence("nn/README.md", page + "[gone](#a-title)\n", "nn/README.md:3: no such heading: #a-title")
 
+    def test_a_folder_has_few_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            nn = pathlib.Path(folder, "nn/layers")
+            nn.mkdir(parents=True)
+            for n in range(check.MAX_FILES + 1):
+                self.assertEqual(list(check.offences(pathlib.Path(folder))), [])
+                (nn / f"layer{n}.cpp").write_text("")
+            self.assertEqual(len(list(check.offences(pathlib.Path(folder)))), 1)
+
+    def test_folders_of_tasks_include_downwards(self):
+        header = '#include "tasks/runs/config.hpp"\n'
+        self.assertEqual(self.found("tasks/results/report.cpp", header), [])
+        self.assert_offence("tasks/training/train_step.cpp", header, "tasks/runs is above tasks/training")
+        self.assert_offence("tasks/elsewhere/a.cpp", header, "TASK_FOLDERS of tests/structure/check.py lacks")
+
     def test_heavy_headers_have_a_limit(self):
         with tempfile.TemporaryDirectory() as folder:
             core = pathlib.Path(folder, "core/attention")
             core.mkdir(parents=True)
+            tests = pathlib.Path(folder, "tests")
+            tests.mkdir()
             (core / "pair.hpp").write_text(PRAGMA)
-            (core / "between.hpp").write_text(PRAGMA + '#include "core/attention/pair.hpp"\n')
-            limit = check.HEAVY_HEADERS["core/attention/pair.hpp"]
+            (core / "between.hpp").write_text(PRAGMA + '#include "core/attention/score_mod.hpp"\n')
+            limit = check.HEAVY_HEADERS["core/attention/score_mod.hpp"]
             for n in range(limit + 1):
                 self.assertEqual(list(check.offences(pathlib.Path(folder))) if n == limit else [], [])
-                (core / f"unit{n}.cpp").write_text('#include "core/attention/between.hpp"\n')
+                (tests / f"unit{n}.cpp").write_text('#include "core/attention/between.hpp"\n')
             found = list(check.offences(pathlib.Path(folder)))
             self.assertEqual(len(found), 1, found)
             self.assertIn(f"{limit + 1} source files include it, {limit} at most", found[0])
@@ -75,7 +92,7 @@ class CheckTest(unittest.TestCase):
     def test_include_upwards(self):
         self.assert_offence("core/tensor.hpp", PRAGMA + '#include "autograd/ops.hpp"\n', "core/tensor.hpp:2: core/ may")
         self.assert_offence("autograd/ops.hpp", PRAGMA + '#include "nn/layers/linear.hpp"\n', "autograd/ may include only")
-        self.assert_offence("nn/layers/linear.cpp", '#include "tasks/task.hpp"\n', "nn/ may include only")
+        self.assert_offence("nn/layers/linear.cpp", '#include "tasks/data/task.hpp"\n', "nn/ may include only")
         self.assert_offence("cuda/softmax.cu", '#include "autograd/ops.hpp"\n', "cuda/ may include only core, cuda")
         self.assert_offence("core/device/kernels.cpp", '#include "cuda/launch.cuh"\n', "core/ may include only core")
 
@@ -134,14 +151,14 @@ class CheckTest(unittest.TestCase):
     def test_files_are_a_floor(self):
         for name in ["core/tensor.cpp", "autograd/node.cpp", "nn/module.cpp", "cuda/runtime/context.cu"]:
             self.assert_offence(name, '#include "core/io/json.hpp"\n', "core/io, which reads and writes files")
-        for name in ["core/io/npy.cpp", "tasks/config.cpp", "tasks/runner/show.cpp", "tests/nn/a_test.cpp"]:
+        for name in ["core/io/npy.cpp", "tasks/runs/config.cpp", "tasks/commands/show.cpp", "tests/nn/a_test.cpp"]:
             self.assertEqual(self.found(name, '#include "core/io/json.hpp"\n#include "core/tensor.hpp"\n'), [])
 
     def test_libraries(self):
         self.assert_offence("core/io/npy.cpp", "#include <nlohmann/json.hpp>\n", "belongs to core/io/json_reader.cpp")
-        self.assert_offence("tasks/runner/list.cpp", "#include <nlohmann/json.hpp>\n", "belongs to core/io/json_reader.cpp")
+        self.assert_offence("tasks/commands/list.cpp", "#include <nlohmann/json.hpp>\n", "belongs to core/io/json_reader.cpp")
         self.assertEqual(self.found("core/io/json_reader.cpp", "#include <nlohmann/json.hpp>\n"), [])
-        self.assert_offence("tasks/task.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n", "belongs to tasks/runner")
+        self.assert_offence("tasks/data/task.hpp", PRAGMA + "#include <CLI/CLI.hpp>\n", "belongs to tasks/command_line")
 
     def test_top_level(self):
         self.assert_offence("scripts/run.sh", "echo\n", "top level")

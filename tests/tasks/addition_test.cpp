@@ -1,4 +1,4 @@
-// Addition: sums, order of digits, check numbers, and what adding without carries gets.
+// Addition: sums, order of digits, check numbers, and the error rate of adding without carries.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ TEST(Addition, CheckNumbers) {
         carry = (column + carry) / base;
         carried += carry;
       }
-      // A missing last digit: the end stands in its place, and nothing in that of the end.
+      // Without the last digit, the end token takes its position, and the end's own position is empty.
       if (sum.c.size() > columns) wrong += 2;
       tokens.add(static_cast<double>(example.tokens.size()));
       scored.add(testing::scored_positions(example));

@@ -1,5 +1,5 @@
-// Whether memory is linear in the length, counted on each kind of device.
-#include "tasks/attention_memory.hpp"
+// Checks on each kind of device whether memory is linear in the length.
+#include "tasks/checks/attention_memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ AttentionMemory memory_of(const std::string& encoding) {
   return attention_memory(choice, choice.acting().front());
 }
 
-// Keys that every later token changes are in no kernel of CUDA, and of two parts that change them one is a bias.
+// No CUDA kernel supports keys that every later token changes. If two parts change keys, one becomes a bias.
 TEST(AttentionMemory, OfKeysThatMoveIsLinearOnEveryDevice) {
   for (const Device device : {Device{}, testing::on_cuda_host}) {
     set_default_device(device);

@@ -1,4 +1,4 @@
-// Means of what tasks draw, beside those that their laws have.
+// Compares sample means of the tasks' data with the means of their distributions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,15 +9,15 @@
 #include <string>
 #include <string_view>
 
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
 
 namespace tally::testing {
 
-// The mean of one number of each sequence, or of all answers of all sequences.
+// The mean of a per-sequence number, or of all answers of all sequences.
 class Mean {
  public:
   void add(double value) { add(value, 1); }
-  // The sum over `of` answers of one sequence: the mean is then one of answers.
+  // Adds the sum over `of` answers of a sequence, so that the mean is over answers.
   void add(double sum, double of) {
     ++n_;
     sum_ += sum;
@@ -27,19 +27,19 @@ class Mean {
     of_squares_ += of * of;
   }
   double mean() const { return sum_ / of_; }
-  // `expected` follows from the law: within four standard errors of these very numbers.
+  // `expected` follows from the distribution: within four standard errors of this sample.
   void expect_exact(double expected, std::string_view what) const {
     EXPECT_NEAR(mean(), expected, 4 * std::sqrt(variance() / n_) + 1e-12) << what;
   }
-  // `expected` was measured with another generator: within four standard errors of the difference. `tolerance` is that
-  // for 20,000 sequences of ours, which says how exact the other number is.
+  // `expected` was measured with another generator: within four standard errors of the difference. `tolerance` is for
+  // 20,000 of our sequences and gives the precision of `expected`.
   void expect_near(double expected, double tolerance, std::string_view what) const {
     const double theirs = std::max(0.0, tolerance * tolerance / 16 - variance() / 20'000);
     EXPECT_NEAR(mean(), expected, 4 * std::sqrt(theirs + variance() / n_)) << what;
   }
 
  private:
-  // n times the square of the mean's standard error; of answers that of a ratio of sums.
+  // n times the squared standard error of the mean; for answers, of a ratio of sums.
   double variance() const {
     const double residuals = squares_ - 2 * mean() * products_ + mean() * mean() * of_squares_;
     return std::max(0.0, n_ * residuals / (of_ * of_));

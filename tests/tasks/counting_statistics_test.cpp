@@ -1,5 +1,5 @@
-// The check numbers of the counting task: means over 20,000 programs of each setting against those of the reference
-// generator over 400,000.
+// Check numbers of the counting task: means over 20,000 programs of each setting, compared with the reference
+// generator's means over 400,000.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,10 +19,10 @@ struct CheckNumbers {
   double operations;      // mean
   double tokens;          // mean of the uncut sequence, question and answer included
   double over_512;        // share of sequences longer than 512 tokens
-  double answer_10;       // share
+  double answer_10;       // fraction
   double answer_0;        // share
   double distance;        // mean number of tokens from `print` back to the latest set of the variable printed
-  double majority_error;  // error of always answering the most common
+  double majority_error;  // error of always answering the most frequent answer
 };
 
 class Sample {

@@ -1,4 +1,4 @@
-// Counting: the first programs as text, an interpreter that runs them again, cutting, errors.
+// Counting: the first programs as text, an interpreter that executes them, cutting, errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ using testing::text_of;
 
 const Settings small{{"max-operations", "20"}, {"pass-weight", "5"}};
 
-// What a program comes to, read from its text alone.
+// The outcome of a program, computed only from its text.
 struct Outcome {
   std::int64_t operations = 0;
   std::map<std::string, int> values;
   std::string printed;
   int answer = -1;
-  bool legal = true;  // only what is set is incremented and printed, values stay within 0..10, nothing else is there
+  bool legal = true;  // only set variables are incremented and printed, values stay within 0..10, nothing is added
 };
 
 Outcome execute(const std::string& text) {
@@ -81,11 +81,11 @@ TEST(Counting, SplitsAreThoseOfThePaper) {
     EXPECT_EQ(one->splits()[i].length, 511);
   }
   const auto three = make_task("counting", {{"vars", "3"}});
-  ASSERT_EQ(three->splits().size(), 3u);  // the other two are for one variable
+  ASSERT_EQ(three->splits().size(), 3u);  // the other two have one variable
   EXPECT_EQ(three->splits().back().name, "test");
 }
 
-// The same words, ids and all, whoever draws the programs: 0..10 come first, so that an answer's id is its value.
+// All generators share the words and ids: 0..10 come first, so that an answer's id is its value.
 TEST(Counting, VocabularyGrowsByTheVariables) {
   const std::vector<std::string> one{"0", "1",  "2", "3", "4",   "5",     "6",     "7", "8",
                                      "9", "10", "=", ";", "++;", "pass;", "print", "a"};
@@ -162,7 +162,7 @@ TEST(Counting, NumberOfOperationsIsAnOption) {
   EXPECT_GT(seen[6], 0);
 }
 
-// Without pass an increment that would pass 10 is met all the time.
+// Without `pass`, programs often reach an increment that would exceed 10.
 TEST(Counting, WithoutPassValuesStillEndAtTen) {
   const auto task = make_task("counting", {{"pass-weight", "0"}, {"max-tokens", "4000"}});
   for (std::int64_t index = 0; index < 200; ++index) {
@@ -174,7 +174,7 @@ TEST(Counting, WithoutPassValuesStillEndAtTen) {
 
 TEST(Counting, IsAPureFunction) { testing::expect_pure("counting", small); }
 
-// The training programs are a fixed set: all splits follow the data seed, none the run's.
+// The training programs are a fixed set: all splits depend on the data seed and not on the run's seed.
 TEST(Counting, FollowsTheDataSeedAlone) {
   const auto base = make_task("counting", small, 1, 2);
   const auto other_seed = make_task("counting", small, 3, 2);
@@ -185,7 +185,7 @@ TEST(Counting, FollowsTheDataSeedAlone) {
   }
 }
 
-// Programs that count little come up again by chance; those with twenty increments and more never do.
+// Programs with few increments recur by chance; programs with twenty or more never do.
 TEST(Counting, SplitsShareNoPrograms) {
   const auto task = make_task("counting");
   const std::int32_t increment = task->encode("++;")[0];

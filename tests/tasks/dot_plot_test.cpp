@@ -1,5 +1,5 @@
-// Dot plots: where dots lie on the logarithmic axis, what stands at zero, and pictures that are stacked.
-#include "tasks/dot_plot.hpp"
+// Dot plots: positions of dots on the logarithmic axis, values of zero, and stacked pictures.
+#include "tasks/print/dot_plot.hpp"
 
 #include <gtest/gtest.h>
 

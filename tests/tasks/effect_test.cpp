@@ -1,4 +1,4 @@
-// No option passes without a word: whoever changes one sees something change, or is told that nothing would.
+// Every change of an option has an observable effect, or tally reports that it has none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,17 +14,17 @@
 #include "core/device/backend.hpp"
 #include "core/io/json.hpp"
 #include "nn/parameter_choice.hpp"
-#include "tasks/config.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/preset.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/runs/preset.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace effect_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// What can be seen of a run.
+// The observable outcome of a run.
 struct Observed {
   std::vector<std::string> words;  // shapes, examples, names
   std::vector<double> numbers;     // losses, parameters, memory
@@ -51,7 +51,7 @@ void observe_data(const Task& task, Observed& seen) {
   }
 }
 
-// Three steps, and an evaluation after them.
+// Runs three steps and an evaluation.
 Observed observe(const RunConfig& config) {
   Observed seen;
   const auto task = config.make_task();
@@ -75,7 +75,7 @@ Observed observe(const RunConfig& config) {
   const Evaluation e =
       evaluate(*model, *task, split.name, std::min<std::int64_t>(split.count, 3), config.run.eval_batch);
   seen.numbers.push_back(e.loss);
-  // Some options are for texts that are longer than all that was trained on.
+  // Some options only affect texts longer than the training sequences.
   try {
     const NoGrad only_values;
     const Tensor logits = model->forward(Tensor::zeros({1, 2 * task->max_length()}, DType::i32));
@@ -87,7 +87,7 @@ Observed observe(const RunConfig& config) {
   return seen;
 }
 
-// Other values that an option may have, as text; not all of them may fit beside the others.
+// Other values of an option, as text. Some may contradict the other options.
 std::vector<std::string> other_values(const OptionInfo& option) {
   std::vector<std::string> values;
   if (!option.allowed.empty()) {
@@ -112,11 +112,11 @@ std::vector<std::string> other_values(const OptionInfo& option) {
   return values;
 }
 
-// What becomes of a change: "changed", "told", "same"; empty where the value does not fit beside the others.
+// The outcome of a change: "changed", "told", "same"; empty if the value contradicts the other options.
 std::string outcome(const std::string& task, const std::string& encoding, Settings settings, const std::string& name,
                     const std::string& value, const Observed& usual) {
   settings.emplace_back(name, value);
-  if (value == "dynamic") settings.emplace_back("pe.rope.trained-length", "8");  // acts beyond it
+  if (value == "dynamic") settings.emplace_back("pe.rope.trained-length", "8");  // affects only longer texts
   try {
     const RunConfig config = configured(task, encoding, settings);
     const Observed seen = observe(config);
@@ -130,17 +130,17 @@ std::string outcome(const std::string& task, const std::string& encoding, Settin
   }
 }
 
-// What AdamW does differently is the decay.
+// AdamW differs only by the decay.
 bool is_same_without_decay(const Settings& settings, const std::string& name, const std::string& value) {
   const auto decays = [](const auto& setting) { return setting.first == "optimiser.weight-decay"; };
   return name == "optimiser.name" && value.starts_with("adam") && std::ranges::none_of(settings, decays);
 }
 
-// Changes every wanted option by itself, beside these settings; but for one, where a name is given.
+// Changes every wanted option separately, together with these settings, except the option `but_for`.
 void expect_effects(const std::string& task, const std::string& encoding, const Settings& settings,
                     const std::string& wanted_prefix, const std::string& but_for = "") {
   const RunConfig config = configured(task, encoding, settings);
-  observe(config);  // whatever is kept from run to run is there
+  observe(config);  // fills all caches
   const Observed usual = observe(config);
   ASSERT_TRUE(observe(config) == usual) << "two runs of the same options differ";
   for (const RunConfig::Group& group : config.groups()) {
@@ -148,7 +148,8 @@ void expect_effects(const std::string& task, const std::string& encoding, const 
     std::vector<OptionInfo> options = group.options;
     options.insert(options.end(), group.others.begin(), group.others.end());
     for (const OptionInfo& option : options) {
-      // When there is an evaluation, a checkpoint or a line in a file is seen in the run's folder (tests/runner).
+      // These options affect evaluations, checkpoints or lines in files, so their effect is in the run's folder
+      // (tests/runner).
       if (option.name.starts_with("eval-") && group.prefix.empty()) continue;
       if (option.name == "save-every" || option.name == "log-every") continue;
       const std::string name = group.prefix + option.name;
@@ -157,7 +158,7 @@ void expect_effects(const std::string& task, const std::string& encoding, const 
       for (const std::string& value : other_values(option)) {
         found = outcome(task, encoding, settings, name, value, usual);
         const bool works = found == "changed" || found == "told";
-        if (works && option.allowed.empty()) break;  // one other number is enough, but each choice is asked for
+        if (works && option.allowed.empty()) break;  // one other number suffices, but each choice is tested
         if (works || option.allowed.empty() || is_same_without_decay(settings, name, value)) continue;
         ADD_FAILURE() << task << ", " << encoding << ": " << name << " " << to_text(option.value) << " -> " << value
                       << " changes nothing, and no one says so";
@@ -176,7 +177,7 @@ Settings tiny(Settings more = {}) {
   return settings;
 }
 
-// A rule that steps by signs does not see how long a gradient is, so that clipping changes nothing.
+// Clipping has no effect on a rule that steps by signs, since it ignores the gradient's length.
 bool sees_length(const OptimizerOptions& options) {
   const auto stepped = [&](double scale) {
     Tensor parameter = Tensor::full({2}, 1, DType::f64);
@@ -201,7 +202,7 @@ TEST(Options, OfOptimisersChangeARunOrAreRefused) {
                                    {name, {"optimiser.schedule", "inverse-root"}, {"optimiser.cooldown", "0.4"}},
                                    {name, {"optimiser.clip", "0.01"}}}) {
       Settings settings = tiny(beside);
-      settings.emplace_back("steps", "3");  // all that observe() takes, down to a cooldown
+      settings.emplace_back("steps", "3");  // all that observe() runs, including the cooldown
       expect_effects("flip-flop", "alibi", settings, "optimiser.", clips ? "" : "optimiser.clip");
     }
   }
@@ -229,13 +230,13 @@ TEST(Options, OfAnLstmChangeARunOrAreRefused) {
 }
 
 TEST(Options, OfTheRunChangeIt) {
-  // A schedule sees how long the run is.
+  // A schedule depends on the length of the run.
   expect_effects("flip-flop", "alibi", tiny({{"optimiser.schedule", "linear"}}), "");
 }
 
 TEST(Options, OfTasksChangeTheirData) {
   expect_effects("flip-flop", "alibi", tiny(), "task.");
-  // Smaller than the quick presets, so that a change is seen soon.
+  // Smaller than the quick presets, so that changes take effect soon.
   const std::map<std::string, Settings> small{
       {"addition", {{"task.max-digits", "2"}}},
       {"cycle-navigation", {{"task.max-length", "4"}}},
@@ -289,7 +290,7 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
   }
 }
 
-// A preset may set what another choice makes idle; only what was asked for is refused.
+// A preset may set an option that another choice makes idle. Only the user's own options are refused.
 TEST(Options, OfAPresetMayHaveNoEffect) {
   RunConfig config = RunConfig::make("flip-flop", "alibi", "quick");
   config.set("optimiser.weight-decay", "0");
@@ -308,8 +309,8 @@ TEST(Options, OfAPresetMayHaveNoEffect) {
   }
 }
 
-// Runs of the first versions have the options of all update rules, which went without effect: they still load. Who
-// writes a file is told.
+// Configurations of the first versions contain the options of all update rules, without effect. They still load, but
+// a new file with such options is refused.
 TEST(Options, OfOtherUpdateRulesInAnOldFile) {
   JsonValue file = RunConfig::make("flip-flop", "alibi", "quick").to_json();
   EXPECT_FALSE(file.at("optimiser").contains("momentum"));

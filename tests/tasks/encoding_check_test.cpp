@@ -1,5 +1,5 @@
-// What 'tally check' says of encodings that break a promise, each one of them alone.
-#include "tasks/encoding_check.hpp"
+// The reports of 'tally check' on encodings that break one property each.
+#include "tasks/checks/encoding_check.hpp"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct NoChoices final : OptionsOf<NoChoices> {
   void visit(OptionVisitor&) override {}
 };
 
-// Every token sees all that follows.
+// Every token depends on all later tokens.
 struct LooksAhead final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override {
     return output + sum(output, {2}, true) * 0.1;
@@ -43,7 +43,7 @@ struct LosesAGradient final : Encoding {
   Tensor factor_;
 };
 
-// The row before is not there when a text is generated.
+// The previous row is not available during generation.
 struct DoesNotKeep final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override {
     const Tensor none = slice(output, 2, 0, 1) * 0.0;
@@ -52,7 +52,7 @@ struct DoesNotKeep final : Encoding {
   }
 };
 
-// A number of each key, for every query: kept as often as said.
+// One number per key, for every query, with `times` calls of in.keep.
 template <int times>
 struct Keeps final : Encoding {
   explicit Keeps(const EncodingSetup& setup)
@@ -66,10 +66,10 @@ struct Keeps final : Encoding {
   Tensor weight_;
 };
 
-// A number of each key, by its place among the keys that are still there.
+// Numbers the keys that are still in the cache.
 struct NumbersKeptKeys final : Encoding {
   void score(const AttentionInput& in, Score& score) const override {
-    const Shape shape{in.q.size(0), in.q.size(1), in.all_keys().size(2)};
+    const Shape shape{in.q.size(0), in.q.size(1), in.keep_keys("keys", in.k).size(2)};
     std::vector<double> numbers;
     for (std::int64_t n = 0; n < shape.numel(); ++n) numbers.push_back(std::sin(static_cast<double>(n % shape[2])));
     score.biases.push_back(RowColumn{{}, Tensor::from(numbers, shape, in.q.device())});
@@ -96,7 +96,7 @@ struct KnowsItsDevice final : Encoding {
   }
 };
 
-// No two models are alike.
+// Every model is different.
 struct DiffersFromModelToModel final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override { return output * factor_; }
   double factor_ = 1 + 0.01 * ++models;
@@ -117,7 +117,7 @@ EncodingChoice choice_of(const char* name) {
   return choice;
 }
 
-// The names of the properties that are found wrong.
+// The names of the failed properties.
 std::set<std::string> wrong_properties(const EncodingChoice& choice) {
   std::set<std::string> wrong;
   for (const EncodingVariant& variant : variants_of(choice)) {
@@ -163,7 +163,7 @@ TEST(EncodingCheck, SaysWhereItIs) {
   EXPECT_NE(text_of("parameters", idle).find("idle: nothing that is computed uses it"), std::string::npos);
 }
 
-// A tensor of the keys that no one kept, or twice: what is said names the hook.
+// If a tensor of keys was not kept, or kept twice, the report names the hook.
 TEST(EncodingCheck, SaysThatATensorWasNotKept) {
   const auto generation = [](EncodingChoice choice) {
     for (const EncodingProperty& property : encoding_properties()) {
@@ -186,11 +186,11 @@ TEST(EncodingCheck, SaysThatATensorWasNotKept) {
               says(by_value, "for the tokens 5 to 7, computed after the others; " + hint))
       << by_value;
   EXPECT_TRUE(says(twice, "'column' has 10 rows after 5 tokens: in.keep takes each tensor once")) << twice;
-  // Nothing was there to be kept.
+  // There was no tensor to keep.
   EXPECT_TRUE(says(ahead, "for the tokens 0 to 4") && !says(ahead, hint)) << ahead;
 }
 
-// As far as keys behind a window go, where there is one: in a layer, or on some heads of it.
+// The check generates until a window evicts keys, if there is one: in a layer, or on some of its heads.
 TEST(EncodingCheck, GeneratesUntilAWindowLetsKeysGo) {
   const auto generation = [](EncodingChoice choice) {
     for (const EncodingProperty& property : encoding_properties()) {
@@ -234,7 +234,7 @@ TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
   EXPECT_EQ(cost.string("form"), "tiled");
   EXPECT_GT(cost.at("step").real("memory"), 1);
   EXPECT_GT(cost.at("attention").real("time"), 0);
-  // As it is configured: a larger table takes more.
+  // As configured: a larger table takes more memory.
   EncodingChoice large = EncodingChoice::parse("cope-mlp");
   large.set_option("hidden", "1024");
   EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope-mlp")).at("step").real("memory"), 1.5);

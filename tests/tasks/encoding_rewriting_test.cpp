@@ -1,5 +1,5 @@
-// Encodings held against others: the same function in another form, and ones that differ in one place.
-#include "tasks/encoding_rewriting.hpp"
+// Encodings compared with others: the same function in another form, and forms with a single difference.
+#include "tasks/checks/encoding_rewriting.hpp"
 
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST(EncodingRewriting, NamesTheFirstThatDiffers) {
     EXPECT_TRUE(found.text.starts_with(begin) && found.text.ends_with(end)) << found.text;
   };
   expect_wrong(against_dense<Form::shifted>(), "logits differ by ", "of the largest, from token 42 of 150 on");
-  // The last layer is the first that backward reaches.
+  // The last layer is the first one in backward.
   expect_wrong(against_dense<Form::no_gradient>(), "the gradient of blocks.1.position.fast.rate differs by ",
                "of the largest of all; logits agree");
   const std::string others =
@@ -82,7 +82,7 @@ TEST(EncodingRewriting, NamesTheFirstThatDiffers) {
   expect_wrong(against_dense<Form::other_name>(), others, "blocks.1.position.fast.rate is unexpected");
 }
 
-// Options that both have are changed in both, so that one which the rewriting forgot is found.
+// Shared options are changed in both encodings, so that an option which the rewriting ignores is found.
 TEST(EncodingRewriting, WithEachOptionOfBoth) {
   const std::vector<Rewriting> same = rewritings_of(penalty<Form::shape>("fast"), penalty<Form::dense>("slow"));
   ASSERT_EQ(same.size(), 3u);
@@ -91,7 +91,7 @@ TEST(EncodingRewriting, WithEachOptionOfBoth) {
   EXPECT_EQ(compare(forgotten[0]).kind, Finding::Kind::good);
   EXPECT_EQ(forgotten[1].rewritten.label, "fast squared=true");
   EXPECT_EQ(compare(forgotten[1]).kind, Finding::Kind::wrong);
-  // What the other one has not is left out.
+  // Options that the other encoding lacks are omitted.
   EXPECT_EQ(rewritings_of(penalty<Form::shape>("fast"), EncodingChoice::parse("alibi")).size(), 1u);
   EXPECT_EQ(rewritings_of(penalty<Form::shape>("fast"), penalty<Form::dense>("slow"), {"fast.squared"}).size(), 2u);
 }

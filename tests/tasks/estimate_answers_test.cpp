@@ -1,4 +1,4 @@
-// What answers that a model generates by itself take, told beforehand.
+// The memory estimate of generated answers.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "core/device/backend.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/generate.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace estimate_answers_test {
 
-// Keys and values are kept while answers are generated, which a pass over whole sequences does not do.
+// Generation keeps a KV cache, while a pass over whole sequences does not.
 TEST(EstimateOfAnswers, IsTheMemoryOfTheRun) {
   for (const char* encoding : {"rope", "cope", "none"}) {
     RunConfig config = RunConfig::make("selective-copy", encoding, "quick");

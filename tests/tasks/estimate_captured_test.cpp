@@ -1,4 +1,4 @@
-// Memory that a captured step keeps, told beforehand.
+// The memory estimate of a captured step.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace tally {
 namespace estimate_captured_test {
 
-// Of a window what is copied to the device within a step: where the keys of each query begin, in two layers, for the
-// softmax and for gates.
+// A window needs constants that are copied to the device within a step: the first key of each query, in two layers, for
+// the softmax and for gates.
 TEST(EstimateOfACapturedStep, CountsTheConstantsOfItsGraph) {
   if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
   set_default_device(testing::on_cuda_host);
@@ -31,7 +31,7 @@ TEST(EstimateOfACapturedStep, CountsTheConstantsOfItsGraph) {
     config.set("task.length", std::to_string(length));
     testing::expect_exact(config, encoding);
     const double replayed = estimate_training(config, *config.make_task()).total();
-    config.set("steps", "1");  // which is called
+    config.set("steps", "1");  // this one is not captured
     const double called = estimate_training(config, *config.make_task()).total();
     EXPECT_EQ(replayed - called, 2.0 * copies * length * sizeof(double)) << encoding;
   }

@@ -1,4 +1,4 @@
-// The memory of runs with options of encodings' own, told beforehand.
+// The memory estimate of runs with encoding options.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace tally {
 namespace estimate_options_test {
 
-// Several tiles of rows and of keys, the last ones not full.
+// Several tiles of rows and of keys, with partial last tiles.
 constexpr std::int64_t length = 140;
 
 RunConfig small(const testing::EncodingCase& one, const char* form) {
@@ -37,15 +37,15 @@ void expect_all_exact(const std::vector<testing::EncodingCase>& cases) {
     const char* const form = n % 2 == 0 ? "tiled" : "composed";
     testing::expect_exact(small(cases[n], form), concat(cases[n].label, ", ", form));
   }
-  EXPECT_GT(2 * seen, cases.size());  // of all encodings in pairs some cannot act together
+  EXPECT_GT(2 * seen, cases.size());  // some pairs of encodings cannot be combined
 }
 
-// Every value of every option is among all cases; a part of them is taken here.
+// Every value of every option is among all cases; this test uses a share of them.
 TEST(EstimateOfOptions, MemoryIsThatOfTheRun) { expect_all_exact(testing::every(7, testing::all_cases())); }
 
 TEST(EstimateOfOptions, MemoryWithAllOptionsChangedIsThatOfTheRun) { expect_all_exact(testing::changed_cases()); }
 
-// Windows, and pairs of encodings in a sum or side by side in layers and heads.
+// Windows, and pairs of encodings, added or in different layers and heads.
 TEST(EstimateOfOptions, MemoryOfCombinationsIsThatOfTheRun) {
   expect_all_exact(testing::windowed_cases());
   expect_all_exact(testing::every(40, testing::together_cases(8)));

@@ -1,4 +1,4 @@
-// What a run takes where products read bf16, and what is kept for backward is bf16 too (core/precision.md).
+// The memory of a run with bf16 matmul operands, whose saved activations are bf16 too (core/precision.md).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/device/backend.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tests/devices.hpp"
 #include "tests/tasks/measured_peak.hpp"
 
@@ -15,7 +15,7 @@ namespace estimate_precision_test {
 
 using testing::expect_exact;
 
-// Several tiles of keys and of rows, the last ones not full.
+// Several tiles of keys and of rows, with partial last tiles.
 RunConfig small(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& more = {}) {
   RunConfig config = RunConfig::make("flip-flop", encoding, "quick");
   for (const auto& [name, value] :
@@ -26,9 +26,9 @@ RunConfig small(const std::string& encoding, const std::vector<std::pair<std::st
   return config;
 }
 
-// Told of the paper's model, where nothing is run: what is kept of activations takes half as much in bf16.
+// The estimate for the paper's model, without running it. In bf16, saved activations take half as much.
 TEST(EstimateOfPrecision, AStepInBf16TakesThreeFifthsOfTheMemory) {
-  set_product_precision(ProductPrecision::bf16);
+  set_matmul_precision(MatmulPrecision::bf16);
   for (const char* encoding : {"none", "cope", "path"}) expect_exact(small(encoding), encoding);
   set_default_device(testing::on_cuda_host);
   if (!testing::only_small_kernels(testing::on_cuda_host)) {
@@ -36,20 +36,20 @@ TEST(EstimateOfPrecision, AStepInBf16TakesThreeFifthsOfTheMemory) {
                  "cope on cuda-host");
   }
   set_default_device({});
-  const auto told = [](const RunConfig& config, ProductPrecision precision) {
-    set_product_precision(precision);
+  const auto told = [](const RunConfig& config, MatmulPrecision precision) {
+    set_matmul_precision(precision);
     return estimate_training(config, *config.make_task()).total();
   };
   for (const char* activation : {"gelu", "swiglu"}) {
     for (const char* encoding : {"none", "rope", "fox"}) {
       RunConfig config = RunConfig::make("flip-flop", encoding, "paper");
       config.set("model.activation", activation);
-      const double ratio = told(config, ProductPrecision::bf16) / told(config, ProductPrecision::f32);
+      const double ratio = told(config, MatmulPrecision::bf16) / told(config, MatmulPrecision::f32);
       EXPECT_LE(ratio, 0.6) << encoding << " " << activation;
       EXPECT_GE(ratio, 0.4) << encoding << " " << activation;
     }
   }
-  set_product_precision(ProductPrecision::f32);
+  set_matmul_precision(MatmulPrecision::f32);
 }
 
 }  // namespace estimate_precision_test

@@ -1,5 +1,5 @@
-// What is told of a run beforehand against what it turns out to be.
-#include "tasks/estimate.hpp"
+// Compares the estimates of a run with the actual run.
+#include "tasks/checks/estimate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@
 #include "core/cpu/parallel.hpp"
 #include "core/device/backend.hpp"
 #include "core/device/kernels.hpp"
-#include "tasks/bench.hpp"
-#include "tasks/train.hpp"
+#include "tasks/checks/bench.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/devices.hpp"
 #include "tests/tasks/measured_peak.hpp"
 
@@ -35,7 +35,7 @@ RunConfig quick(const std::string& encoding, const std::vector<std::pair<std::st
 using testing::expect_exact;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Several tiles of keys and of rows, the last ones not full.
+// Several tiles of keys and of rows, with partial last tiles.
 RunConfig small(const std::string& encoding, const Settings& more = {}) {
   Settings all{
       {"task.length", "150"}, {"model.width", "32"}, {"model.layers", "2"}, {"batch", "2"}, {"eval-batch", "3"}};
@@ -67,7 +67,7 @@ TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
   }
 }
 
-// Of encodings whose form depends on what they learn: the most of it, and the estimate says so.
+// If an encoding's form depends on learned values, the estimate is an upper bound and is marked as one.
 TEST(Estimate, MemoryThatIsLearnedIsToldAtItsMost) {
   for (const EncodingEntry* entry : encoding_registry()) {
     const RunConfig config = small(entry->name);
@@ -78,8 +78,8 @@ TEST(Estimate, MemoryThatIsLearnedIsToldAtItsMost) {
     EXPECT_TRUE(estimate.at_most);
     return estimate.total() - estimate.data;
   };
-  // As it begins every text is within FIRE's threshold, and it takes less; once what it has learned is a shorter one,
-  // or where texts are beyond the one that it begins with, it takes just that.
+  // Initially every text is within FIRE's threshold, and memory is below the estimate. It equals the estimate once the
+  // threshold is learned to be shorter, or if texts exceed the initial threshold.
   for (const char* encoding : {"fire", "cope+fire", "0:none,1:fire@0-1,rope@2-3"}) {
     const RunConfig within = small(encoding);
     EXPECT_LT(testing::measured_peak(within, false), told(within)) << encoding;
@@ -128,7 +128,7 @@ TEST(Estimate, MemoryOfAnLstmIsThatOfTheRun) {
   }
 }
 
-// Every thread has memory of its own to work in.
+// Every thread has scratch memory of its own.
 TEST(Estimate, MemoryIsThatOfSoManyThreads) {
   const int threads = thread_count();
   std::vector<double> told;
@@ -141,7 +141,7 @@ TEST(Estimate, MemoryIsThatOfSoManyThreads) {
   EXPECT_LT(told[0], told[1]);
 }
 
-// Kernels on CUDA devices work in memory of their own.
+// CUDA kernels use scratch memory of their own.
 TEST(Estimate, MemoryOnACudaDeviceIsThatOfTheRun) {
   if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
   set_default_device(testing::on_cuda_host);
@@ -193,8 +193,8 @@ TEST(Estimate, NumbersReadBackFromACountingDeviceAreZero) {
   EXPECT_THROW(Tensor::empty({1 << 30, 1 << 30}, DType::f32, meta), TooLarge);
 }
 
-// A whole run with its checkpoints and evaluations, and the same once more from its middle on: parameters and state are
-// most of it, and a checkpoint beside them would be as much again.
+// A whole run with its checkpoints and evaluations, then the same run resumed from the middle. Parameters and state are
+// most of the memory, and a copy for a checkpoint would double it.
 TEST(Estimate, MemoryIsThatOfARunAndOfOneThatIsResumed) {
   const std::string folder = ::testing::TempDir() + "estimate_run";
   const RunConfig config = small("cope", {{"task.length", "16"},
@@ -233,7 +233,7 @@ TEST(Estimate, MemoryIsThatOfARunAndOfOneThatIsResumed) {
   std::filesystem::remove_all(folder);
 }
 
-// Encodings by layer and by heads cost what they cost where they act.
+// Encodings by layer and head only cost memory and time in these layers and heads.
 TEST(Estimate, OnlyLayersAndHeadsWithGatesPayForThem) {
   const auto told = [](const std::string& encoding) {
     const RunConfig config = quick(encoding, {{"model.attention", "composed"}, {"eval-batch", "1"}});
@@ -244,9 +244,10 @@ TEST(Estimate, OnlyLayersAndHeadsWithGatesPayForThem) {
   EXPECT_LT(told("0:none,1:cope@0,none@1-3"), told("0:none,1:cope"));
 }
 
-// tasks.md of the published experiments: language models of the CoPE paper, in millions as printed there.
+// The CoPE paper's language models (see tasks.md of the published experiments), with parameter counts in millions as
+// printed.
 struct PublishedModel {
-  std::string row;  // what the page on encodings says of it
+  std::string row;  // the row of the page on encodings
   std::string encoding;
   std::vector<std::pair<std::string, std::string>> settings;
   double millions;
@@ -267,7 +268,7 @@ std::string fixed(double value, int digits) {
 
 void expect_published(const ModelOptions& options, std::int64_t vocabulary, std::int64_t context,
                       const std::vector<PublishedModel>& models) {
-  std::map<std::string, std::pair<double, std::vector<std::string>>> rows;  // printed, and what is counted
+  std::map<std::string, std::pair<double, std::vector<std::string>>> rows;  // the printed count, and our counts
   for (const PublishedModel& one : models) {
     EncodingChoice choice = EncodingChoice::parse(one.encoding);
     for (const auto& [name, value] : one.settings) choice.set_option(name, value);
@@ -288,7 +289,7 @@ void expect_published(const ModelOptions& options, std::int64_t vocabulary, std:
   }
 }
 
-// GPT-2's shape and vocabulary. 130.8 is that of a table per layer; with one for the whole model it would be 130.7.
+// GPT-2's shape and vocabulary. 130.8 needs a table per layer; a single table for the model would give 130.7.
 TEST(Estimate, ParametersOfTheWikitextModels) {
   ModelOptions options;
   options.layers = 12;
@@ -304,8 +305,8 @@ TEST(Estimate, ParametersOfTheWikitextModels) {
                     {"cope, `gates=sep-keys`, a table a layer", "cope", {{"gates", "sep-keys"}}, 130.8}});
 }
 
-// LLaMA's parts and vocabulary. The paper names no size of the CoPE table: a million parameters are a table of 1,024
-// positions for each head of each layer.
+// LLaMA's parts and vocabulary. The paper does not give the size of the CoPE table. A million parameters correspond to
+// a table of 1,024 positions for each head of each layer.
 TEST(Estimate, ParametersOfTheCodeModels) {
   ModelOptions options;
   options.layers = 4;

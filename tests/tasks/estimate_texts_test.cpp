@@ -1,5 +1,5 @@
-// Memory of batches whose texts do not see each other: how they are cut into parts is told by the text alone, so that
-// what is told beforehand is the most that any text takes.
+// Memory of batches with separate texts. The text decides how a sequence is cut into parts, so the estimate is the
+// maximum over all texts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace estimate_texts_test {
 
 constexpr std::int64_t length = 48;
 
-// Lengths of texts that one sequence holds, one after the other.
+// Lengths of the consecutive texts in one sequence.
 using Texts = std::vector<std::int64_t>;
 
-// Sequences that are cut into these texts, the same for all of them; in the order of a task that is trained on.
+// All sequences are cut into the same texts, in the order of a training task.
 class CutTask final : public Task, public SeparateTexts {
  public:
   CutTask(const Task& of, std::vector<Texts> texts) : of_(of), texts_(std::move(texts)) {}
@@ -55,7 +55,7 @@ RunConfig small(const std::string& encoding, const Settings& more = {}) {
   return config;
 }
 
-// Texts of every kind: one a sequence, those of one token, halves of halves, and any.
+// Various texts: one per sequence, texts of a single token, repeated halves, and random ones.
 std::vector<std::vector<Texts>> many_texts() {
   const Texts whole{length}, single(length, 1), halved{24, 12, 6, 3, 1, 1, 1}, thirds(3, 16), odd{25, 23};
   std::vector<std::vector<Texts>> all{{whole}, {single}, {halved}, {thirds}, {odd}, {whole, halved, single, odd}};
@@ -72,7 +72,7 @@ std::vector<std::vector<Texts>> many_texts() {
   return all;
 }
 
-// What is told, and the most that any of these texts takes.
+// The estimate, and the largest measurement over these texts.
 std::pair<double, double> told_and_measured(const RunConfig& config) {
   const std::unique_ptr<Task> task = config.make_task();
   const std::vector<std::vector<Texts>> all = many_texts();

@@ -1,11 +1,11 @@
-// What large vocabularies take, told beforehand.
+// The memory estimate for large vocabularies.
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tests/tasks/measured_peak.hpp"
 
 namespace tally {
@@ -13,7 +13,7 @@ namespace estimate_vocabulary_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Logits that are never there as a whole.
+// The logits are never materialised as a whole.
 TEST(EstimateOfVocabularies, MemoryOfALargeVocabularyIsThatOfTheRun) {
   const auto large = [](const Settings& more) {
     RunConfig config = RunConfig::make("mqar", "alibi", "quick");
@@ -27,7 +27,7 @@ TEST(EstimateOfVocabularies, MemoryOfALargeVocabularyIsThatOfTheRun) {
                                    {{"batch", "24"}, {"eval-batch", "24"}, {"model.tied", "true"}}}) {
     testing::expect_exact(large(settings), settings.back().first);
   }
-  // Twice the sequences bring activations of 16 numbers a token, not logits of 8,192.
+  // Twice the sequences add activations of 16 numbers a token, not logits of 8,192.
   const auto activations = [&](const char* batch) {
     const RunConfig config = large({{"batch", batch}, {"eval-batch", "1"}});
     return estimate_training(config, *config.make_task()).activations;

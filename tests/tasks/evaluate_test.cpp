@@ -1,11 +1,11 @@
-// Scores of a split do not depend on how it is cut into batches; errors are broken down as the task says.
-#include "tasks/evaluate.hpp"
+// Scores of a split do not depend on its batches; errors are broken down by the task's key.
+#include "tasks/evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "tasks/config.hpp"
-#include "tasks/generate.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {
@@ -21,7 +21,7 @@ TEST(Evaluate, GivesTheSameForAnyBatch) {
   }
   const auto task = config.make_task();
   const auto model = config.make_model(*task);
-  // Sequences have between one and eight reads: a mean over batches weighs them differently.
+  // Sequences have one to eight reads, so a mean over batches would weight them differently.
   const Evaluation whole = evaluate(*model, *task, "ood-dense", 20, 20);
   for (const std::int64_t batch : {1, 7}) {
     const Evaluation found = evaluate(*model, *task, "ood-dense", 20, batch);
@@ -57,7 +57,7 @@ TEST(Evaluate, PartsOfABatchGiveWhatItGives) {
   EXPECT_EQ(batch.parts(0).size(), 1U);
 }
 
-// A loss is not asked for where nothing counts in it.
+// A batch without counted tokens has no loss to compute.
 TEST(Evaluate, ABatchWithNothingThatCountsChangesNoLoss) {
   RunConfig config = RunConfig::make("flip-flop", "alibi", "quick");
   config.set("task.length", "16");
@@ -118,7 +118,7 @@ TEST(Evaluate, BreaksErrorsDownByKey) {
   EXPECT_EQ(error_of([&] { evaluation_from_json(damaged); }), "[evaluation] -1 wrong tokens of 2 of the gap 5");
 }
 
-// Keys follow their sequences into batches of any size, beside shorter ones, and into what is generated.
+// Keys stay with their sequences in batches of any size, next to shorter sequences, and in generated answers.
 TEST(Evaluate, CountsEachKeyOnceForAnyBatch) {
   RunConfig config = RunConfig::make("string-map", "alibi", "quick");
   for (const auto& [name, value] : {std::pair{"task.max-length", "6"}, {"model.width", "8"}, {"model.layers", "1"}}) {

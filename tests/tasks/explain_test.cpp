@@ -1,24 +1,24 @@
-// tally explain on models whose weights are set by hand, so that every gate is exactly 1 or 0 and all that is measured
-// can be counted in the sequences.
-#include "tasks/explain.hpp"
+// tally explain on models whose weights are set by hand, so that every gate is exactly 1 or 0 and the results can be
+// counted in the sequences.
+#include "tasks/inspect/explain.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "tasks/batch.hpp"
-#include "tasks/config.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally::testing {
 namespace explain_test {
 
 constexpr std::int64_t width = 8;
-constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is 1 or 0 in every bit
+constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is exactly 1 or 0
 
-// One layer, one head, on flip-flop of 16 symbols. Norms give w the embedding (1, -1, 1, -1, ..) and every other symbol
-// one that is orthogonal to it; q is the first unit vector for all tokens, k is 0.
+// One layer, one head, on flip-flop of 16 symbols. After the norm, w has the embedding (1, -1, 1, -1, ..), and every
+// other symbol is orthogonal to it. q is the first unit vector for all tokens, k is 0.
 class ByHand : public ::testing::Test {
  protected:
   void make(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& options = {}) {
@@ -45,14 +45,14 @@ class ByHand : public ::testing::Test {
     set("blocks.0.attention.key.bias", {});
   }
 
-  // The first values of a parameter, those that follow are 0.
+  // Sets the first values of a parameter and zeros the rest.
   void set(const std::string& name, std::vector<float> values) {
     ASSERT_TRUE(parameters_.contains(name)) << name;
     Tensor& parameter = parameters_.at(name);
     values.resize(static_cast<std::size_t>(parameter.numel()), 0.0F);
     parameter.copy_from(Tensor::from(values, parameter.shape()));
   }
-  // Rows that give `large` for w and -large for every other token.
+  // Sets rows that give `large` for w and -large for every other token.
   void tell_writes_apart(const std::string& weight, const std::string& bias, float sign = 1) {
     std::vector<float> row;
     for (int n = 0; n < width; ++n) row.push_back(sign * (n % 2 == 0 ? 2 : -2) * large / width);
@@ -73,7 +73,7 @@ class ByHand : public ::testing::Test {
     return static_cast<std::size_t>(found - told.roles.begin());
   }
 
-  // Every gate on w is 1, every other 0; as many pairs as there are in the sequences.
+  // Expects gates of 1 on w and 0 elsewhere, over all pairs of the sequences.
   void expect_open_on_writes(const Explanation& told, std::string_view kind, std::size_t first_key, bool with_own) {
     ASSERT_EQ(told.heads[0].gates.size(), 1u);
     const HeadGates& gates = told.heads[0].gates[0];
@@ -114,7 +114,7 @@ TEST_F(Explain, GatesThatCountWrites) {
   tell_writes_apart("blocks.0.position.cope.gate.weight", "blocks.0.position.cope.gate.bias");
   const Explanation told = explain_dense();
   expect_open_on_writes(told, "gates", 0, true);
-  // No write stands between the latest write's bit and a read: its position is 0, whatever the distance.
+  // There is no write between the latest write's bit and a read, so its position is 0 at any distance.
   const HeadExplanation& head = told.heads[0];
   EXPECT_EQ(head.source_position.n, told.evaluation.scored);
   EXPECT_EQ(head.source_position.mean, 0);
@@ -140,8 +140,8 @@ TEST_F(Explain, ForgetGatesThatForgetAtWrites) {
   make("fox");
   tell_writes_apart("blocks.0.position.fox.forget.weight", "blocks.0.position.fox.forget.bias", -1);
   const Explanation told = explain_dense();
-  expect_open_on_writes(told, "forgets", 1, true);  // the first token has nothing before it
-  // What is left is spread from the latest write on.
+  expect_open_on_writes(told, "forgets", 1, true);  // the first token has no predecessor to forget
+  // The remaining weight is spread over the tokens from the latest write on.
   for (const bool all : {false, true}) {
     RunningMean expected;
     for (const Example& example : examples_) {
@@ -162,7 +162,7 @@ TEST_F(Explain, BreaksAtWrites) {
   make("stick-breaking");
   tell_writes_apart("blocks.0.attention.key.weight", "blocks.0.attention.key.bias");
   const Explanation told = explain_dense();
-  expect_open_on_writes(told, "breaks", 0, false);  // a query takes nothing from itself
+  expect_open_on_writes(told, "breaks", 0, false);  // a query has no break for its own key
   const MeanDeviation to_writes = told.heads[0].attention.scored[role(told, "w")];
   EXPECT_EQ(to_writes.mean, 1);  // all of the stick, at every read
   EXPECT_EQ(to_writes.n, told.evaluation.scored);
@@ -184,7 +184,7 @@ TEST_F(Explain, HeadsWithoutGatesHaveNone) {
   EXPECT_EQ(told.evaluation.scored, alone.scored);
 }
 
-// Sums of weights over neighbours with a kernel of -1 give every key less than nothing, which is not shown as 0.
+// Sums of weights over neighbours with a kernel of -1 make every weight negative, which must not be shown as 0.
 TEST_F(Explain, AttentionThatIsNegativeIsShownAsItIs) {
   make("mta", {{"pe.mta.queries", "1"}, {"pe.mta.keys", "1"}});
   set("blocks.0.position.mta.kernel-after", {-1});
@@ -197,8 +197,8 @@ TEST_F(Explain, AttentionThatIsNegativeIsShownAsItIs) {
   EXPECT_NE(text.find(shown), std::string::npos) << shown << "\n" << text;
 }
 
-// The same but for real numbers, which a product of other sizes may round otherwise: these are means of numbers up to 1
-// in f32.
+// Compares exactly except for real numbers. These are f32 means of numbers up to 1, and matmuls of other sizes may
+// round differently.
 void expect_same_but_for_rounding(const JsonValue& a, const JsonValue& b, const std::string& where) {
   if (a.is_object() && b.is_object()) {
     ASSERT_EQ(a.members().size(), b.members().size()) << where;
@@ -218,7 +218,7 @@ void expect_same_but_for_rounding(const JsonValue& a, const JsonValue& b, const 
   }
 }
 
-// A shorter sequence of a batch is measured as if it stood alone.
+// A shorter sequence of a batch is measured as if it were the only one.
 TEST_F(Explain, WhatFillsABatchIsNotMeasured) {
   config_ = RunConfig::make("counting", "cope", "quick");
   for (const auto& [name, value] : {std::pair{"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}}) {
@@ -241,7 +241,7 @@ TEST(OpenRoles, AreThoseApartFromAllOthers) {
   EXPECT_EQ(open({0.0, 1.0, 0.95, 0.1}), (Roles{1, 2}));
   EXPECT_EQ(open({0.0, 1.0, 0.89, 0.1}), Roles{});  // neither open nor closed
   EXPECT_EQ(open({0.0, 1.0, 0.11}), Roles{});
-  EXPECT_EQ(open({0.2, 0.02, -1}), (Roles{0}));  // relative to the largest; what was never seen does not count
+  EXPECT_EQ(open({0.2, 0.02, -1}), (Roles{0}));  // relative to the largest; roles without tokens do not count
   EXPECT_EQ(open({0.09, 0.0}), Roles{});         // hardly open at all
   EXPECT_EQ(open({0.9, 1.0}), Roles{});          // open on everything
   EXPECT_EQ(open({}), Roles{});
@@ -256,7 +256,7 @@ TEST(Roles, OfFlipFlop) {
   EXPECT_EQ(task->sources(example), (std::vector<std::int32_t>{-1, -1, -1, -1, 1, -1, -1, -1, 7, -1}));
 }
 
-// Wherever a task names the token that holds the answer, it does hold it: its symbol, or its colour.
+// If a task names the source token of an answer, that token holds the answer: its symbol, or its colour.
 TEST(Roles, SourcesHoldTheAnswer) {
   for (const char* name : {"flip-flop", "selective-copy", "last-x"}) {
     const auto task = make_task(name);

@@ -85,7 +85,7 @@ TEST(FlipFlop, PositionPredictsTheNextSymbol) {
   }
 }
 
-// The loss decides what is trained on, not which sequences there are.
+// The loss option selects the trained positions and does not change the sequences.
 TEST(FlipFlop, LossDoesNotChangeTheTokens) {
   const auto reads = make_task("flip-flop", {{"loss", "reads"}});
   const auto all = make_task("flip-flop", {{"loss", "all"}});
@@ -107,7 +107,7 @@ TEST(FlipFlop, TrainingFollowsTheSeedEvaluationTheDataSeed) {
   }
 }
 
-// First bits of sequences of two streams agree as often as two coins do.
+// First bits of sequences of two independent streams agree as often as two coins do.
 void expect_independent(const Task& a, const std::string& split_a, const Task& b, const std::string& split_b,
                         std::int64_t shift) {
   constexpr std::int64_t sequences = 999;

@@ -153,7 +153,7 @@ TEST(PublishedConfigs, OfQwen2HaveBiasesOnQueriesKeysAndValuesOnly) {
   EXPECT_TRUE(contains(windows, "sliding_window")) << windows;
 }
 
-// With these values the same keys, and models near these, are another function.
+// With these values the same keys, and related models, define another function.
 TEST(PublishedConfigs, ThatAreRefusedForWhatTheyCompute) {
   for (const auto& [more, key] : std::vector<std::pair<const char*, const char*>>{
            {R"({"rope_interleaved": true})", "'rope_interleaved' = true changes what the model computes"},
@@ -186,7 +186,7 @@ TEST(PublishedConfigs, KeysThatNobodyKnowsCanBeIgnoredByName) {
                        "'hidden_size' says what the model computes"));
 }
 
-// A key of the table is never one that a family reads.
+// No family reads a key of the table.
 TEST(PublishedConfigs, IdleKeysAreNoneThatAModelIsMadeOf) {
   const JsonValue json = JsonValue::object({{"hidden_size", 1}, {"head_dim", 1}, {"rms_norm_eps", 1}, {"n_embd", 1}});
   for (const auto& member : json.members()) EXPECT_EQ(effect_of(member.name, json), KeyEffect::unknown) << member.name;

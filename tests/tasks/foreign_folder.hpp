@@ -1,4 +1,4 @@
-// Models of other libraries in tests: their logits, and copies of their folders that are changed.
+// For tests of other libraries' models: their logits, and modified copies of their folders.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace tally::testing {
 namespace fs = std::filesystem;
 
 inline void put(const std::string& path, std::string_view bytes) {
-  fs::remove(path);  // much faster than to write over it, on file systems that then sync
+  fs::remove(path);  // much faster than overwriting it, on file systems that then sync
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
@@ -35,7 +35,7 @@ inline std::string folder_of(std::string_view name) {
   return concat(TALLY_SOURCE_DIR "/tests/reference/foreign/", name);
 }
 
-// The logits that the folder's model gives to the reference's tokens, f64.
+// The f64 logits of the folder's model for the reference's tokens.
 inline Tensor logits_of(const std::string& folder, const Tensor& tokens, const Settings& settings = {},
                         const std::string& pe = "") {
   const ForeignDescription description = read_description(folder);
@@ -53,7 +53,7 @@ inline double largest(const Tensor& x) {
 
 inline double difference(const Tensor& a, const Tensor& b) { return largest(a - b); }
 
-// A copy of one of the references that is changed.
+// A modified copy of a reference.
 class ForeignFolder : public ::testing::Test {
  protected:
   std::string copy(const char* name) {
@@ -61,7 +61,7 @@ class ForeignFolder : public ::testing::Test {
     fs::copy(folder_of(name), path);
     return path;
   }
-  // config.json after `change`.
+  // config.json, modified by `change`.
   std::string with_config(const char* name, const std::function<void(JsonValue&)>& change) {
     const std::string path = copy(name);
     JsonValue config = read_json(path + "/config.json");
@@ -69,7 +69,7 @@ class ForeignFolder : public ::testing::Test {
     put(path + "/config.json", write_json(config, 1));
     return path;
   }
-  // model.safetensors after `change`.
+  // model.safetensors, modified by `change`.
   std::string with_tensors(const char* name, const std::function<void(NamedTensors&)>& change) {
     const std::string path = copy(name);
     NamedTensors tensors;

@@ -1,4 +1,4 @@
-// Folders of other libraries in other forms, and folders with mistakes.
+// Folders of other libraries in other forms, and invalid folders.
 #include <string>
 #include <vector>
 
@@ -43,7 +43,7 @@ TEST_F(ForeignFolder, OlderFormsOfItsSettings) {
   expect_same("gpt2", [](JsonValue& config) { config.set("n_ctx", 32).remove("tie_word_embeddings"); });
 }
 
-// As GPT-2's own files are: without the prefix, with buffers.
+// Like GPT-2's own files: without the prefix, with buffers.
 TEST_F(ForeignFolder, NamesWithoutPrefixAndBuffers) {
   const Tensor tokens = SafetensorsFile::open(folder_of("gpt2") + "/logits.safetensors").read("tokens");
   const std::string path = with_tensors("gpt2", [](NamedTensors& tensors) {
@@ -54,7 +54,7 @@ TEST_F(ForeignFolder, NamesWithoutPrefixAndBuffers) {
   EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of("gpt2"), tokens).to_vector<double>());
 }
 
-// Names as written by a compiler, by data parallelism, by a module around the model, or by the model itself.
+// Names written by a compiler, by data parallelism, by a module around the model, or by the model itself.
 TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
@@ -73,7 +73,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
       EXPECT_EQ(left_out_of(path), prefix == "-" ? Names{} : Names{prefix}) << name;
     }
   }
-  // Within a name, as where blocks are compiled one by one.
+  // Within a name, as when blocks are compiled one by one.
   const Tensor tokens = SafetensorsFile::open(folder_of("llama") + "/logits.safetensors").read("tokens");
   const std::string inner = with_tensors("llama", [](NamedTensors& tensors) {
     for (auto& [theirs, value] : tensors) {
@@ -89,7 +89,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
   EXPECT_EQ(left_out_of(folder_of("llama")), Names{});
 }
 
-// As in a repository that was cloned without its large files.
+// As in a repository cloned without its large files.
 TEST_F(ForeignFolder, PointersOfGitLfs) {
   const std::string pointer =
       "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 548105171\n";
@@ -173,7 +173,7 @@ TEST_F(ForeignFolder, SettingsThatAreRefused) {
   rope("llama", JsonValue::object({{"rope_type", "default"}, {"odd", 1}}), "'odd'", "may change");
   rope("neox", JsonValue::object({{"partial_rotary_factor", 0.3}}), "dims", "even number");
   expect_refused(with_config("llama", [](JsonValue& config) { config = JsonValue::array(); }), {"object"});
-  // Without a word of the file: the options' own limits.
+  // Without a limit in the file: the options' own limits apply.
   const std::string deep = with_config("gpt2", [](JsonValue& config) { config.set("n_layer", 1'000'000'000); });
   EXPECT_TRUE(contains(error(deep), "layers")) << error(deep);
 }
@@ -270,7 +270,7 @@ TEST_F(ForeignFolder, EncodingsThatLeaveOutItsOwn) {
   EXPECT_TRUE(contains(error(folder_of("gpt2"), "0:absolute,1:cope"), "leaves out absolute"));
 }
 
-// A byte of config.json or of a header is another: a model, or an Error that is no bug of ours.
+// With a wrong byte in config.json or a header, the result is a model or an Error, never an internal error.
 TEST_F(ForeignFolder, FilesWithWrongBytes) {
   const std::string path = copy("llama-shards");
   const auto open = [&] {

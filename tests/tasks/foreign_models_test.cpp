@@ -1,4 +1,4 @@
-// Models of other libraries: compares logits with those of `transformers` (tests/reference/foreign), also with
+// Models of other libraries: compares their logits with those from `transformers` (tests/reference/foreign), also with
 // encodings in addition to a model's own.
 #include <cmath>
 #include <filesystem>
@@ -12,10 +12,10 @@ namespace foreign_models_test {
 
 class ForeignModels : public ::testing::TestWithParam<const char*> {};
 
-// In f64 what is left is that transformers computes angles in f32 whatever the type of the model: up to 13 here, so
-// rounded by up to 13 2^-24 = 8e-7. In f32 the rule for kernels: at most twice the error of the plain implementation,
-// each measured against its own f64, since that rounding of angles is in both of theirs; the reference's is the largest
-// of several runs (make_foreign.py).
+// In f64 the remaining difference comes from transformers, which computes angles in f32 whatever the model's type.
+// Angles up to 13 are rounded by up to 13 2^-24 = 8e-7. In f32 the rule for kernels applies: at most twice the error of
+// the plain implementation. Each error is relative to the library's own f64, since both of theirs round the angles; the
+// reference's is the largest of several runs (make_foreign.py).
 TEST_P(ForeignModels, HaveTheLogitsOfTheirOwnLibrary) {
   const std::string folder = folder_of(GetParam());
   const SafetensorsFile reference = SafetensorsFile::open(folder + "/logits.safetensors");
@@ -25,7 +25,7 @@ TEST_P(ForeignModels, HaveTheLogitsOfTheirOwnLibrary) {
   EXPECT_LE(difference(logits_of(folder, tokens), exact), 2 * reference.read("error_f32").item());
 }
 
-// A table of zeros changes nothing, not even a bit where all is written out.
+// A table of zeros changes nothing; reference attention is equal in every bit.
 TEST_P(ForeignModels, AreTheSameFunctionWithContextualPositionsAdded) {
   const std::string folder = folder_of(GetParam());
   const Tensor tokens = SafetensorsFile::open(folder + "/logits.safetensors").read("tokens");
@@ -37,7 +37,7 @@ TEST_P(ForeignModels, AreTheSameFunctionWithContextualPositionsAdded) {
   EXPECT_LE(difference(logits_of(folder, tokens, {}, pe), alone), 3 * error);  // both round
 }
 
-// At a table of zeros no gate changes a score: the first step moves the table alone, gates follow once it is not zero.
+// While the table is zero, no gate changes a score. The first step moves only the table, and gates follow later.
 TEST_P(ForeignModels, TrainTheTableBeforeTheGates) {
   const std::string folder = folder_of(GetParam());
   const ForeignDescription description = read_description(folder);
@@ -60,7 +60,7 @@ TEST_P(ForeignModels, TrainTheTableBeforeTheGates) {
   EXPECT_GT(gates, 0);
 }
 
-// What is written reads back to the same bytes.
+// An exported model is read back to the same bytes.
 TEST_P(ForeignModels, AreWrittenAsTheyWereRead) {
   const std::string folder = folder_of(GetParam());
   const ForeignDescription description = read_description(folder);
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, ForeignModels,
                                            "neox-sequential"),
                          name_of_case);
 
-// Numbers of 16 bits: all that there are.
+// All 16-bit numbers.
 TEST(ForeignNumbers, AreWidenedExactly) {
   const TemporaryFolder folder;
   const std::string path = (fs::path(folder.path()) / "all.safetensors").string();

@@ -1,5 +1,5 @@
-// Rotary settings of stretched positions in config.json: how they are read and written, and which are refused.
-// Their logits are among those of foreign_models_test.
+// Rotary settings of stretched positions in config.json: reading, writing, and refused settings.
+// foreign_models_test.cpp compares their logits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ const testing::Settings expected{
 
 TEST(LongRopeSettings, BecomeOptions) {
   EXPECT_EQ(rope_options(llama(rope_parameters())), expected);
-  // The older form: the length stands outside.
+  // The older form has the length outside.
   JsonValue config = llama({}), scaling = rope_parameters();
   for (const char* key : {"rope_type", "rope_theta", "original_max_position_embeddings"}) scaling.remove(key);
   scaling.set("type", "longrope");
@@ -86,10 +86,10 @@ TEST(LongRopeSettings, AreWrittenAsTheyWereRead) {
   EXPECT_EQ(json.at("rope_scaling").string("type"), "longrope");
   EXPECT_EQ(json.at("rope_scaling").string("rope_type"), "longrope");
   EXPECT_EQ(json.integer("max_position_embeddings"), 64);
-  // Older versions look for the length outside, and take another factor unless attention's own is there.
+  // Older versions look for the length outside. They use another factor unless there is an attention factor.
   EXPECT_EQ(json.integer("original_max_position_embeddings"), 16);
   EXPECT_EQ(json.at("rope_scaling").real("attention_factor"), std::sqrt(1 + std::log(4.0) / std::log(16.0)));
-  config.set("pe.rope.short-factors", "");  // of 1 each
+  config.set("pe.rope.short-factors", "");  // all 1
   EXPECT_EQ(written(config).at("rope_scaling").at("short_factor"), list({1, 1}));
 }
 
@@ -115,7 +115,7 @@ JsonValue yarn(std::initializer_list<JsonMember> more = {}) {
   return rope;
 }
 
-// Both names of the type, all lengths: some versions take the quotient of the lengths for the factor.
+// Both names of the type, and all lengths: some versions use the quotient of the lengths as the factor.
 TEST(StretchedRope, IsWrittenWithBothNamesAndAllLengths) {
   const JsonValue json = written_back(yarn()), scaling = json.at("rope_scaling");
   EXPECT_EQ(scaling.string("type"), "yarn");
@@ -123,7 +123,7 @@ TEST(StretchedRope, IsWrittenWithBothNamesAndAllLengths) {
   EXPECT_EQ(json.integer("max_position_embeddings"), 64);
   EXPECT_EQ(scaling.integer("original_max_position_embeddings"), 16);
   EXPECT_EQ(scaling.real("attention_factor"), 0.1 * std::log(4.0) + 1);
-  // Where the model of the file ends at the trained length, too.
+  // Also if the file's model ends at the trained length.
   EXPECT_EQ(written_back(yarn(), 16).integer("max_position_embeddings"), 64);
   const JsonValue linear = written_back(JsonValue::object({{"rope_type", "linear"}, {"factor", 2.5}}));
   EXPECT_EQ(linear.at("rope_scaling").string("type"), "linear");
@@ -148,7 +148,7 @@ TEST(StretchedRope, YarnHasItsOwnAttentionFactorAndBounds) {
   written_back(yarn({{"attention_factor", 0.75}, {"beta_fast", 20.0}, {"beta_slow", 2.5}, {"truncate", false}}));
 }
 
-// The trained length of the type dynamic is the model's.
+// For the type dynamic, the trained length is the model's length.
 TEST(StretchedRope, DynamicIsFromTheModelsLengthOn) {
   const JsonValue rope = JsonValue::object({{"type", "dynamic"}, {"factor", 2.0}});
   const testing::Settings wanted{{"pe.rope.base", "10000"},

@@ -1,4 +1,4 @@
-// What a config.json of another library means where it leaves something out, and what we write of a rotated part.
+// The meaning of missing keys in config.json of another library, and the written form of a rotated part.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -25,7 +25,7 @@ JsonValue least_llama() {
                             {"intermediate_size", 24}});
 }
 
-// The defaults of GPT2Config, LlamaConfig and GPTNeoXConfig in `transformers`: files leave out what has them.
+// The defaults of GPT2Config, LlamaConfig and GPTNeoXConfig in `transformers`: files omit keys that equal them.
 TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
   const JsonValue gpt2 =
       JsonValue::object({{"model_type", "gpt2"}, {"vocab_size", 40}, {"n_embd", 16}, {"n_head", 4}, {"n_layer", 2}});
@@ -56,7 +56,7 @@ TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
   EXPECT_EQ(found["pe.rope.rotary-dims"], "2") << "a quarter of a head";
 }
 
-// Of our own options 0 means the usual value, which is another function than the file's.
+// In our options, 0 stands for the default, which would be another function than the file's.
 TEST(ForeignSettings, ANormWithoutAnEpsilonIsRefused) {
   const auto least = [](const char* type, std::initializer_list<const char*> sizes) {
     JsonValue json = JsonValue::object({{"model_type", type}, {"vocab_size", 40}});
@@ -76,7 +76,7 @@ TEST(ForeignSettings, ANormWithoutAnEpsilonIsRefused) {
   }
 }
 
-// Where yarn does not say by how much it stretches, it is from the length it was trained with to that of the model.
+// Without a factor, yarn stretches from the trained length to the model's length.
 TEST(ForeignSettings, YarnWithoutAFactorStretchesToTheModelsLength) {
   JsonValue json = least_llama();
   json.set("max_position_embeddings", 64);
@@ -86,7 +86,7 @@ TEST(ForeignSettings, YarnWithoutAFactorStretchesToTheModelsLength) {
   EXPECT_EQ(found["pe.rope.trained-length"], "16");
 }
 
-// The part of a head is a fraction in the file, and its reader rounds the dims down: of 49 times 2/49 to 1.
+// The file has the rotated part of a head as a fraction, and readers round the dims down: 49 times 2/49 to 1.
 TEST(ForeignSettings, ARotatedPartComesBackWithAllItsDims) {
   for (const auto& [head_width, dims] : {std::pair{49, 2}, {49, 32}, {44, 30}, {46, 26}, {64, 16}}) {
     RunConfig config = RunConfig::make("text", "rope");

@@ -1,5 +1,5 @@
-// What a model says by itself, against asking it for one symbol after the other.
-#include "tasks/generate.hpp"
+// Compares generated answers with one forward pass per symbol.
+#include "tasks/evaluation/generate.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 namespace generate_test {
@@ -22,7 +22,7 @@ RunConfig small(const std::string& task, const std::string& encoding) {
   return config;
 }
 
-// Its answers by forward passes over all there is so far, each sequence alone.
+// The model's answers by forward passes over each prefix, one sequence at a time.
 std::vector<std::int32_t> asked_one_by_one(SequenceModel& model, std::vector<std::int32_t> tokens, std::size_t count) {
   const NoGrad no_grad;
   std::vector<std::int32_t> said;
@@ -85,7 +85,7 @@ TEST(Generate, ScoresWhatTheModelGoesOnWith) {
   EXPECT_FALSE(json.contains("loss"));
 }
 
-// One token is the answer: there is nothing to feed back. Programs are of many lengths.
+// If the answer is a single token, no answer is fed back. Programs have many lengths.
 TEST(Generate, OneSymbolIsTheTeachersAnswerToo) {
   const RunConfig config = small("counting", "rope");
   const auto task = config.make_task();
@@ -110,7 +110,7 @@ TEST(Generate, RefusesAnswersInPieces) {
   EXPECT_THROW(evaluate_generated(*model, *task, "train", 0, 2), Error);
 }
 
-// Products so far stand in one piece, but none of them is fed.
+// The running products are contiguous, but they are not fed to the model.
 TEST(Generate, IsRefusedWhereAnswersAreNotFed) {
   const RunConfig config = small("group-word", "cope");
   const auto task = config.make_task();

@@ -1,4 +1,4 @@
-// Group words: the groups themselves, read off what the task asks; products; what simple answers get.
+// Group words: the groups, derived from the task's answers; products; the error rates of baselines.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,8 +17,8 @@ namespace group_word_test {
 using testing::make_task;
 using testing::Mean;
 
-// The multiplication table [m, m] from products so far times next elements; every entry was seen, and none twice with
-// different values.
+// The multiplication table [m, m], from running products times next elements. Every entry occurs, and repeated entries
+// agree.
 std::vector<std::vector<std::int32_t>> table_of(const std::string& group, std::size_t order) {
   const auto task = make_task("group-word", {{"group", group}, {"length", "200"}});
   EXPECT_EQ(task->vocabulary().size(), order + 1);
@@ -93,7 +93,7 @@ TEST(GroupWord, MixTrainsOnAllLengths) {
   EXPECT_EQ(task->example("in-distribution", 0).tokens.size(), 6u);
 }
 
-// One guess has error 1 - 1/m, however long the word.
+// A guess has error 1 - 1/m for any length of the word.
 TEST(GroupWord, AnswersAreUniformAtEveryStep) {
   constexpr std::int64_t words = 3000;
   for (const auto& [group, order] : {std::pair<const char*, std::size_t>{"s3", 6}, {"a5", 60}}) {

@@ -1,4 +1,4 @@
-// Last sentence: counts by sentence, check numbers, and what pure positions get.
+// Last sentence: counts by sentence, check numbers, and the error rate of position-only attention.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using testing::Mean;
 
 constexpr std::int32_t full_stop = 18, question = 19, first_count = 20, first_back = 33;
 
-// How often the name asked for occurs in each sentence, the last first.
+// Occurrences of the requested name in each sentence, the last sentence first.
 std::vector<std::int32_t> counts_of(const Example& example) {
   std::vector<std::int32_t> counts;
   const auto end = std::find(example.tokens.begin(), example.tokens.end(), question);
@@ -86,7 +86,7 @@ TEST(LastSentence, CheckNumbers) {
       whole.add(all == answer);
       before.add(counts.at(1) == answer);
       std::int32_t in_window = 0;
-      const std::size_t end = example.tokens.size() - 2;  // where `?` stands
+      const std::size_t end = example.tokens.size() - 2;  // the position of `?`
       for (std::size_t w = 1; w < windows.size(); ++w) {
         if (w <= end) in_window += example.tokens[end - w] == example.tokens.back();
         windows[w].add(in_window == answer);
@@ -105,7 +105,7 @@ TEST(LastSentence, CheckNumbers) {
   }
 }
 
-// Asked for the sentence before the last, the count in the last is hardly ever the answer.
+// For questions about the sentence before the last, the count in the last one is rarely the answer.
 TEST(LastSentence, TheLastSentenceDoesNotAnswerForTheOneBefore) {
   const auto task = make_task("last-sentence", {{"back", "1"}, {"eval-count", "5000"}});
   Mean last_right;

@@ -1,4 +1,4 @@
-// Last x: the law, position by position, and what simple answers get.
+// Last x: the distribution by position, and the error rates of baselines.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Tasks with prompts of many lengths: the answers, the splits, the shares of the answers, and what simple ones get.
+// Tasks with prompts of many lengths: answers, splits, frequencies of answers, and the error rates of baselines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,7 +97,7 @@ TEST(LengthSplits, CoverWhatTheyPromise) {
   }
 }
 
-// Shares of the answers 0, 1, ...
+// Frequencies of the answers 0, 1, ...
 void expect_answers(const std::string& name, const Settings& settings, const char* split,
                     const std::vector<double>& shares) {
   const auto task = make_task(name, settings);
@@ -147,7 +147,7 @@ TEST(CycleNavigation, CheckNumbers) {
   last_action(twenty, "ood-long", 0.2);
 }
 
-// The value mod 5 of tokens[at..], * before + and -; `at` is moved behind it.
+// The value mod 5 of tokens[at..], * before + and -; `at` is advanced past it.
 std::int32_t value_of(const std::vector<std::int32_t>& tokens, std::size_t& at);
 std::int32_t factor_of(const std::vector<std::int32_t>& tokens, std::size_t& at) {
   const std::int32_t token = tokens.at(at++);

@@ -1,5 +1,5 @@
-// How sure the loss on a text is: parts, the error of their mean, the difference of two models.
-#include "tasks/loss_blocks.hpp"
+// The uncertainty of a text's loss: parts, the error of their mean, the difference of two models.
+#include "tasks/evaluation/loss_blocks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(LossBlocks, OfManyDocumentsNeighboursAreJoined) {
   EXPECT_EQ(blocks.tokens.back(), 2);
 }
 
-// Of equal parts it is the standard error of a mean. The numbers of the unequal parts are Python's:
+// For equal parts it is the standard error of a mean. For unequal parts, Python gives:
 //   n=[2., 4, 9]; t=[1, 4, 5]; m=sum(n)/sum(t); (1.5*sum((a-m*b)**2 for a,b in zip(n,t)))**.5/sum(t)
 TEST(LossBlocks, StandardError) {
   EXPECT_NEAR(*standard_error({{2, 4, 9}, {1, 1, 1}}), std::sqrt((9 + 1 + 16) / 2.0 / 3), 1e-15);

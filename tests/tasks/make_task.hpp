@@ -1,4 +1,4 @@
-// Tasks made by name, as the runner makes them, and what their tests ask of every task.
+// Tasks made by name, as in the runner, and checks that apply to every task.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "tasks/task.hpp"
+#include "tasks/data/task.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally::testing {
@@ -44,7 +44,7 @@ inline void expect_share(double count, double trials, double p, std::string_view
   EXPECT_NEAR(count / trials, p, 4 * std::sqrt(p * (1 - p) / trials)) << what;
 }
 
-// Splits in any order, sequences in any order, from a second task of the same seeds: always the same sequences.
+// Sequences do not depend on the order of splits or indices, nor on the task object, if the seeds are equal.
 inline void expect_pure(std::string_view name, const Settings& settings) {
   const auto task = make_task(name, settings, 5, 6);
   const auto again = make_task(name, settings, 5, 6);
@@ -61,8 +61,8 @@ inline void expect_pure(std::string_view name, const Settings& settings) {
   }
 }
 
-// Each sequence has rows of one length, within its split's; ids lie in the vocabulary, masks are 0 or 1, what is
-// scored is trained on, and encode turns text back to tokens.
+// Each sequence has rows of one length, within its split's limit. Ids are in the vocabulary, masks are 0 or 1, scored
+// positions are trained, and encode() turns text back to tokens.
 inline void expect_well_formed(const Task& task, std::int64_t sequences) {
   const auto vocabulary = static_cast<std::int32_t>(task.vocabulary().size());
   for (const Split& split : task.splits()) {

@@ -1,5 +1,5 @@
-// Lines that a picture points out, by the token in which each begins.
-#include "tasks/marks.hpp"
+// Marked lines of a text, by the token in which each begins.
+#include "tasks/inspect/marks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ std::vector<int> marks_of(const std::vector<std::string>& pieces, const std::vec
   std::vector<std::int32_t> tokens;
   for (std::size_t n = 0; n < pieces.size(); ++n) tokens.push_back(static_cast<std::int32_t>(n));
   tokens.front() = pieces.front() == "<end>" ? 0 : static_cast<std::int32_t>(pieces.size());
-  if (tokens.front() != 0) {  // no document begins here: the first piece is moved behind
+  if (tokens.front() != 0) {  // no document begins here: the first piece is moved to the end
     std::vector<std::string> moved = pieces;
     moved.push_back(pieces.front());
     return find_marks(Pieces(moved), tokens, marks);

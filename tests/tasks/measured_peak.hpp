@@ -1,4 +1,4 @@
-// The memory that a run's work takes, against what is told of it beforehand.
+// Measures the memory of a run and compares it with the estimate.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,14 +10,14 @@
 #include "core/device/backend.hpp"
 #include "core/device/kernels.hpp"
 #include "nn/parameter_choice.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally::testing {
 
-// Highest use of memory in two training steps and a batch of every evaluation. `moved`: what is learned has become what
-// makes an encoding with EncodingTraits::memory_is_learned take most.
+// Peak memory of two training steps and a batch of every evaluation. `moved`: learned values are set so that an
+// encoding with EncodingTraits::memory_is_learned uses the most memory.
 inline double measured_peak(const RunConfig& config, const Task& task, bool moved = true) {
   const Device device = default_device();
   reset_peak_memory(device);
@@ -42,7 +42,7 @@ inline double measured_peak(const RunConfig& config, bool moved = true) {
   return measured_peak(config, *config.make_task(), moved);
 }
 
-// What a dry run counts is what the run takes: to the byte.
+// The estimate of a dry run equals the memory of the run to the byte.
 inline void expect_exact(const RunConfig& config, const std::string& what) {
   const MemoryEstimate told = estimate_training(config, *config.make_task());
   EXPECT_EQ(told.total() - told.data, measured_peak(config)) << what;

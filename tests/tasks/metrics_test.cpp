@@ -1,5 +1,6 @@
-// metrics.jsonl: what is written is read; a cut line is no hindrance, what is no record is named with its line.
-#include "tasks/metrics.hpp"
+// metrics.jsonl: written lines are read back; a truncated last line is ignored, an invalid record is reported with its
+// line.
+#include "tasks/runs/metrics.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -95,7 +96,7 @@ TEST_F(MetricsFile, WhatIsNoRecordIsNamed) {
   }
 }
 
-// Of a version that knew less of its machine, or none of it.
+// From a version that recorded less about the machine, or no machine.
 TEST_F(MetricsFile, LinesOfOtherVersionsAreRead) {
   put("{\"run\":\"tally\"}\n{\"step\":0,\"start\":{\"device\":\"cpu\",\"driver\":5}}\n");
   const std::vector<MetricsRecord> read = read_metrics(path_);
@@ -103,7 +104,7 @@ TEST_F(MetricsFile, LinesOfOtherVersionsAreRead) {
   EXPECT_EQ(std::get<StartRecord>(read[1]).machine.device, "cpu");
 }
 
-// As null: no other program could read NaN.
+// As null: other programs cannot read NaN.
 TEST_F(MetricsFile, NumbersThatAreNotFiniteComeBackAsNaN) {
   MetricsWriter writer(path_);
   writer.write(StepReport{.step = 3, .loss = 0.5, .grad_norm = std::numeric_limits<double>::infinity()});

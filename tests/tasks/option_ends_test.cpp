@@ -16,18 +16,18 @@
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/batch.hpp"
-#include "tasks/config.hpp"
-#include "tasks/estimate.hpp"
-#include "tasks/sampling.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/evaluation/sampling.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace option_ends_test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// What an option accepts at the ends of its range, and numbers just beyond them.
+// Values that an option accepts at the ends of its range, and numbers just outside.
 struct Ends {
   std::string name;
   std::vector<std::string> accepted, refused;
@@ -79,7 +79,7 @@ RunConfig tiny(const std::string& task, const std::string& encoding, const Setti
   return config;
 }
 
-// Two steps, and the weights after them.
+// Runs two steps and checks the resulting weights.
 void expect_trains(const RunConfig& config, const Task& task) {
   const auto model = config.make_model(task);
   const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
@@ -114,7 +114,7 @@ bool is_fine(const RunConfig& config, const std::vector<std::string>& names) {
     const double tokens = static_cast<double>(task->max_length()) * static_cast<double>(config.run.batch);
     if (parameters < 3e5 && tokens < 2e3 && config.model.layers < 50) expect_trains(config, *task);
   } catch (const Diverged& error) {
-    // There is no largest learning rate; a run that it lets diverge says so.
+    // The learning rate has no upper limit; a diverging run reports it.
     EXPECT_EQ(names.front(), "lr") << error.what();
   } catch (const Error& error) {
     const auto named = [&](const std::string& name) { return contains(error.what(), name); };

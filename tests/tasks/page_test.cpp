@@ -1,5 +1,6 @@
-// Pages: what stands in a script or in HTML stays text; squares come back as exact as tasks/packing.hpp says.
-#include "tasks/page.hpp"
+// Pages: text in a script or in HTML stays text; matrices are unpacked within the precision that
+// tasks/inspect/packing.hpp states.
+#include "tasks/print/page.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tasks/packing.hpp"
+#include "tasks/inspect/packing.hpp"
 #include "tests/tasks/unpack.hpp"
 
 namespace tally::testing {
@@ -41,7 +42,7 @@ TEST(Page, PartsArePutTogether) {
   EXPECT_TRUE(page_source("nothing.css").empty());
 }
 
-// Squares of different kinds, among them such that need the longest codes.
+// Matrices of different kinds, including some that need the longest codes.
 std::vector<std::function<double(std::mt19937&, double i, double j)>> kinds() {
   return {
       [](auto&, double, double) { return 0.0; },
@@ -51,7 +52,7 @@ std::vector<std::function<double(std::mt19937&, double i, double j)>> kinds() {
       [](auto& random, double, double) { return std::uniform_real_distribution<>(0, 1)(random); },
       [](auto& random, double, double) { return std::uniform_real_distribution<>(0, 1)(random) < 0.7 ? 0.001 : 0.999; },
       [](auto& random, double, double) { return std::pow(std::uniform_real_distribution<>(0, 1)(random), 40.0); },
-      [](auto& random, double, double) {  // counts that fall by half: codes as long as can be
+      [](auto& random, double, double) {  // counts that fall by half: the longest codes
         return std::pow(std::geometric_distribution<>(0.5)(random) / 255.0, 2);
       }};
 }

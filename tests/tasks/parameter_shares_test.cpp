@@ -1,5 +1,5 @@
-// An optimiser whose state is split over ranks does what one does that has all of it, to the bit.
-#include "tasks/parameter_shares.hpp"
+// An optimiser whose state is split over ranks equals an unsplit one, bit for bit.
+#include "tasks/training/parameter_shares.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ Tensor numbers(unsigned seed, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-// Odd sizes, a number alone, and one parameter that is larger than all others.
+// Odd sizes, a scalar, and one parameter that is larger than all others.
 NamedTensors parameters() {
   NamedTensors all;
   for (const Shape& shape : {Shape{37, 13}, Shape{5}, Shape{}, Shape{1, 9}, Shape{3, 2, 4}}) {
@@ -35,7 +35,7 @@ NamedTensors parameters() {
   return all;
 }
 
-// The second has none in step 2, and is left alone.
+// The second parameter has no gradient in step 2.
 void set_gradients(const NamedTensors& of, std::int64_t n) {
   for (std::size_t i = 0; i < of.size(); ++i) {
     if (i == 1 && n == 2) continue;
@@ -90,7 +90,7 @@ TEST_P(Rules, OfSharesAreThoseOfTheWhole) {
         optimizer->step(n, 0.01, 0.7);
         shares.share_parameters(exchange.get());
         if (n != stored_after) continue;
-        // As a checkpoint has it, and an optimiser that goes on from there.
+        // Like a checkpoint, and an optimiser that resumes from it.
         const NamedTensors stored = shares.whole(optimizer->state());
         EXPECT_EQ(values_of(stored), ranks.first() ? state_then : Values());
         std::vector<StoredTensor> on_disk;
@@ -126,7 +126,7 @@ TEST(ParameterShares, AreOfAboutOneSize) {
   }
 }
 
-// A name that no parameter has, and a shape that is not the parameter's, are for the loader to refuse.
+// A name without a parameter, and a wrong shape, are left to the loader to refuse.
 TEST(ParameterShares, LeaveWhatDoesNotFitToTheLoader) {
   on_ranks(2, [](const ProcessGroup& ranks) {
     const NamedTensors mine = parameters();

@@ -1,4 +1,4 @@
-// Passkey: statements, question and filler of every split; depths; what the last statement gets.
+// Passkey: statements, question and filler of every split; depths; the error rate of answering with the last statement.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(Passkey, CheckNumbers) {
       ASSERT_EQ(text, task->text(example));
       ASSERT_EQ(text.size(), row.length);
       ASSERT_EQ(static_cast<std::size_t>(std::count(text.begin(), text.end(), '[')), row.count + 1);
-      // Statements and filler, read from the left.
+      // Statements and filler, parsed from the left.
       std::map<char, std::string> keys;
       std::map<char, std::size_t> stated_at;
       std::string filler, last;

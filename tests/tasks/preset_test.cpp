@@ -1,5 +1,5 @@
-// Presets: found by task and name; what they say about the task is accepted by it; the published settings.
-#include "tasks/preset.hpp"
+// Presets: look-up by task and name; their settings are valid for the task; the published settings.
+#include "tasks/runs/preset.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/config.hpp"
-#include "tasks/estimate.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
@@ -97,7 +97,7 @@ TEST(Presets, WrongFilesAreRefused) {
   EXPECT_TRUE(twice.starts_with("[json] p.json: byte ") && testing::contains(twice, "'parity/p'")) << twice;
 }
 
-// The order of the file rules out a cycle.
+// The order of the file excludes cycles.
 TEST(Presets, ABaseIsAnEarlierEntryOfTheSameTask) {
   const auto error = [](const std::string& first, const std::string& second) {
     const auto entry = [](const std::string& base) {
@@ -118,7 +118,8 @@ TEST(Presets, ABaseIsAnEarlierEntryOfTheSameTask) {
   EXPECT_EQ(error("base", "parity/a"), "p.json: counting/b: [preset] its base is a preset of another task, 'parity'");
 }
 
-// What a command line refuses a preset may not set, with the same words; also for encodings that the run does not have.
+// A preset may not set options that the command line refuses; the messages are equal, also for encodings that the run
+// does not have.
 TEST(Presets, WrongOptionsAreRefusedAsOnTheCommandLine) {
   const auto applied = [](const std::string& settings) {
     return error_of([&] {
@@ -167,7 +168,7 @@ std::map<std::string, std::string> values_of(const RunConfig& config) {
   return values;
 }
 
-// What the papers state is there, though the defaults have some of it.
+// Settings stated by the papers are present, even if they equal a default.
 TEST(Presets, ThePapersSettings) {
   auto flip_flop = values_of(RunConfig::make("flip-flop", "cope", "paper"));
   auto copy = values_of(RunConfig::make("selective-copy", "cope", "paper"));
@@ -206,7 +207,7 @@ TEST(Presets, OtherPapersSettings) {
   }
 }
 
-// The paper has 124.4, 123.7 and 123.7 million for its language models, 19.8 and twice 20.8 for those of code.
+// The paper has 124.4, 123.7 and 123.7 million for its language models, 19.8 and twice 20.8 for its code models.
 TEST(Presets, LanguageModelsHaveThePapersSizes) {
   const auto parameters = [](const char* encoding, const char* preset, std::int64_t vocabulary, std::int64_t length) {
     const RunConfig config = RunConfig::make("text", encoding, preset);
@@ -221,7 +222,7 @@ TEST(Presets, LanguageModelsHaveThePapersSizes) {
   EXPECT_EQ(parameters("cope", "code-paper", 32'000, 4096), 20'843'776);
 }
 
-// Every name and value is one that the run knows; options of encodings arrive at the encoding that is chosen.
+// The run accepts every name and value; options of encodings reach the chosen encoding.
 TEST(Presets, AreAcceptedByTheRun) {
   for (const PresetEntry& preset : preset_registry()) {
     SCOPED_TRACE(preset.task + " " + preset.name);

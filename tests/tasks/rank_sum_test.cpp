@@ -1,5 +1,5 @@
-// Sums of gradients over ranks: the order in which buckets are sent, and the bits of one process.
-#include "tasks/rank_sum.hpp"
+// Sums of gradients over ranks: the order in which buckets are sent, and equality with one process.
+#include "tasks/training/rank_sum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "tasks/tree_sum.hpp"
+#include "tasks/training/tree_sum.hpp"
 #include "tests/thread_ranks.hpp"
 
 namespace tally {
@@ -23,7 +23,7 @@ using testing::on_ranks;
 const std::vector<Shape> shapes{{1}, {7, 3}, {130}, {}, {64}, {5, 2, 4}, {200}};
 constexpr std::int64_t small_bucket = 100;
 
-// Writes down what is begun, and when: after how many tensors.
+// Records each started reduction, with the number of tensors added before.
 class Recorder final : public GradientReducer {
  public:
   void begin(const Tensor& bucket, std::int64_t terms) override {
@@ -33,7 +33,7 @@ class Recorder final : public GradientReducer {
   }
   void advance() override {}
   void finish() override {}
-  void share(const Tensor&, const std::vector<std::int64_t>&) override {}
+  void all_gather(const Tensor&, const std::vector<std::int64_t>&) override {}
 
   std::vector<std::pair<std::int64_t, std::int64_t>> begun;
   std::vector<std::size_t> after;
@@ -76,7 +76,7 @@ TEST(RankSum, SendsBucketsInTheOrderOfTheListWhateverIsThereFirst) {
   }
 }
 
-// In the list's order: a bucket waits for nothing that is not in it.
+// In list order: a bucket only waits for its own tensors.
 TEST(RankSum, SendsABucketAsSoonAsItIsFull) {
   Recorder exchange;
   RankSum sum(ProcessGroup::one(), exchange, shapes, DType::f32, Device{}, 1, small_bucket);
@@ -119,7 +119,7 @@ TEST(RankSum, IsTheSumOfOneProcess) {
   }
 }
 
-// -0 stays -0 where another rank has nothing to add.
+// -0 stays -0 if another rank has no term.
 TEST(RankSum, NothingAddsNothing) {
   on_ranks(2, [](const ProcessGroup& ranks) {
     const std::unique_ptr<GradientReducer> exchange = make_gradient_reducer(ranks, Device{});

@@ -1,4 +1,4 @@
-// Recall: mqar, mqar-update and n-back: the laws, and what simple answers get.
+// Recall: mqar, mqar-update and n-back: distributions, and the error rates of baselines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ TEST(Mqar, WhatDoesNotFitIsRefused) {
 }
 
 TEST(Mqar, AFullTextHasNoDenserSplit) {
-  // 64 pairs in 256 tokens, a setting of the released code: twice as many do not fit.
+  // 64 pairs in 256 tokens, a setting of the released code. Twice this number does not fit.
   const auto names = [](const Task& task) {
     std::vector<std::string> found;
     for (const Split& split : task.splits()) found.push_back(split.name);

@@ -1,11 +1,11 @@
-// Tables of papers in JSON: every member arrives, and errors name file, table, row and key.
+// Tables of papers in JSON: every member is read, and errors name file, table, row and key.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 
 #include "nn/encoding/encoding.hpp"
-#include "tasks/reproduction.hpp"
+#include "tasks/results/reproduction.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

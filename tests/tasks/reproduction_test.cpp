@@ -1,5 +1,5 @@
-// Published tables as plans: every run can be made, cells are compared with what is printed as the text says.
-#include "tasks/reproduction.hpp"
+// Published tables as plans: every run is valid, and cells are compared with the printed numbers as the page states.
+#include "tasks/results/reproduction.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
-#include "tasks/run_folder.hpp"
-#include "tasks/statistics.hpp"
-#include "tasks/varied.hpp"
+#include "tasks/print/statistics.hpp"
+#include "tasks/results/varied.hpp"
+#include "tasks/runs/run_folder.hpp"
 #include "tests/core/io_files.hpp"
 #include "tests/error_of.hpp"
 
@@ -43,7 +43,7 @@ TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
   }
 }
 
-// Labels have commas of their own.
+// Labels may contain commas.
 TEST(Reproductions, EveryRowCanBeAskedForByItsLabel) {
   using Labels = std::vector<std::string>;
   for (const Reproduction& table : reproduction_registry()) {
@@ -71,7 +71,7 @@ TEST(Reproductions, APartSaysWhatItIsAPartOf) {
   EXPECT_TRUE(reproduced_text(reproduced(part, {Scale::quick, {1}, ""}, "nowhere")).starts_with(part.title + "\n"));
 }
 
-// A table of models without contextual positions leaves none of their choices open.
+// A table without contextual positions has none of their open choices.
 TEST(Reproductions, ChoicesOfPmaxStandWhereAModelHasOne) {
   for (const Reproduction& table : reproduction_registry()) {
     const bool listed = std::ranges::any_of(
@@ -99,7 +99,7 @@ TEST(Reproductions, TablesShareTheirRuns) {
   }
   for (const std::string& run : names("table4")) EXPECT_TRUE(names("table3").contains(run)) << run;
   EXPECT_TRUE(names("table2").contains("counting/cope-seed1"));
-  // Where a choice of table 3 is changed, the others are as there.
+  // If one choice of table 3 is changed, the others stay the same.
   const std::set<std::string> choices = names("counting-choices"), table3 = names("table3");
   for (const std::string encoding : {"cope-pe.p-max=128", "relative"}) {
     const auto run = [&](const std::string& more) {
@@ -124,7 +124,7 @@ TEST(Reproductions, ContextsOfAFigureScoreTheSameTargets) {
   EXPECT_FALSE(context_of(table, table.rows[0], table.columns[0], Scale::quick));
 }
 
-// Perplexities are compared as they are printed, and no counts stand behind them.
+// Perplexities are compared as printed, without intervals of counts.
 TEST(Reproductions, APerplexityDiffersBeyondTheSpreadOfBoth) {
   Reproduced::Cell cell{.printed = Printed{23.5, 0.3}, .perplexities = {23.0, 23.2}};
   EXPECT_FALSE(cell.differs());  // 0.4 apart; 2 sqrt(0.02 / 2 + 0.03) = 0.4
@@ -149,7 +149,7 @@ TEST(Reproductions, ANumberDiffersBeyondTheSpreadOfBothAndTheIntervalOfTheCounts
   using Cell = Reproduced::Cell;
   EXPECT_FALSE((Cell{{{0.05, 0.05}, 5, 100}}.differs())) << "nothing is printed";
   EXPECT_FALSE((Cell{{{}, 0, 0}, Printed{5}}.differs())) << "nothing is measured";
-  // 0 of 1,000: up to 0.38% is within the interval of the counts.
+  // 0 of 1,000: the interval of the counts reaches 0.38%.
   EXPECT_FALSE((Cell{{{0, 0}, 0, 1000}, Printed{0.3}}.differs()));
   EXPECT_TRUE((Cell{{{0, 0}, 0, 1000}, Printed{0.5}}.differs()));
   // 10% +- 0 measured on many; printed 16% (6): 2 * 6 / sqrt(3) = 6.9 points cover the difference, (4) do not.
@@ -160,7 +160,7 @@ TEST(Reproductions, ANumberDiffersBeyondTheSpreadOfBothAndTheIntervalOfTheCounts
   EXPECT_TRUE((Cell{{{0.05, 0.15}, 100'000, 1'000'000}, Printed{21}}.differs()));
 }
 
-// What a number without a deviation in print lies beyond is our spread alone, which the table says.
+// A printed number without a deviation is compared only by our spread, and the table states this.
 TEST(Reproductions, ANumberWithoutASpreadInPrintHasAMarkOfItsOwn) {
   using Cell = Reproduced::Cell;
   const Reproduction table{.name = "t",
@@ -231,7 +231,7 @@ TEST(Reproductions, NumbersOfAnotherUnitHaveAHeadingOfTheirOwn) {
   EXPECT_NE(text.find("The column 'paper, Wikitext-103, test: perplexity' has no wrong answers"), std::string::npos);
 }
 
-// What a table says of choices, beside what its runs do.
+// The choices that a table states agree with its runs.
 TEST(Reproductions, ChoicesAreThoseOfTheRuns) {
   const auto setting_of = [](const char* table_name, const char* row_label, std::size_t column, Scale scale,
                              const char* name) {
@@ -308,8 +308,8 @@ TEST(Reproductions, ARunWithAnotherSettingIsNotShown) {
   EXPECT_NE(result.problems[0].find("holds a run with other settings: batch"), std::string::npos) << result.problems[0];
 }
 
-// Two rows of two seeds each, apart by 3.5 standard errors of one: more than two of their difference, and fewer than
-// two of its deviations.
+// Two rows of two seeds each, 3.5 standard errors of one row apart. This is more than two standard errors of their
+// difference, and less than two of its standard deviations.
 TEST(Reproductions, OrderIsThatOfMeansBeyondTheirStandardErrors) {
   Reproduction table{.name = "t",
                      .title = "T",
@@ -338,14 +338,14 @@ TEST(Reproductions, OrderIsComparedWherePrintedNumbersTellRowsApart) {
     return std::vector{
         Reproduced::Cell{{{measured, measured}, static_cast<std::int64_t>(measured * 1e6), 1'000'000}, printed}};
   };
-  // In print a < b, and c lies within the spread of both; measured b < a.
+  // The printed order is a < b, and c is within the spread of both; measured b < a.
   result.cells = {cell(0.3, {10, 1}), cell(0.2, {20, 1}), cell(0.1, {15, 20}), cell(0.4, {30, 1})};
   const std::string text = reproduced_text(result);
   EXPECT_NE(text.find("of 3 pairs of rows that the paper tells apart, 2 in the same order here, 0 not told apart, 1 "
                       "reversed\n"),
             std::string::npos)
       << text;
-  // One seed knows nothing of its spread; without a deviation in print the paper's is not known either.
+  // A single seed has no spread, and without a printed deviation the paper's spread is unknown too.
   for (auto& row : result.cells) row[0].errors.rates.pop_back(), row[0].printed->deviation = NAN;
   EXPECT_NE(
       reproduced_text(result).find("0 in the same order here, 6 not told apart (one seed; by its means alone 4 stand "

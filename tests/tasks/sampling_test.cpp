@@ -1,5 +1,5 @@
-// How a token is drawn: against the law written out, over a grid of uniform numbers.
-#include "tasks/sampling.hpp"
+// Sampling of a token, compared with the explicit distribution over a grid of uniform numbers.
+#include "tasks/evaluation/sampling.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace sampling_test {
 
 constexpr int grid = 100'000;
 
-// Share of the grid's uniform numbers that give each token.
+// The fraction of the grid's uniform numbers that give each token.
 std::vector<double> shares(const std::vector<double>& logits, const SamplingOptions& options) {
   std::vector<double> shares(logits.size(), 0);
   std::int32_t last = 0;
@@ -53,14 +53,14 @@ TEST(Sampling, FollowsTheProbabilities) {
 TEST(Sampling, KeepsTheLikeliest) {
   expect_shares(shares(logits, options_of(1, 2, 1)), {0, 4.0 / 7, 0, 3.0 / 7});
   expect_shares(shares(logits, options_of(1, 9, 1)), {0.1, 0.4, 0.2, 0.3});
-  // 0.4 alone is less than 0.41, 0.4 and 0.3 are enough; 0.4 is reached by the first.
+  // 0.4 is less than 0.41, but 0.4 and 0.3 together reach it; the first token reaches 0.4.
   expect_shares(shares(logits, options_of(1, 0, 0.41)), {0, 4.0 / 7, 0, 3.0 / 7});
   expect_shares(shares(logits, options_of(1, 0, 0.4)), {0, 1, 0, 0});
   expect_shares(shares(logits, options_of(1, 0, 0)), {0, 1, 0, 0});
-  // Of 3 kept: 4/9, 3/9, 2/9; the first two reach 0.77.
+  // With 3 kept: 4/9, 3/9, 2/9; the first two reach 0.77.
   expect_shares(shares(logits, options_of(1, 3, 0.77)), {0, 4.0 / 7, 0, 3.0 / 7});
   expect_shares(shares(logits, options_of(1, 3, 0.79)), {0, 4.0 / 9, 2.0 / 9, 3.0 / 9});
-  // Of equals the smaller ids.
+  // Ties prefer smaller ids.
   expect_shares(shares({0, 0, 0, 0}, options_of(1, 2, 1)), {0.5, 0.5, 0, 0});
   expect_shares(shares({0, 0, 0, 0}, options_of(1, 0, 0.6)), {1.0 / 3, 1.0 / 3, 1.0 / 3, 0});
 }
@@ -100,7 +100,7 @@ TEST(Sampling, NumbersDifferFromTokenToTokenAndSampleToSample) {
   EXPECT_EQ(seen.size(), 300u);
 }
 
-// Of 64 random bits a number has the upper 53: 32 of the first word and 21 of the second.
+// A number uses the upper 53 of 64 random bits: 32 of the first word and 21 of the second.
 TEST(Sampling, NoTwoNumbersShareAWord) {
   for (std::int64_t token = 0; token < 20; ++token) {
     std::set<std::uint64_t> seen;  // the upper 21 bits of each word

@@ -21,7 +21,7 @@ using testing::text_of;
 constexpr std::int32_t blank = 15;
 const Settings small{{"non-blanks", "5"}, {"blanks", "4"}, {"dense-blanks", "2"}, {"sparse-blanks", "8"}};
 
-// What the task asks for: the prompt without its blanks.
+// The expected answer: the prompt without its blanks.
 std::vector<std::int32_t> without_blanks(std::vector<std::int32_t> prompt) {
   std::erase(prompt, blank);
   return prompt;

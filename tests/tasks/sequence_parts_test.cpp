@@ -1,5 +1,5 @@
-// Texts that stand in one sequence and must not see each other: each is computed as if it stood alone.
-#include "tasks/sequence_parts.hpp"
+// Separate texts in one sequence, invisible to each other: each is computed as if it were the only one.
+#include "tasks/data/sequence_parts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 
 #include "nn/layers/lstm.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/evaluate.hpp"
-#include "tasks/random_permutation.hpp"
-#include "tasks/train_step.hpp"
+#include "tasks/data/random_permutation.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/training/train_step.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"
@@ -22,7 +22,7 @@ namespace sequence_parts_test {
 
 constexpr std::int64_t length = 14;
 
-// Sequences of these texts, by their lengths, all of whose tokens count but every fifth.
+// Sequences of texts with these lengths. All tokens count, except every fifth.
 Batch batch_of_texts(const std::vector<std::vector<std::int64_t>>& texts) {
   Rng rng({5, stream_of("texts"), 0});
   std::vector<Example> examples;
@@ -43,7 +43,7 @@ Batch batch_of_texts(const std::vector<std::vector<std::int64_t>>& texts) {
 
 const std::vector<std::vector<std::int64_t>> lengths{{5, 9}, {14}, {1, 1, 12}, {3, 3, 3, 5}};
 
-// The same texts, each in a batch of its own.
+// The same texts, each in a separate batch.
 std::vector<Batch> alone(const Batch& batch) {
   std::vector<Batch> each;
   const std::vector<Batch> rows = batch.parts(1);
@@ -59,7 +59,7 @@ std::vector<Batch> alone(const Batch& batch) {
   return each;
 }
 
-// The same texts, each where it stands, behind tokens that do not count.
+// The same texts at their positions, after tokens that do not count.
 Batch in_place(const Batch& batch) {
   std::vector<Example> examples;
   const std::vector<Batch> rows = batch.parts(1);
@@ -82,7 +82,7 @@ Batch in_place(const Batch& batch) {
   return collate(examples);
 }
 
-// Whether it matters to the encoding where in a sequence a text stands.
+// Whether the encoding depends on a text's position in the sequence.
 bool tells_places(const std::string& name) {
   return name != "lstm" && std::ranges::any_of(EncodingChoice::parse(name).parts,
                                                [](const auto& part) { return part.entry->traits.embeds; });
@@ -99,7 +99,7 @@ std::unique_ptr<SequenceModel> model_of(const std::string& name) {
                     default_device());
 }
 
-// All that there are; where kernels are executed call by call a few, since nothing of it is the device's.
+// All encodings; a few if kernels run call by call, since the code under test does not depend on the device.
 std::vector<std::string> names_on(Device device) {
   std::vector<std::string> names{"lstm", "cope+rope"};
   if (device.type == DeviceType::cuda_host) return names;
@@ -133,7 +133,7 @@ TEST(SequenceParts, AreAsLongAsTheirTexts) {
   };
   EXPECT_EQ(counted(parts.loss_mask), counted(batch.loss_mask)) << "what fills up does not count";
 
-  // What is together does not depend on how much is computed at once, but by tokens: two sequences have 28.
+  // The grouping does not depend on how much is computed at once, which is limited by tokens: two sequences have 28.
   const SequenceParts fewer(batch, 1);
   EXPECT_EQ(fewer.tokens.to_vector<std::int32_t>(), parts.tokens.to_vector<std::int32_t>());
   const std::vector<SequencePart> expected{{0, 1, 14, 0},  {14, 1, 14, 1}, {28, 1, 14, 2}, {42, 2, 5, 24},
@@ -160,8 +160,8 @@ TEST(SequenceParts, StayWithTheirSequencesInPartsOfABatch) {
 
 class SeparateTexts : public testing::OnDevice {};
 
-// Of every encoding: the losses of texts that stand in one sequence are those of each by itself, and so are the
-// answers; where it matters, those of each in its place.
+// For every encoding, separate texts in one sequence have the same losses and answers as each text in a batch of its
+// own. If the position in the sequence matters, the comparison is with each text at its position.
 TEST_P(SeparateTexts, HaveTheLossesOfEachAlone) {
   const Batch batch = batch_of_texts(lengths);
   const std::vector<Batch> each = alone(batch);
@@ -189,7 +189,7 @@ TEST_P(SeparateTexts, HaveTheLossesOfEachAlone) {
   }
 }
 
-// A step on them is one on a batch in which each text is a sequence, filled up behind it; also by micro-batches.
+// A step on them equals a step on a batch with one padded text per sequence; also with micro-batches.
 TEST_P(SeparateTexts, AreTrainedAsEachAlone) {
   const Batch batch = batch_of_texts(lengths);
   std::vector<Example> examples;
@@ -241,7 +241,7 @@ TEST(SequenceParts, HaveNoOnePicture) {
   EXPECT_NE(refused.find("several texts that do not see each other"), refused.npos) << refused;
 }
 
-// Each number once, in an order that looks like none: of all pairs of neighbours about half fall.
+// Each number once, in an apparently random order: about half of all neighbouring pairs fall.
 TEST(RandomPermutation, HasEachNumberOnce) {
   for (const std::int64_t count : {1, 2, 3, 5, 16, 17, 1000, 65537}) {
     const RandomPermutation order(count, {7, 1, 2}), other(count, {7, 1, 3});

@@ -1,5 +1,5 @@
-// Small statistics against values worked out elsewhere.
-#include "tasks/statistics.hpp"
+// Small statistics, compared with independently computed values.
+#include "tasks/print/statistics.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace tally {
 namespace statistics_test {
 
-// Wilson's bounds are where |p - hits/n| = z sqrt(p (1-p) / n): both are checked by that, not by the closed form.
+// Wilson's bounds solve |p - hits/n| = z sqrt(p (1-p) / n). The test checks this equation, not the closed form.
 TEST(Statistics, WilsonBoundsSolveTheirEquation) {
   constexpr double z = 1.959963984540054;
   for (const auto& [hits, n] : {std::pair{1, 10}, {5, 10}, {9, 10}, {1, 1000}, {26'000, 26'400}}) {

@@ -1,5 +1,5 @@
-// Suites: what they hold is there, each preset once.
-#include "tasks/suite.hpp"
+// Suites: every entry exists, and each preset occurs once.
+#include "tasks/runs/suite.hpp"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(Suites, AllHoldsTheOthersEachPresetOnce) {
   }
 }
 
-// A quick preset that is in no suite would be left out of the overview without a word. Texts need a corpus.
+// A quick preset outside of all suites would silently be missing from the overview. Texts need a corpus.
 TEST(Suites, AllHoldsEveryQuickPresetOfTheToyTasks) {
   const std::vector<std::string> all = names_of("all");
   for (const PresetEntry& preset : preset_registry()) {
@@ -46,7 +46,7 @@ TEST(Suites, AllHoldsEveryQuickPresetOfTheToyTasks) {
   }
 }
 
-// A new task is one of "all" by its preset.
+// A new task joins "all" by its preset.
 TEST(Suites, APartMayBePresetsOfEveryTask) {
   std::vector<std::string> names;
   const std::vector<SuiteEntry> some =

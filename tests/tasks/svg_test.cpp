@@ -1,5 +1,5 @@
-// Charts as SVG: ticks, where points lie, one colour a label, text and numbers that would break the file.
-#include "tasks/svg.hpp"
+// Charts as SVG: ticks, positions of points, one colour per label, and text and numbers that could break the file.
+#include "tasks/print/svg.hpp"
 
 #include <gtest/gtest.h>
 
@@ -106,7 +106,7 @@ TEST(Svg, PointsLieWhereTheAxesSay) {
   EXPECT_DOUBLE_EQ(std::stod(y[2]), top);
   EXPECT_NEAR(std::stod(y[1]), (top + bottom) / 2, 0.1);
   EXPECT_NE(svg.find(">100%<"), std::string::npos);
-  EXPECT_NE(svg.find("fill=\"#fff\""), std::string::npos);  // reads on a dark page too
+  EXPECT_NE(svg.find("fill=\"#fff\""), std::string::npos);  // readable on a dark page too
 }
 
 TEST(AxisTicks, LogarithmicOnesCoverTheRange) {
@@ -125,9 +125,9 @@ TEST(Svg, ALogarithmicAxisGivesEqualRatiosEqualWidths) {
   std::vector<double> x;
   for (const std::string& text : attributes(svg, "circle", "cx")) x.push_back(std::stod(text));
   ASSERT_EQ(x.size(), 4u);
-  EXPECT_NEAR(x[2] - x[1], x[1] - x[0], 0.21);  // pixels are written to a tenth
+  EXPECT_NEAR(x[2] - x[1], x[1] - x[0], 0.21);  // pixels are rounded to a tenth
   EXPECT_NEAR((x[3] - x[0]) / (x[1] - x[0]), std::log(10) / std::log(2), 0.01);
-  chart.panels[0].series[0].points[0].x = 0;  // has no place there
+  chart.panels[0].series[0].points[0].x = 0;  // invalid on a logarithmic axis
   EXPECT_EQ(attributes(svg_text(chart), "circle", "cx").size(), 3u);
 }
 
@@ -147,7 +147,7 @@ TEST(Svg, OneColourALabelInAllPanels) {
 }
 
 TEST(Svg, FewLinesAreNamedWhereTheyEnd) {
-  // b ends below a, both so near each other that their names must be moved apart.
+  // b ends below a, so close that their names must be moved apart.
   const Chart chart{"t",
                     "x",
                     "y",
@@ -181,7 +181,7 @@ TEST(Svg, BandsWhereThereAreSome) {
   chart.panels[0].series[0].points[1] = {2, 0.2, 0.1, 0.6};
   const std::string svg = svg_text(chart);
   EXPECT_EQ(count(svg, "fill-opacity"), 1u);
-  EXPECT_NE(svg.find(">60%<"), std::string::npos);  // the axis reaches the band
+  EXPECT_NE(svg.find(">60%<"), std::string::npos);  // the axis includes the band
 }
 
 TEST(Svg, SurvivesWhatCannotBeDrawn) {
@@ -217,7 +217,7 @@ TEST(Svg, ManyPanelsAndSeriesStayInside) {
   for (const std::string& x : attributes(svg, "circle", "cx")) EXPECT_LE(std::stod(x), 900);
 }
 
-// Perplexities: an axis about the values, labelled as they are.
+// Perplexities: an axis around the values, labelled with plain numbers.
 TEST(Svg, NumbersStandOnAnAxisAboutThem) {
   Chart chart{
       "title", "x", "y", {{"panel", {line("a", {{256, 20.5}, {512, 24.5}}), line("b", {{256, 21}, {512, 22}})}}}};

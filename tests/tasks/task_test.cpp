@@ -1,5 +1,5 @@
-// What holds for every task of the registry, and how tasks and symbols are found.
-#include "tasks/task.hpp"
+// Properties of every task in the registry, and look-up of tasks and symbols.
+#include "tasks/data/task.hpp"
 
 #include <gtest/gtest.h>
 

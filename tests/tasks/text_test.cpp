@@ -1,4 +1,4 @@
-// The task `text`: what its windows hold, that each target counts once, and what is told of what was scored.
+// The task `text`: the contents of its windows, each target counted once, and the reported token counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 #include "core/io/checksum.hpp"
 #include "core/io/json.hpp"
-#include "tasks/config.hpp"
-#include "tasks/evaluate.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/runs/config.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"
 #include "tests/tasks/make_task.hpp"
@@ -25,8 +25,8 @@ using testing::make_task;
 
 std::string sum_of(std::string_view bytes) { return checksum_text(crc32c(std::as_bytes(std::span(bytes)))); }
 
-// A folder as `tally prepare` makes it, of bytes. Token number t of a split is t mod 200, but the first, which ends a
-// text that is not there.
+// A folder like those from `tally prepare`, with bytes. Token t of a split is t mod 200, except for the first, which
+// ends an absent text.
 class TextTask : public ::testing::Test {
  protected:
   static constexpr std::int64_t train_tokens = 103, validation_tokens = 45;
@@ -62,7 +62,7 @@ class TextTask : public ::testing::Test {
     return make_task("text", settings, seed);
   }
 
-  // How often each token of the validation split is a target that counts; that all stand where they should is expected.
+  // How often each token of the validation split is a counted target. Also checks the positions of all targets.
   static std::vector<int> counted(const Task& task) {
     std::vector<int> times(validation_tokens, 0);
     for (std::int64_t n = 0; n < task.split("validation").count; ++n) {
@@ -79,7 +79,7 @@ class TextTask : public ::testing::Test {
     return times;
   }
 
-  // Nothing below `from` counts, everything else once.
+  // Targets from `from` on count once, all others never.
   static std::vector<int> once_from(std::int64_t from) {
     std::vector<int> times(validation_tokens, 1);
     std::fill(times.begin(), times.begin() + from, 0);
@@ -191,7 +191,7 @@ TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
     }
   }
   EXPECT_LT(same, 10) << "the seed decides";
-  // 200 +- 14 each: five deviations.
+  // 200 +- 14 each: five standard deviations.
   EXPECT_GT(std::ranges::min(times), 130);
   EXPECT_LT(std::ranges::max(times), 270);
 }
@@ -207,7 +207,7 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_EQ(counts->documents, 0);
   EXPECT_EQ(counts->words, 1) << "bytes 34 and on are no white space";
   EXPECT_EQ(task->text_counts("validation", 2)->tokens, 16);
-  // Side by side, the last window of what is left: no target sees more than the 8 tokens that are scored with it.
+  // With adjacent windows, the last one covers the rest: no target has more context than the 8 tokens scored with it.
   for (std::int64_t n = 0; n < 6; ++n) {
     const Example example = task->example("validation", n);
     EXPECT_EQ(example.tokens.size(), n < 5 ? 8u : 4u);
@@ -237,7 +237,7 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_EQ(read.blocks.nats, e.blocks.nats);
   EXPECT_EQ(read.blocks.tokens, e.blocks.tokens);
 
-  // A word of 200 tokens: e^(200 ln 50) = 10^340 does not fit a double, its logarithm does.
+  // A word of 200 tokens: e^(200 ln 50) = 10^340 overflows a double, but its logarithm does not.
   e.loss = std::log(50.0);
   e.text->tokens = 1000;
   const JsonValue json = parse_json(write_json(evaluation_json(3, e)), {}, "json");
@@ -245,7 +245,7 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_NEAR(json.at("text").real("nats_per_word"), 200 * std::log(50.0), 1e-9);
   EXPECT_NEAR(json.at("text").real("perplexity"), 50, 1e-9);
   EXPECT_EQ(evaluation_from_json(json).loss, e.loss);
-  // A model that is no good at all, and one that is none.
+  // A very bad model, and an invalid one.
   e.loss = 800;
   const JsonValue large = parse_json(write_json(evaluation_json(3, e)), {}, "json");
   EXPECT_TRUE(large.at("text").at("perplexity").is_null());
@@ -257,8 +257,8 @@ TEST_F(TextTask, TellsWhatWasScored) {
   EXPECT_EQ(evaluation_from_json(none).blocks.nats[1], 7.25);
 }
 
-// The loss of the whole split does not depend on how its windows are put into batches, but for the order of addition of
-// products with another number of rows, which is that of BLAS: a few roundings of f32 of each target's loss.
+// The loss of the whole split does not depend on the batches of its windows, apart from rounding. BLAS adds in another
+// order for another number of rows, which changes each target's f32 loss by a few roundings.
 TEST_F(TextTask, IsEvaluatedWithWhatWasCounted) {
   RunConfig config = RunConfig::make("text", "none", "code-quick");
   for (const auto& [name, value] : {std::pair<std::string, std::string>{"task.data", folder_.path()},
@@ -277,8 +277,8 @@ TEST_F(TextTask, IsEvaluatedWithWhatWasCounted) {
   EXPECT_NEAR(one.bits_per_byte(), one.loss / std::log(2.0), 1e-12) << "a byte a token";
 }
 
-// The token between documents begins one, also where it stands twice; at the beginning of a window it ends what is not
-// in it.
+// The token between documents begins a document, even if it occurs twice. At the beginning of a window it ends a
+// document outside of the window.
 TEST_F(TextTask, SeparateDocumentsBeginInTheirWindows) {
   std::string bytes;
   for (const int token : {256, 1, 2, 256, 256, 3, 4, 256, 5, 6, 7}) {
@@ -311,7 +311,7 @@ TEST_F(TextTask, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(make({{"length", "8"}})->vocabulary_record(), "257 tokens, " + sum_of(tokenizer_json(byte_tokenizer())));
 }
 
-// Each file is compared with the manifest's checksum before it is used, again where it was refused.
+// Each file's checksum is compared with the manifest before use, and again after a refusal.
 TEST_F(TextTask, ChangedTokensAreNotUsed) {
   for (const char* split : {"validation", "train"}) {
     SCOPED_TRACE(split);
@@ -328,7 +328,7 @@ TEST_F(TextTask, ChangedTokensAreNotUsed) {
   }
 }
 
-// A split without tokens is no split; a folder for evaluation alone has no training split.
+// A split without tokens does not exist; a folder for evaluation has no training split.
 TEST_F(TextTask, SplitsMayBeEmpty) {
   const auto empty = [&](const std::string& name) {
     JsonValue manifest = parse_json(bytes_of_file(folder_.file("manifest.json")), {}, "manifest");

@@ -1,4 +1,4 @@
-// A run that is stopped and goes on: what its files say of time, and the order in which they reach the disk.
+// A run that is stopped and resumed: the times in its files, and the order in which they reach the disk.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,13 +10,13 @@
 #include <gtest/gtest.h>
 
 #include "core/io/json.hpp"
-#include "tasks/metrics.hpp"
-#include "tasks/train.hpp"
+#include "tasks/runs/metrics.hpp"
+#include "tasks/runs/train.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace {
 
-std::vector<std::string>* calls = nullptr;  // null: not noted
+std::vector<std::string>* calls = nullptr;  // null: calls are not recorded
 
 std::string name_of(int file) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)).filename().string();
@@ -24,7 +24,7 @@ std::string name_of(int file) {
 
 }  // namespace
 
-// Instead of the C library's, in this program.
+// Replaces the C library's function in this program.
 extern "C" int fdatasync(int file) {
   if (calls != nullptr) calls->push_back(name_of(file));
   return static_cast<int>(::syscall(SYS_fdatasync, file));
@@ -57,7 +57,7 @@ RunConfig tiny() {
   return config;
 }
 
-// Asks for the end at a step.
+// Requests a stop at a step.
 class StopsAt final : public TrainObserver {
  public:
   StopsAt(std::int64_t step, std::atomic<bool>& stop) : step_(step), stop_(stop) {}
@@ -89,7 +89,7 @@ TEST(TrainAgain, TheTimeOfTrainingGoesOn) {
   EXPECT_EQ(folder.read_results().real("seconds"), seconds.back());
 }
 
-// A checkpoint whose way there is not written down could not be gone on from with whole metrics.
+// Without the metrics up to a checkpoint, a run resumed from it would have incomplete metrics.
 TEST(TrainAgain, MetricsReachTheDiskBeforeTheCheckpoint) {
   const TemporaryFolder parent;
   RunFolder folder = RunFolder::create(parent.file("run"), tiny(), false);

@@ -1,5 +1,5 @@
-// A training step that is captured once and replayed does what the calls of its operations do, one after another.
-#include "tasks/train_step.hpp"
+// A training step that is captured once and replayed equals one that runs kernel by kernel.
+#include "tasks/training/train_step.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "autograd/node.hpp"
 #include "core/cpu/floating_mode.hpp"
 #include "nn/encoding/choice.hpp"
-#include "tasks/config.hpp"
+#include "tasks/runs/config.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/share.hpp"
 
@@ -91,10 +91,10 @@ TEST_P(Steps, ReplayedAreTheSameBits) {
   for (const EncodingEntry* entry : encoding_registry()) names.push_back(entry->name);
   for (const std::string& name : testing::every(testing::takes_a_share() ? 3 : 1, names)) {
     SCOPED_TRACE(name);
-    // The search for the first number that is not finite looks at every operation: nothing is captured. It finds none.
+    // The search for the first non-finite number inspects every operation, so nothing is captured. It finds none.
     Training replayed(name), called(name);
     for (std::int64_t n = 1; n <= 5; ++n) {
-      const std::int64_t sequences = n == 4 ? 3 : 4;  // the last batch of an epoch can be a smaller one
+      const std::int64_t sequences = n == 4 ? 3 : 4;  // the last batch of an epoch can be smaller
       set_finite_checks(false);
       const StepReport a = replayed.step(n, sequences);
       set_finite_checks(true);
@@ -124,8 +124,8 @@ TEST_P(Steps, OfMicroBatchesReplayedAreTheSameBits) {
   }
 }
 
-// Beyond rounding nothing depends on the size of micro-batches: neither the loss, though sequences have more or fewer
-// symbols that count, nor what dropout keeps.
+// Apart from rounding, nothing depends on the size of micro-batches. The loss does not, although the number of counted
+// symbols differs between sequences, and neither does dropout.
 TEST_P(Steps, OfMicroBatchesDoWhatThoseOfTheWholeBatchDo) {
   using Settings = std::vector<std::pair<std::string, std::string>>;
   const Settings exact{{"dtype", "f64"}, {"optimiser.name", "sgd"}, {"optimiser.lr", "0.5"}};
@@ -161,8 +161,8 @@ TEST_P(Steps, OfMicroBatchesDoWhatThoseOfTheWholeBatchDo) {
   }
 }
 
-// FIRE looks at a number that it has computed, which a captured step cannot: it is computed call by call from there on,
-// and says so once.
+// FIRE reads a computed number back, which a captured step cannot do. From there on the step runs kernel by kernel, and
+// prints one note.
 TEST_P(Steps, SayOnceWhyTheyAreNotReplayed) {
   for (const std::string encoding : {"fire", "alibi"}) {
     Training training(encoding);
@@ -202,7 +202,7 @@ TEST_P(Steps, LeaveEverythingAsItWasWhereALossIsNotFinite) {
   EXPECT_TRUE(std::isfinite(training.step(4).loss));
 }
 
-// Clipped to almost nothing, gradients have squares below the normal numbers.
+// When gradients are clipped to almost nothing, their squares are subnormal.
 TEST_P(Steps, DoNotDependOnTheFloatingPointModeOfTheCaller) {
   const std::uint64_t mode = cpu::floating_mode();
   Training as_ever("cope", 0, {{"optimiser.clip", "1e-20"}}), flushed("cope", 0, {{"optimiser.clip", "1e-20"}});

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "tasks/batch.hpp"
+#include "tasks/data/batch.hpp"
 #include "tests/tasks/make_task.hpp"
 
 namespace tally {
@@ -50,7 +50,7 @@ TEST(TrainingOrder, IsAPureFunctionOfSeedAndStep) {
   EXPECT_NE(epoch_of(other, 1, 9), all);
 }
 
-// Also its own: a shuffle that draws among one too few moves every sequence.
+// Including its own place: a shuffle that draws from one place too few would move every sequence.
 TEST(TrainingOrder, EverySequenceIsEquallyLikelyAtEveryPlace) {
   constexpr std::int64_t count = 4, epochs = 6000;
   TrainingOrder order(split_of(count), count, 1);

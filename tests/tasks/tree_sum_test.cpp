@@ -1,5 +1,5 @@
-// Which additions a sum of so many terms makes.
-#include "tasks/tree_sum.hpp"
+// The order of additions in a sum of any number of terms.
+#include "tasks/training/tree_sum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 namespace tally {
 namespace tree_sum_test {
 
-// Of these no two sums in another order are the same number.
+// Sums of these terms in another order give a different number.
 const std::vector<float> terms{1.1F, 2.3e-7F, -1.0999F, 3.7e-8F, 0.31F, 1e-7F, 7.7F, -0.77e-6F};
 
 float sum_of(std::size_t count) {
@@ -31,7 +31,7 @@ TEST(TreeSum, AddsNeighboursFirst) {
   EXPECT_NE(sum_of(4), ((x[0] + x[1]) + x[2]) + x[3]);
 }
 
-// A parameter that a part of the batch does not reach has no gradient there.
+// A parameter that a part of the batch does not reach has no gradient from it.
 TEST(TreeSum, UndefinedTermsAreZeros) {
   TreeSum sum;
   const auto number = [](float value) { return Tensor::from(std::vector<float>{value}, {1}); };
@@ -45,7 +45,7 @@ TEST(TreeSum, UndefinedTermsAreZeros) {
   EXPECT_THROW(sum.take(), InternalError);
 }
 
-// What is given tensor by tensor at the end, in any order, is the sum of what is given as a whole.
+// A last term given tensor by tensor, in any order, gives the same sum as a whole term.
 TEST(TreeSum, OfALastTermThatComesInPieces) {
   for (std::size_t count = 1; count <= 20; ++count) {
     const auto term = [](std::size_t n) {
@@ -66,7 +66,7 @@ TEST(TreeSum, OfALastTermThatComesInPieces) {
   }
 }
 
-// Sums of ranks, added once more, are those of one sum: whatever the numbers of terms and of ranks.
+// The sum of the ranks' sums equals a single sum, for any number of terms and ranks.
 TEST(TreeSum, OfRanksIsThatOfOne) {
   const auto number = [](std::int64_t n) {
     const float value = terms[static_cast<std::size_t>(n) % terms.size()] * static_cast<float>(n + 1);

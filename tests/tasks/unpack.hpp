@@ -1,4 +1,4 @@
-// Reads what tasks/packing.hpp describes, written a second time from that description.
+// A second, independent reader of the format in tasks/inspect/packing.hpp.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace tally::testing {
 
-// The bytes in the order in which they are packed: rows from the diagonal to the left.
+// The bytes in packed order: rows from the diagonal to the left.
 inline std::vector<int> unpacked_bytes(std::string_view text, std::int64_t length) {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<bool> bits;
@@ -53,7 +53,7 @@ inline std::vector<int> unpacked_bytes(std::string_view text, std::int64_t lengt
   return bytes;
 }
 
-// The square [T, T], and what it adds up to (gates) or leaves (breaks) from the diagonal to the left.
+// The matrix [T, T], with its sums (gates) or leftovers (breaks) from the diagonal to the left.
 struct Unpacked {
   std::vector<double> values, sums;
 };

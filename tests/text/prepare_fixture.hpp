@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "tasks/text/prepare.hpp"
-#include "tasks/text/prepared_text.hpp"
-#include "tasks/text/text_tokens.hpp"
+#include "tasks/text/prepare/prepare.hpp"
+#include "tasks/text/prepare/prepared_text.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {

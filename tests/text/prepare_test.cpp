@@ -1,4 +1,4 @@
-#include "tasks/text/prepare.hpp"
+#include "tasks/text/prepare/prepare.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,11 +7,11 @@
 #include "core/io/checksum.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/end_token.hpp"
-#include "tasks/text/prepared_text.hpp"
-#include "tasks/text/text_tokens.hpp"
+#include "tasks/text/prepare/end_token.hpp"
+#include "tasks/text/prepare/prepared_text.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/prepare/words.hpp"
 #include "tasks/text/tokenizer_files.hpp"
-#include "tasks/text/words.hpp"
 #include "tests/text/prepare_fixture.hpp"
 
 namespace tally {

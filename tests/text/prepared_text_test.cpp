@@ -1,4 +1,4 @@
-#include "tasks/text/prepared_text.hpp"
+#include "tasks/text/prepare/prepared_text.hpp"
 
 #include "core/io/checksum.hpp"
 #include "tests/core/io_files.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tasks/text/corpus.hpp"
+#include "tasks/text/prepare/corpus.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {

@@ -1,4 +1,4 @@
-#include "tasks/text/token_file.hpp"
+#include "tasks/text/prepare/token_file.hpp"
 
 #include <unistd.h>
 

@@ -3,9 +3,9 @@
 #include <chrono>
 
 #include "core/io/json.hpp"
-#include "tasks/text/bpe_training.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/prepare/bpe_training.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {

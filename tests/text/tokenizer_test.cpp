@@ -6,9 +6,9 @@
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
 #include "core/utf8.hpp"
-#include "tasks/text/bpe_training.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/prepare/bpe_training.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"
 

@@ -1,4 +1,4 @@
-#include "tasks/text/words.hpp"
+#include "tasks/text/prepare/words.hpp"
 
 #include <gtest/gtest.h>
 

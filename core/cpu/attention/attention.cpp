@@ -41,7 +41,7 @@ thread_local TileCounts* counted = nullptr;  // null: no counting
 
 TileCounts& TileCounts::operator+=(const TileCounts& more) {
   computed += more.computed;
-  settled += more.settled;
+  saturated += more.saturated;
   left_out += more.left_out;
   return *this;
 }

@@ -7,7 +7,7 @@
 // the kernel's workspace. A constructor reads only shapes.
 #pragma once
 
-#include "core/attention/pair.hpp"
+#include "core/attention/score_mod_traits.hpp"
 #include "core/cpu/attention/tile.hpp"
 
 namespace tally::cpu {
@@ -32,23 +32,23 @@ struct SharedSums {
   }
 };
 
-// A policy on one tile, most often with a running sum over the keys from j to i.
+// A score modification on one tile, most often with a running sum over the keys from j to i.
 template <class T>
 class ScanTile {
  public:
   // Backward adds to `sums` by key (core/cpu/attention/key_accumulators.hpp) and to `shared`; forward gives null.
-  virtual void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) = 0;
+  virtual void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) = 0;
   virtual void open_rows(const RowTile& rows) = 0;
   // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
   // sets them before each tile.
   T* carry() { return carry_; }
   // Whether all weights to the left of the running sums are negligible.
-  virtual bool used_up(const RowTile& rows) const { return (void)rows, false; }
-  // Applies the policy to the scores, from the tile's last key to its first. for_gradient: saves the data that
-  // `gradient` needs.
+  virtual bool exhausted(const RowTile& rows) const { return (void)rows, false; }
+  // Applies the score modification to the scores, from the tile's last key to its first. for_gradient: saves the data
+  // that `gradient` needs.
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) = 0;
   // Whether all sums were saturated before the last tile passed to `add`, so that its gates and places do not matter.
-  bool settled() const { return settled_; }
+  bool saturated() const { return saturated_; }
   // Turns d, the gradient of the logits, into the gradient of the scores. weights: before dropout.
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) = 0;
   // d_logit_sums: the sum of d along each row, without rounding errors; null if it is not known.
@@ -58,21 +58,22 @@ class ScanTile {
  protected:
   ~ScanTile() = default;
   alignas(64) T carry_[tile_rows];
-  bool settled_ = false;
+  bool saturated_ = false;
 };
 
 // Null if the arena only counts.
 template <class T>
-ScanTile<T>* make_pair(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+ScanTile<T>* make_score_mod(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
 // Whether the scan reads the logits with their biases.
-inline bool after_biases(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.biased; }
-// Whether its running sum measures spent mass: the leftover mass is e^-sum.
-inline bool spends(const AttentionScan& scan) { return scan.policy != nullptr && scan.policy->needs.spends; }
-// Number of doubles of shared sums that a chunk needs for the scan: one for each number of a head.
-inline std::int64_t shared_count(const AttentionScan& scan) {
-  return scan.policy != nullptr ? scan.policy->needs.heads : 0;
+inline bool after_biases(const AttentionScan& scan) { return scan.mod != nullptr && scan.mod->traits.after_biases; }
+// Whether the running sum is the spent mass of the rule exp (stick-breaking): the leftover mass is e^-sum.
+inline bool spends(const AttentionCall& call) {
+  return call.softmax_rule.kind == AttentionNormaliser::Kind::exp && call.scan.mod != nullptr &&
+         call.scan.mod->traits.sums;
 }
+// Number of doubles of shared sums that a chunk needs for the scan: one for each number of a head.
+inline std::int64_t shared_count(const AttentionScan& scan) { return scan.mod != nullptr ? scan.mod->traits.heads : 0; }
 // For a bias: one a key for toeplitz and row-column.
 inline std::int64_t shared_count(const AttentionBias& bias, std::int64_t keys) {
   using Kind = AttentionBias::Kind;

@@ -107,16 +107,16 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
     p.in.s = call.scale * dot(x.q, t, x.k, p.j);
     p.in.gate_logit = x.scan.gate_query ? call.scale * dot(x.scan.gate_query, t, x.scan.gate_key, p.j) : p.in.s;
     for_each_bias(call, x, t, p.j, [&](double& element) { p.bias += element; });
-    if (mod.reads_biases) p.in.s += p.bias;
+    if (mod.traits.after_biases) p.in.s += p.bias;
     p.in.distance = static_cast<double>(token_of(call, t) - p.j);
-    for (int n = 0; n < mod.rows; ++n) p.in.numbers[n] = x.scan.rows(t, n);
-    for (int n = 0; n < mod.heads; ++n) p.in.numbers[mod.rows + n] = x.scan.heads(n);
+    for (int n = 0; n < mod.traits.rows; ++n) p.in.scalars[n] = x.scan.rows(t, n);
+    for (int n = 0; n < mod.traits.heads; ++n) p.in.scalars[mod.traits.rows + n] = x.scan.heads(n);
   }
   // Pass 2: gates, summed from the query to the left (equations 3 and 4).
   double sum = 0;
   for (auto p = row.pairs.rbegin(); p != row.pairs.rend(); ++p) {
     const double gate = mod.gate(p->in).value;
-    p->in.sum = mod.sums_own_gate ? sum + gate : sum;
+    p->in.sum = mod.traits.sums_own_gate ? sum + gate : sum;
     sum += gate;
   }
   for (Pair& p : row.pairs) {
@@ -126,7 +126,7 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
       p.in.entry = at.low_weight * x.scan.table(t, at.low) + at.high_weight * x.scan.table(t, at.high);
     }
     // Pass 4: logits.
-    p.logit = mod.logit(p.in).value + (mod.reads_biases ? 0 : p.bias);
+    p.logit = mod.logit(p.in).value + (mod.traits.after_biases ? 0 : p.bias);
   }
   return row;
 }
@@ -199,7 +199,7 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
   for (Pair& p : row.pairs) {
     const double d_sums_before = d_sums;
     d_sums += p.d_in.sum;
-    p.d_in.add(mod.sums_own_gate ? d_sums : d_sums_before, mod.gate(p.in).by);
+    p.d_in.add(mod.traits.sums_own_gate ? d_sums : d_sums_before, mod.gate(p.in).by);
   }
   // Pass 1: from scores, gate logits, biases and numbers to the operands.
   for (const Pair& p : row.pairs) {
@@ -208,9 +208,9 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
     add(d.k, p.j, d_score, x.q, t);
     add(d.scan.gate_query, t, call.scale * p.d_in.gate_logit, x.scan.gate_key, p.j);
     add(d.scan.gate_key, p.j, call.scale * p.d_in.gate_logit, x.scan.gate_query, t);
-    for_each_bias(call, d, t, p.j, [&](double& element) { element += mod.reads_biases ? p.d_in.s : p.d_logit; });
-    for (int n = 0; n < mod.rows; ++n) d.scan.rows(t, n) += p.d_in.numbers[n];
-    for (int n = 0; n < mod.heads; ++n) d.scan.heads(n) += p.d_in.numbers[mod.rows + n];
+    for_each_bias(call, d, t, p.j, [&](double& element) { element += mod.traits.after_biases ? p.d_in.s : p.d_logit; });
+    for (int n = 0; n < mod.traits.rows; ++n) d.scan.rows(t, n) += p.d_in.scalars[n];
+    for (int n = 0; n < mod.traits.heads; ++n) d.scan.heads(n) += p.d_in.scalars[mod.traits.rows + n];
   }
 }
 
@@ -218,7 +218,7 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
 
 bool is_plain(const AttentionCall& call) {
   const AttentionNormaliser& rule = call.softmax_rule;
-  return call.scan.policy == nullptr && call.biases.empty() && rule.kind == AttentionNormaliser::Kind::softmax &&
+  return call.scan.mod == nullptr && call.biases.empty() && rule.kind == AttentionNormaliser::Kind::softmax &&
          !rule.sink && !rule.rest;
 }
 
@@ -233,8 +233,8 @@ void check_call(const AttentionCall& call) {
                         &scan.table, &scan.knots, &rule.sink, &rule.rest}) {
     unread -= *x ? 1 : 0;
   }
-  check(unread == 0 && score_mod_of(call).logit != nullptr && call.dropout == 0 && call.q.dtype == DType::f64,
-        "attention", "the reference takes f64 and no dropout, and ", unread, " operands here are unknown to it");
+  check(unread == 0 && call.dropout == 0 && call.q.dtype == DType::f64, "attention",
+        "the reference takes f64 and no dropout, and ", unread, " operands here are unknown to it");
 }
 
 // f(b, h) for every head of queries of every sequence.

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/attention/policy.hpp"
 #include "core/attention/problem.hpp"
 #include "core/attention/scalar_score_mod.hpp"
 #include "core/cpu/attention/score_mod_loops.hpp"
@@ -118,10 +117,8 @@ inline RuleAt rule_at(const AttentionNormaliser& rule, double l, double shift) {
   return above_one > 0 ? RuleAt{above_one, e, above_one, e} : RuleAt{0, 0, -above_one, -e};
 }
 
-inline constexpr ScalarScoreMod no_score_mod{
-    .logit = [](const ScoreModInputs& p) { return ScoreModResult{.value = p.s, .by = {.s = 1}}; }};
 inline const ScalarScoreMod& score_mod_of(const AttentionCall& call) {
-  return call.scan.policy != nullptr ? *call.scan.policy->loops->scalar : no_score_mod;
+  return call.scan.mod != nullptr ? *call.scan.mod->loops->scalar : attention::scalar_score_mod<attention::NoScoreMod>;
 }
 
 }  // namespace tally::cpu::reference

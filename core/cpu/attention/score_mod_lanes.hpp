@@ -1,5 +1,5 @@
-// Tiles of pairs and vectors of neighbouring rows, for the loops of a pair policy
-// (core/cpu/attention/score_mod_loops.hpp). As in that file, all code except the policy's own is inlined.
+// Tiles of pairs and vectors of neighbouring rows, for the loops of a score modification
+// (core/cpu/attention/score_mod_loops.hpp). As in that file, all code is inlined.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/attention/pair.hpp"
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
+#include "core/attention/score_mod.hpp"
 #include "core/cpu/attention/tile.hpp"
 
 namespace tally::cpu {
@@ -42,29 +42,29 @@ TALLY_INLINE void add_at(Entry<T>* table, const Count* at, const Entry<T>* added
 
 // A tile of pairs, as passed to the loops. All tiles are [tile_keys, tile_rows].
 template <class T>
-struct PairTileViews {
+struct ScoreModTileViews {
   RowTile rows;
   KeyTile keys;
-  const T* row_numbers;           // [needs.rows, tile_rows]
-  const T* head_numbers;          // [needs.heads]
-  const T* values;                // table without knots: [tile_rows, ld]
-  const Entry<T>* table;          // table with knots: [tile_rows, ld]
-  Entry<T>* d_table;              // gradient of either table
-  std::int64_t entries;           // P+1, or the number of knots
-  std::int64_t ld;                // entries, plus one without knots
-  const T* knots;                 // with knots: [entries]
-  T* diagonals;                   // of_distance, then its derivatives by numbers of heads: [1 + heads, tile_diagonals]
-  T* kept_score;                  // p.s; null if no gradient is computed
+  const T* row_scalars;   // [rows, tile_rows]
+  const T* head_scalars;  // [heads]
+  const T* values;        // table without knots: [tile_rows, ld]
+  const Entry<T>* table;  // table with knots: [tile_rows, ld]
+  Entry<T>* d_table;      // gradient of either table
+  std::int64_t entries;   // P+1, or the number of knots
+  std::int64_t ld;        // entries, plus one without knots
+  const T* knots;         // with knots: [entries]
+  T* diagonals;           // of_distance, then its derivatives by scalars of the head: [1 + heads, tile_diagonals]
+  T* kept_score;          // p.s; null if no gradient is computed
   T *kept_sum, *kept_gate_slope;  // with a scan: p.sum, and with keeps_gate_slope the gate's derivative
-  T *kept_entry, *kept_rise;      // without knots: p.entry unless it is only added, and its slope
-  // With needs.settles: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
+  T *kept_entry, *kept_slope;     // without knots: p.entry unless it is only added, and its slope
+  // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
   // or place is computed for these keys. Null: none.
-  std::int64_t* settled_keys;
+  std::int64_t* saturated_keys;
 };
 
-template <class Policy>
-inline constexpr auto pair_numbers = static_cast<std::size_t>(Policy::needs.rows) +
-                                     static_cast<std::size_t>(Policy::needs.heads);
+template <class Mod>
+inline constexpr auto scalar_count = static_cast<std::size_t>(attention::traits_of<Mod>.rows) +
+                                     static_cast<std::size_t>(attention::traits_of<Mod>.heads);
 
 template <class V>
 inline constexpr auto lanes_of = static_cast<std::int64_t>(sizeof(V) / sizeof(Scalar<V>));
@@ -85,22 +85,22 @@ TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std:
 // The pairs on a diagonal of a tile have the same distance. The diagonal of lane 0 and the last key comes first.
 inline constexpr std::int64_t tile_diagonals = tile_rows + tile_keys;
 
-// of_distance for every diagonal, if the policy has it.
-template <class V, class Policy, bool differentiates>
-TALLY_INLINE void set_diagonals(const PairTileViews<Scalar<V>>& tile) {
+// of_distance for every diagonal, if the score modification has it.
+template <class V, class Mod, bool differentiates>
+TALLY_INLINE void set_diagonals(const ScoreModTileViews<Scalar<V>>& tile) {
   using T = Scalar<V>;
-  using Shared = attention::DistanceIn<V, Policy, differentiates>;
-  if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
-    Shared shared{};
-    for (std::int64_t n = 0; n < Policy::needs.heads; ++n) {
-      shared.numbers[static_cast<std::size_t>(n)] = splat<V>(tile.head_numbers[n]);
+  constexpr ScoreModTraits traits = attention::traits_of<Mod>;
+  if constexpr (traits.of_distance) {
+    attention::DistanceInputs<V, Mod, differentiates> shared{};
+    for (std::int64_t n = 0; n < traits.heads; ++n) {
+      shared.scalars[static_cast<std::size_t>(traits.rows + n)] = splat<V>(tile.head_scalars[n]);
     }
     V lane{};
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) lane[l] = static_cast<T>(l);
     const std::int64_t first = tile.rows.last_key - tile.keys.first - (tile_keys - 1);
     for (std::int64_t at = 0; at < tile_diagonals; at += lanes_of<V>) {
       shared.distance = {lane + static_cast<T>(first + at), {}};
-      const auto y = attention::as_dual<V>(Policy::of_distance(shared));
+      const auto y = attention::of_distance_of<Mod>(shared);
       attention::detail::each_part(y, [&](std::size_t n, const V& x) TALLY_INLINED {
         store_vector<V>(tile.diagonals + static_cast<std::int64_t>(n) * tile_diagonals + at, x);
       });
@@ -109,40 +109,40 @@ TALLY_INLINE void set_diagonals(const PairTileViews<Scalar<V>>& tile) {
 }
 
 // A vector of neighbouring rows.
-template <class V, class Policy>
+template <class V, class Mod>
 struct PairLanes {
   using T = Scalar<V>;
   using Counts = VectorOfCounts<T, sizeof(V)>;
   using Count = std::conditional_t<sizeof(T) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
-  static constexpr PairNeeds needs = Policy::needs;
+  static constexpr ScoreModTraits traits = attention::traits_of<Mod>;
 
   Counts lane;         // within the tile
   V row_distance;      // to key 0 of the tile
   const T* diagonals;  // begins at the diagonal of the first row and key 0
-  std::array<V, pair_numbers<Policy> == 0 ? 1 : pair_numbers<Policy>> numbers;
+  std::array<V, scalar_count<Mod> == 0 ? 1 : scalar_count<Mod>> scalars;
 
-  TALLY_INLINE PairLanes(const PairTileViews<T>& tile, std::int64_t first)
+  TALLY_INLINE PairLanes(const ScoreModTileViews<T>& tile, std::int64_t first)
       : diagonals(tile.diagonals + first + tile_keys - 1) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
       lane[l] = static_cast<Count>(first + l);
       row_distance[l] = static_cast<T>(tile.rows.last_key - tile.keys.first + first + l);
     }
-    for (std::size_t n = 0; n < pair_numbers<Policy>; ++n) {
-      const auto number = static_cast<std::int64_t>(n);
-      numbers[n] = number < needs.rows ? load_vector<V>(tile.row_numbers + number * tile_rows + first)
-                                       : splat<V>(tile.head_numbers[number - needs.rows]);
+    for (std::size_t n = 0; n < scalar_count<Mod>; ++n) {
+      const auto index = static_cast<std::int64_t>(n);
+      scalars[n] = index < traits.rows ? load_vector<V>(tile.row_scalars + index * tile_rows + first)
+                                       : splat<V>(tile.head_scalars[index - traits.rows]);
     }
   }
   // Whether these lanes see the key.
   TALLY_INLINE auto seen(const Lanes& seeing) const {
     return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
   }
-  template <bool differentiates, bool for_logit>
-  TALLY_INLINE auto pair(const V& s, const V& other, const V& sum, std::int64_t key) const {
-    auto pair = attention::PairIn<V, Policy, differentiates, for_logit>::of(
-        s, other, sum, row_distance - static_cast<T>(key),
-        [&](std::size_t n) TALLY_INLINED -> const V& { return numbers[n]; });
-    if constexpr (attention::OfDistance<V, Policy, differentiates>::exists) {
+  template <bool differentiates>
+  TALLY_INLINE auto pair(const V& s, const V& gate_logit, const V& sum, std::int64_t key) const {
+    auto pair = attention::PairInputs<V, Mod, differentiates>::of(
+        s, gate_logit, sum, row_distance - static_cast<T>(key),
+        [&](std::size_t n) TALLY_INLINED -> const V& { return scalars[n]; });
+    if constexpr (traits.of_distance) {
       // Overwrites the value computed for the pair; the compiler then drops that computation.
       attention::detail::each_part(pair.of_distance, [&](std::size_t n, V& x) TALLY_INLINED {
         x = load_vector<V>(diagonals + static_cast<std::int64_t>(n) * tile_diagonals - key);
@@ -178,8 +178,8 @@ struct TablePlaces {
   alignas(64) Neighbours<T> found[tile_rows];
   alignas(64) Entry<T> added[tile_rows];
 
-  // As attention::place_in_table, for the places p of the lanes from `first` on.
-  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, const PairTileViews<T>& tile) {
+  // As attention::table_index, for the places p of the lanes from `first` on.
+  TALLY_INLINE void set(std::int64_t first, const Counts& lane, const V& p, const ScoreModTileViews<T>& tile) {
     const V last = splat<V>(static_cast<T>(tile.entries - 1)), c = choose(last < p, last, p);
     const Counts low = __builtin_convertvector(choose(c > 0, c, V{}), Counts);
     const Counts place = lane * static_cast<Count>(tile.ld) + low;
@@ -228,7 +228,7 @@ struct KnotSegments {
 
   // Moves to the segments of the places x, as attention::knot_before; any segment if x is NaN.
   template <bool differentiates>
-  TALLY_INLINE void move(const PairTileViews<T>& tile, std::int64_t first, const V& x) {
+  TALLY_INLINE void move(const ScoreModTileViews<T>& tile, std::int64_t first, const V& x) {
     if (any((x <= after) | (end < x))) {
       if constexpr (differentiates) close(tile, first);
       look_up(tile, first, x);
@@ -237,7 +237,7 @@ struct KnotSegments {
   }
   TALLY_INLINE V entry() const { return value + beyond * rise; }
   // Adds the accumulated gradients to the tables.
-  TALLY_INLINE void close(const PairTileViews<T>& tile, std::int64_t first) {
+  TALLY_INLINE void close(const ScoreModTileViews<T>& tile, std::int64_t first) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
       Entry<T>& entry = tile.d_table[(first + l) * tile.ld + at[l]];
       entry = {entry.low + d_value[l], entry.rise + d_rise[l]};
@@ -246,7 +246,7 @@ struct KnotSegments {
   }
 
  private:
-  TALLY_INLINE void look_up(const PairTileViews<T>& tile, std::int64_t first, const V& x) {
+  TALLY_INLINE void look_up(const ScoreModTileViews<T>& tile, std::int64_t first, const V& x) {
     constexpr T infinity = std::numeric_limits<T>::infinity();
     const bool none_yet = after[0] == end[0];
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
@@ -266,8 +266,8 @@ struct KnotSegments {
 };
 
 // Whether the running sums of all rows of a vector are saturated, so that gates no longer matter. NaN is not saturated.
-template <class V, class Policy>
-TALLY_INLINE bool is_settled(const PairTileViews<Scalar<V>>& tile, const PairLanes<V, Policy>& at, const V& sum) {
+template <class V, class Mod>
+TALLY_INLINE bool is_saturated(const ScoreModTileViews<Scalar<V>>& tile, const PairLanes<V, Mod>& at, const V& sum) {
   using T = Scalar<V>;
   const auto queries = static_cast<std::int32_t>(tile.rows.rows);
   return !any(~(sum >= static_cast<T>(tile.entries - 1)) & (at.lane < queries));
@@ -275,7 +275,7 @@ TALLY_INLINE bool is_settled(const PairTileViews<Scalar<V>>& tile, const PairLan
 
 // The last entry of each row's table.
 template <class V>
-TALLY_INLINE OfRows<V> last_entries(const PairTileViews<Scalar<V>>& tile) {
+TALLY_INLINE OfRows<V> last_entries(const ScoreModTileViews<Scalar<V>>& tile) {
   OfRows<V> last{};
   for (std::int64_t i = 0; i < tile_rows; ++i) {
     last[static_cast<std::size_t>(i / lanes_of<V>)][i % lanes_of<V>] = tile.values[i * tile.ld + tile.entries - 1];

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 #include "core/math/math.hpp"
 
 namespace tally::cpu {
@@ -258,7 +258,7 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
   for (T* const of_row : {inverse_, left_, d_left_, d_row_, delta_, d_logit_sum_}) std::fill_n(of_row, tile_rows, T{0});
   const T* const kept = statistics(rows);
   double of_outputs[tile_rows] = {};
-  dispatch_kept(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
+  dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
     products_of_rows(of_outputs, d_output, ld, Matrix<decltype(kept_type)>(call_.output, rows.batch, rows.head), rows,
                      width);
   });

@@ -84,9 +84,9 @@ TALLY_CLONES void scale_in_lanes(T* tile, T factor, std::int64_t keys, std::int6
 template <class T>
 void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows) {
-  dispatch_kept(dtype_of<T>, x.dtype, [&](auto type, auto kept) {
+  dispatch_mixed(dtype_of<T>, x.dtype, [&](auto type, auto mixed) {
     if constexpr (std::is_same_v<decltype(type), T>) {
-      pack_rows_of(target, ld, Matrix<decltype(kept)>(x, batch, head), first, rows, width, factor, all_rows);
+      pack_rows_of(target, ld, Matrix<decltype(mixed)>(x, batch, head), first, rows, width, factor, all_rows);
     }
   });
 }

@@ -9,8 +9,8 @@ namespace tally::cpu {
 // Tiles of rows and keys. Fully masked tiles are not counted.
 struct TileCounts {
   std::int64_t computed = 0;
-  std::int64_t settled = 0;   // computed without gates and places, because every sum was already saturated
-  std::int64_t left_out = 0;  // skipped, because all weights are negligible
+  std::int64_t saturated = 0;  // computed without gates and places, because every sum was already saturated
+  std::int64_t left_out = 0;   // skipped, because all weights are negligible
 
   TileCounts& operator+=(const TileCounts& more);
 };

@@ -40,7 +40,7 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        scan_(call.scan.policy != nullptr ? make_pair<T>(call, gradients, arena) : nullptr),
+        scan_(call.scan.mod != nullptr ? make_score_mod<T>(call, gradients, arena) : nullptr),
         distance_(call, gradients, arena),
         normaliser_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(std::ssize(call.biases))),
@@ -166,7 +166,7 @@ class Worker {
     }
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, const PolicyOperands<T*>& sums, double* shared) {
+  void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) {
     const auto next = [&](std::int64_t count) {
       double* const own = shared;
       shared += shared != nullptr ? count : 0;
@@ -194,7 +194,7 @@ class Worker {
   }
 
   bool may_skip() const {
-    return skips_tiles() && call_.scan.policy == nullptr && bias_count() > 0 && !distance_.given() &&
+    return skips_tiles() && call_.scan.mod == nullptr && bias_count() > 0 && !distance_.given() &&
            call_.softmax_rule.kind == AttentionNormaliser::Kind::softmax;
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
@@ -207,7 +207,7 @@ class Worker {
   }
 
   bool leaves_out(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
-    const bool leaves = (scan_ != nullptr && scan_->used_up(rows)) || negligible(rows, keys, tile);
+    const bool leaves = (scan_ != nullptr && scan_->exhausted(rows)) || negligible(rows, keys, tile);
     ++(leaves ? tiles_.left_out : tiles_.computed);
     return leaves;
   }
@@ -221,7 +221,7 @@ class Worker {
     if (distance_.given()) distance_.add(rows, keys, score_);
     if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
     if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
-    if (scan_ != nullptr && scan_->settled()) ++tiles_.settled;
+    if (scan_ != nullptr && scan_->saturated()) ++tiles_.saturated;
   }
 
   // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
@@ -256,7 +256,7 @@ class Worker {
   }
 
   void write_rows(const RowTile& rows) {
-    normaliser_.close_rows(rows, spends(call_.scan) ? scan_->carry() : nullptr);
+    normaliser_.close_rows(rows, spends(call_) ? scan_->carry() : nullptr);
     scale_lanes(output_lanes_, normaliser_.inverse(), value_width_, rows.lanes);
     for (std::int64_t i = 0; i < rows.rows && call_.softmax_rule.rest; ++i) {
       const T left = normaliser_.left()[i];

@@ -345,7 +345,7 @@ Partition partition_of(const Microkernel* kernel, const View& c, const View& a) 
 // Null for OpenBLAS: always in f64, and in f32 where it was faster (README.md).
 const Microkernel* microkernel_of(const View& c, const View& a) {
   if (c.dtype == DType::f64 || c.numel() == 0) return nullptr;
-  if (matmul_precision() == ProductPrecision::bf16) return &bf16_microkernel();
+  if (matmul_precision() == MatmulPrecision::bf16) return &bf16_microkernel();
   // B stays in a core's own cache, for few rows and for many, which make up for its packing; of a long sum, c does.
   constexpr std::int64_t most_b = 1 << 14, most_b_of_many = 1 << 18, most_c = 1 << 15;
   constexpr std::int64_t least_rows = 16, many_rows = 1024, most_matrices = 16;

@@ -1,0 +1,166 @@
+// The functions of a score modification (core/attention/score_mod.hpp) on any kind of numbers, and the traits that are
+// deduced from them: which functions exist, and which inputs they read.
+#pragma once
+
+#include "core/attention/score_mod_traits.hpp"
+#include "core/attention/traced.hpp"
+
+namespace tally::attention {
+
+template <class>
+inline constexpr int rows_of = 0;
+template <class Mod>
+requires(Mod::rows > 0) inline constexpr int rows_of<Mod> = Mod::rows;
+template <class>
+inline constexpr int heads_of = 0;
+template <class Mod>
+requires(Mod::heads > 0) inline constexpr int heads_of<Mod> = Mod::heads;
+
+template <int n, class P>
+TALLY_INLINE constexpr auto row(const P& p) {
+  static_assert(n < rows_of<typename P::Mod>, "the score modification reads row<n>(p), but its `rows` is not above n");
+  return p.template scalar<n>();
+}
+template <int n, class P>
+TALLY_INLINE constexpr auto head(const P& p) {
+  static_assert(n < heads_of<typename P::Mod>,
+                "the score modification reads head<n>(p), but its `heads` is not above n");
+  return p.template scalar<rows_of<typename P::Mod> + n>();
+}
+
+// The functions of a score modification, on any kind of numbers. Functions that it does not have give 0.
+template <class Mod, class P>
+TALLY_INLINE constexpr auto of_distance_of(const P& p) {
+  if constexpr (requires { Mod::of_distance(p); }) {
+    return P::result(Mod::of_distance(p));
+  } else {
+    return P::result(0);
+  }
+}
+template <class Mod, class P>
+TALLY_INLINE constexpr auto gate_of(const P& p) {
+  if constexpr (requires { Mod::gate(p); }) {
+    return P::result(Mod::gate(p));
+  } else if constexpr (requires { Mod::gate_exclusive(p); }) {
+    return P::result(Mod::gate_exclusive(p));
+  } else {
+    return P::result(0);
+  }
+}
+template <class Mod, class P>
+TALLY_INLINE constexpr auto position_of(const P& p) {
+  if constexpr (requires { Mod::position(p); }) {
+    return P::result(Mod::position(p));
+  } else {
+    return p.sum;
+  }
+}
+// The bias or logit, whichever exists.
+template <class Mod, class P>
+TALLY_INLINE constexpr auto result_of(const P& p) {
+  if constexpr (requires { Mod::bias(p); }) {
+    return P::result(Mod::bias(p));
+  } else if constexpr (requires { Mod::logit(p); }) {
+    return P::result(Mod::logit(p));
+  } else {
+    return P::result(Mod::logit_after_biases(p));
+  }
+}
+template <class Mod, class P>
+TALLY_INLINE constexpr auto logit_of(const P& p) {
+  if constexpr (requires { Mod::bias(p); }) {
+    return P::result(p.s + result_of<Mod>(p));
+  } else {
+    return result_of<Mod>(p);
+  }
+}
+
+// The inputs as numbers that record their use.
+template <class ScoreMod>
+struct TracedInputs {
+  using Mod = ScoreMod;
+  Traced of_distance{1u << input_of_distance, 0};
+  Traced entry{1u << input_entry, 1u << input_entry};
+  Traced s{1u << input_s, 1u << input_s}, gate_logit{1u << input_gate_logit, 1u << input_gate_logit};
+  Traced sum{1u << input_sum, 1u << input_sum}, distance{1u << input_distance, 0};
+
+  template <int n>
+  constexpr Traced scalar() const {
+    return {1u << (first_scalar_input + n), 1u << (first_scalar_input + n)};
+  }
+  static constexpr Traced result(const Traced& x) { return x; }
+};
+
+// A mistake in a score modification fails to compile with its sentence.
+template <class Mod>
+constexpr ScoreModTraits deduced_traits() {
+  using P = TracedInputs<Mod>;
+  constexpr int rows = rows_of<Mod>, heads = heads_of<Mod>;
+  static_assert(rows + heads <= most_scalars, "a score modification has at most 16 scalars of rows and heads");
+  constexpr bool gate = requires(const P& p) { Mod::gate(p); };
+  constexpr bool exclusive = requires(const P& p) { Mod::gate_exclusive(p); };
+  constexpr bool position = requires(const P& p) { Mod::position(p); };
+  constexpr bool of_distance = requires(const P& p) { Mod::of_distance(p); };
+  constexpr bool bias = requires(const P& p) { Mod::bias(p); };
+  constexpr bool logit = requires(const P& p) { Mod::logit(p); };
+  constexpr bool after_biases = requires(const P& p) { Mod::logit_after_biases(p); };
+  static_assert(bias + logit + after_biases == 1,
+                "a score modification has one of bias(p), logit(p) and logit_after_biases(p)");
+  static_assert(!gate || !exclusive, "a score modification has gate(p) or gate_exclusive(p), not both");
+
+  constexpr Traced by_distance = of_distance ? of_distance_of<Mod>(P()) : P().of_distance;
+  constexpr std::uint32_t shared = ((1u << heads) - 1) << (first_scalar_input + rows) | 1u << input_distance;
+  static_assert(!of_distance || (by_distance.reads & ~shared) == 0,
+                "of_distance is the same for all rows: it reads only p.distance and head<n>(p)");
+  constexpr P p{by_distance};
+  constexpr Traced of_gate = gate_of<Mod>(p), at = position_of<Mod>(p);
+  static_assert(!reads(of_gate.reads | at.reads, input_entry), "gates and positions do not read p.entry");
+  static_assert(!reads(of_gate.reads, input_sum), "gates do not read p.sum, which is the sum of gates");
+  constexpr P with_entry{by_distance, {1u << input_entry, 1u << input_entry | at.derivatives, false, true}};
+  constexpr Traced result = result_of<Mod>(with_entry);
+
+  constexpr bool sums = gate || exclusive, table = reads(result.reads, input_entry);
+  constexpr std::uint32_t before = of_gate.reads | (position ? at.reads : 0), all = before | result.reads;
+  static_assert(!table || sums || position,
+                "p.entry is read at position(p), or with gate(p) at p.sum: the score modification has neither");
+  static_assert(!position || table, "position(p) is for p.entry, which the score modification does not read");
+  static_assert(sums || !reads(all, input_sum),
+                "p.sum is the sum of gate(p), which the score modification does not have");
+  static_assert(of_distance || !reads(all, input_of_distance),
+                "p.of_distance is the result of of_distance(p), which the score modification does not have");
+  static_assert(!bias || !reads(result.reads, input_s), "bias(p) is added to p.s: to read p.s, write logit(p)");
+  static_assert(!bias || !reads(before, input_s),
+                "with bias(p) another product may be part of p.s, which gates and positions must not see: read "
+                "p.gate_logit");
+  static_assert(!after_biases || !reads(all, input_gate_logit),
+                "p.gate_logit has no biases: with logit_after_biases(p) gates read p.s");
+  constexpr bool knots = requires { requires Mod::knots; };
+  static_assert(!knots || table, "knots are of a table: the score modification does not read p.entry");
+
+  constexpr std::uint32_t direct = result.derivatives | (bias ? 1u << input_s : 0);
+  return {.sums = sums,
+          .sums_own_gate = !exclusive,
+          .gate_logit = reads(all, input_gate_logit),
+          .distance = reads(all, input_distance),
+          .of_distance = of_distance,
+          .table = table,
+          .knots = knots,
+          .own_position = position,
+          .saturates = table && !knots && !position && of_gate.nonnegative && !reads(result.reads, input_sum) &&
+                       !reads(result.reads, input_gate_logit),
+          .adds = bias,
+          .adds_entry = bias && result.is_entry,
+          .after_biases = after_biases,
+          .rows = rows,
+          .heads = heads,
+          .gradients = direct | (reads(direct, input_sum) ? of_gate.derivatives : 0)};
+}
+template <class Mod>
+inline constexpr ScoreModTraits traits_of = deduced_traits<Mod>();
+
+// No score modification: l_ij = s_ij plus the biases.
+struct NoScoreMod {
+  static constexpr auto bias(const auto&) { return 0; }
+};
+
+}  // namespace tally::attention

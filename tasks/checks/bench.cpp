@@ -1,0 +1,336 @@
+#include "tasks/checks/bench.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "core/error.hpp"
+#include "core/math/random.hpp"
+#include "nn/attention/attention.hpp"
+#include "nn/parameter_choice.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/training/train_step.hpp"
+
+namespace tally {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Seconds until the default device has finished.
+double seconds_of(const std::function<void()>& work) {
+  const auto begin = Clock::now();
+  work();
+  synchronize(default_device());
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Seconds of the measured runs, by direction.
+template <std::size_t Directions>
+using Seconds = std::array<std::vector<double>, Directions>;
+
+// Calls measure(n) for n = 1, 2, ..; it returns the seconds of each direction. Calls before_measured() once the warm-up
+// is over.
+template <std::size_t Directions>
+Seconds<Directions> repeat(
+    const BenchOptions& options, const std::function<std::array<double, Directions>(std::int64_t n)>& measure,
+    const std::function<void()>& before_measured = [] {}) {
+  check(options.steps >= 1, "bench", "there must be at least one run to measure");
+  Seconds<Directions> seconds;
+  for (std::int64_t n = 1; n <= options.warmup + options.steps; ++n) {
+    if (n == options.warmup + 1) before_measured();
+    const std::array<double, Directions> times = measure(n);
+    for (std::size_t d = 0; d < Directions && n > options.warmup; ++d) seconds[d].push_back(times[d]);
+  }
+  return seconds;
+}
+
+// prefix: "forward_". Returns the median.
+double set_times(JsonValue& json, const std::string& median, const std::string& prefix, std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  json.set(median, seconds[seconds.size() / 2]);
+  json.set(prefix + "min_s", seconds.front());
+  json.set(prefix + "max_s", seconds.back());
+  return seconds[seconds.size() / 2];
+}
+
+// Also sets the work per second.
+void set_times(JsonValue& json, const std::string& name, std::vector<double> seconds, double work, const char* unit) {
+  const double median = set_times(json, name + "_s", name + "_", std::move(seconds));
+  json.set(concat(name, "_", unit, "_per_s"), median > 0 ? work / median / 1e9 : 0.0);
+}
+
+std::int64_t rate(double work, double seconds) { return seconds > 0 ? std::llround(work / seconds) : 0; }
+
+void set_peak(JsonValue& json) {
+  const std::size_t bytes = memory_counters(default_device()).peak_bytes;
+  json.set("tensor_peak_bytes", bytes);
+  json.set("tensor_peak_mib", std::llround(static_cast<double>(bytes) / (1 << 20)));
+}
+
+Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_view name) {
+  if (default_device().type == DeviceType::meta) return Tensor::empty(shape, DType::i32, default_device());
+  Rng rng(RandomStream{1, stream_of(name), 0});
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
+    ids.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(vocabulary))));
+  }
+  return Tensor::from(ids, shape, default_device());
+}
+
+// From a standard normal distribution. The result is a leaf that requires a gradient.
+Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, double mean = 0) {
+  Tensor x = Tensor::empty(shape, dtype, default_device());
+  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, mean, 1.0);
+  set_requires_grad(x);
+  return x;
+}
+
+// One layer's B D T^2: the matmul of queries and keys, or of weights and values, over keys j <= i only.
+double pair_flops(const BenchOptions& options) {
+  const auto length = static_cast<double>(options.length);
+  return static_cast<double>(options.config.run.batch * options.config.model.width) * length * length;
+}
+
+// Forward has two such matmuls. Backward recomputes the scores and has four for the gradients.
+constexpr double forward_products = 2, backward_products = 5;
+
+}  // namespace
+
+BenchOptions::BenchOptions(RunConfig run) : config(std::move(run)) {
+  const auto task = config.make_task();
+  const Split& train = task->splits().front();
+  length = train.length;
+  max_length = task->max_length();
+  if (train.count > 0) config.run.batch = std::min(config.run.batch, train.count);
+  vocabulary = static_cast<std::int64_t>(task->vocabulary().size());
+}
+
+JsonValue bench_step(const BenchOptions& options) {
+  const RunConfig& config = options.config;
+  const auto task = config.make_task();
+  const auto model = config.make_model(*task);
+  const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  TrainStep train_step(*model, *optimizer, config.optimiser, seed, config.run.at_once());
+  TrainingOrder order(task->splits().front(), config.run.batch, seed);
+  const std::int64_t all = options.warmup + options.steps;
+
+  StepReport report;
+  double tokens = 0;
+  std::uint64_t allocations = 0;
+  const auto counted = [] { return memory_counters(default_device()).system_allocations; };
+  const auto seconds = repeat<1>(
+      options,
+      [&](std::int64_t n) {
+        // A graph allocates the memory for all of its launches when it is captured, in the second step.
+        if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(default_device());
+        const Batch batch = batch_of(*task, order, n);
+        tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
+        return std::array{seconds_of([&] { report = train_step(batch, n, std::max(config.run.steps, all)); })};
+      },
+      [&] { allocations = counted(); });
+  const auto steps = static_cast<double>(options.steps);
+  tokens /= steps;
+  JsonValue json = JsonValue::object(
+      {{"vocab", options.vocabulary}, {"layers", config.model.layers}, {"parameters", model->parameter_count()}});
+  json.set("tokens_per_s", rate(tokens, set_times(json, "step_s", "", seconds[0])));
+  double flops = 6 * static_cast<double>(model->matrix_parameter_count()) * tokens;
+  if (config.model.is_transformer()) {
+    flops += (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options);
+  }
+  json.set("gflop", flops / 1e9);
+  json.set("loss", report.loss);
+  json.set("grad_norm", report.grad_norm);
+  set_peak(json);
+  json.set("system_allocations_per_step", static_cast<double>(counted() - allocations) / steps);
+  return json;
+}
+
+JsonValue bench_attention(const BenchOptions& options) {
+  const ModelOptions& model = options.config.model;
+  const DType dtype = options.config.dtype();
+  model.validate();
+  const Initializer start(1, start_values_from_text(model.init), dtype, default_device());
+  const Attention attention(start, HeadSizes::of(model), model.dropout, 1.0,
+                            model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
+  std::vector<Tensor> leaves;
+  EncodingSetup setup = EncodingSetup::of(model, options.max_length, start);
+  setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+    leaves.push_back(start.make(name, shape, fill));
+    set_requires_grad(leaves.back());
+    return leaves.back();
+  };
+  const LayerEncoding encoding = options.config.encoding.make(setup);
+  const Shape split{options.config.run.batch, model.heads, options.length, setup.head_width};
+  const Tensor x = random_leaf("x", {split[0], options.length, model.width}, dtype).detach();
+  Shape of_keys = split;
+  of_keys[1] = model.key_heads();
+  for (const char* name : {"q", "k", "v"}) leaves.push_back(random_leaf(name, *name == 'q' ? split : of_keys, dtype));
+  const Tensor q = leaves.end()[-3], k = leaves.end()[-2], v = leaves.end()[-1];
+  const Tensor d_y = Tensor::full(split, 1.0, dtype, default_device());
+
+  const auto seconds = repeat<3>(
+      options,
+      [&](std::int64_t n) {
+        const ForwardContext pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
+        Tensor y;
+        const double forward = seconds_of([&] { y = attention.attend(x, q, k, v, encoding, pass); });
+        const double back = seconds_of([&] { backward(y, d_y); });
+        for (const Tensor& leaf : leaves) clear_gradient(leaf);
+        return std::array{forward, back, forward + back};
+      },
+      [] { reset_peak_memory(default_device()); });
+  JsonValue json = JsonValue::object();
+  const double pairs = pair_flops(options);
+  set_times(json, "forward", seconds[0], forward_products * pairs, "gflop");
+  set_times(json, "backward", seconds[1], backward_products * pairs, "gflop");
+  set_times(json, "both", seconds[2], (forward_products + backward_products) * pairs, "gflop");
+  json.set("tokens_per_s", rate(static_cast<double>(options.config.run.batch * options.length), json.real("both_s")));
+  set_peak(json);
+  return json;
+}
+
+double bench_gemm(DType dtype) {
+  constexpr std::int64_t m = 8192, k = 256, n = 1024;
+  const Tensor a = random_leaf("a", {m, k}, dtype).detach(), b = random_leaf("b", {k, n}, dtype).detach();
+  std::vector<double> seconds;
+  for (int run = 0; run < 12; ++run) seconds.push_back(seconds_of([&] { matmul(a, b); }));
+  std::sort(seconds.begin() + 2, seconds.end());  // two for warm-up
+  return 2.0 * m * k * n / seconds[7] / 1e9;
+}
+
+namespace {
+
+// One operation with its inputs. All floating-point inputs get gradients.
+struct Operation {
+  std::string name, shape;
+  std::vector<Tensor> inputs;
+  std::function<Tensor(const std::vector<Tensor>&)> compute;
+  double flops = 0;  // of a matmul, forward
+};
+
+double tensor_bytes(const Tensor& x) {
+  return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
+}
+
+JsonValue measure(const Operation& operation, const BenchOptions& options) {
+  double input_bytes = 0, floating_bytes = 0, output_bytes = 0;
+  for (const Tensor& input : operation.inputs) {
+    input_bytes += tensor_bytes(input);
+    if (is_floating(input.dtype())) floating_bytes += tensor_bytes(input);
+  }
+  const auto seconds = repeat<2>(options, [&](std::int64_t) {
+    Tensor y;
+    const double forward = seconds_of([&] { y = operation.compute(operation.inputs); });
+    const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
+    output_bytes = tensor_bytes(y);
+    const double back = seconds_of([&] { backward(y, d_y); });
+    for (const Tensor& input : operation.inputs) {
+      if (requires_grad(input)) clear_gradient(input);
+    }
+    return std::array{forward, back};
+  });
+  const double moved = input_bytes + output_bytes, flops = operation.flops;
+  const char* const unit = flops > 0 ? "gflop" : "gb";
+  JsonValue json = JsonValue::object({{"operation", operation.name}, {"shape", operation.shape}});
+  set_times(json, "forward", seconds[0], flops > 0 ? flops : moved, unit);
+  set_times(json, "backward", seconds[1], flops > 0 ? 2 * flops : moved + floating_bytes, unit);
+  return json;
+}
+
+JsonValue measure_adamw(const BenchOptions& options, const Shape& shape) {
+  const DType dtype = options.config.dtype();
+  const NamedTensors parameters{{"weight", random_leaf("weight", shape, dtype)}};
+  set_gradient(parameters[0].second, Tensor::full(shape, 0.1, dtype, default_device()));
+  const auto optimizer = Optimizer::make({}, parameters);
+  const auto seconds = repeat<1>(
+      options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
+  JsonValue json = JsonValue::object({{"operation", "adamw"}, {"shape", to_text(shape)}});
+  // Reads the parameter, the gradient and two moments, and writes all but the gradient.
+  set_times(json, "forward", seconds[0], 7 * tensor_bytes(parameters[0].second), "gb");
+  return json;
+}
+
+}  // namespace
+
+std::vector<JsonValue> bench_operations(const BenchOptions& options) {
+  const ModelOptions& model = options.config.model;
+  const DType dtype = options.config.dtype();
+  model.validate();
+  const std::int64_t B = options.config.run.batch, T = options.length, D = model.width, H = model.heads;
+  const std::int64_t d = model.width_of_head(), V = options.vocabulary, hidden = model.width_of_hidden();
+  constexpr std::int64_t positions = 65;
+  const auto normal = [&](const Shape& shape, double mean = 0) {
+    return random_leaf(to_text(shape), shape, dtype, mean);
+  };
+
+  // Each operation's inputs are created just before it runs: all T x T inputs together would not fit in memory.
+  std::vector<JsonValue> results;
+  const auto add = [&](Operation operation) { results.push_back(measure(operation, options)); };
+  const auto product = [&](const std::string& name, const Shape& a, const Shape& b, bool transposed_b) {
+    const std::int64_t n = b[transposed_b ? b.rank - 2 : b.rank - 1];
+    add({name,
+         concat(a, " x ", b, transposed_b ? " transposed" : ""),
+         {normal(a), normal(b)},
+         [transposed_b](const auto& in) {
+           return transposed_b ? matmul(in[0], transpose(in[1], -1, -2)) : matmul(in[0], in[1]);
+         },
+         2.0 * static_cast<double>(a.numel()) * static_cast<double>(n)});
+  };
+  const auto simple = [&](const std::string& name, const Shape& shape, Tensor (*compute)(const Tensor&)) {
+    add({name, to_text(shape), {normal(shape)}, [compute](const auto& in) { return compute(in[0]); }});
+  };
+  const Shape stream{B, T, D}, square{B, H, T, T};
+
+  product("linear D to D", {B * T, D}, {D, D}, true);
+  product("linear D to hidden", {B * T, D}, {hidden, D}, true);
+  product("linear hidden to D", {B * T, hidden}, {D, hidden}, true);
+  product("scores q k", {B, H, T, d}, {B, H, T, d}, true);
+  product("weights v", square, {B, H, T, d}, false);
+  product("table q e", {B, H, T, d}, {positions, d}, true);
+  add({"add", to_text(stream), {normal(stream), normal(stream)}, [](const auto& in) { return in[0] + in[1]; }});
+  simple("gelu", {B, T, hidden}, gelu);
+  simple("sigmoid", square, sigmoid);
+  simple("causal softmax", square, causal_softmax);
+  simple("causal suffix sum", square, causal_suffix_sum);
+  add({"interpolate causal",
+       concat(square, " in ", Shape{B, H, T, positions}),
+       {normal({B, H, T, positions}), normal(square, static_cast<double>(positions) / 2)},
+       [](const auto& in) { return interpolate_causal(in[0], in[1]); }});
+  add({"read distance", concat(Shape{B, H, T, T}, " of width ", T), {normal(square)}, [T](const auto& in) {
+         return read_distance(in[0], T, false);
+       }});
+  add({"layer norm", to_text(stream), {normal(stream), normal({D}), normal({D})}, [](const auto& in) {
+         return layer_norm(in[0], in[1], in[2]);
+       }});
+  add({"rms norm", to_text(stream), {normal(stream), normal({D})}, [](const auto& in) {
+         return rms_norm(in[0], in[1]);
+       }});
+  add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})}, [&](const auto& in) {
+         const Tensor angle = Tensor::full({T, d / 2}, 0.6, dtype, in[0].device());
+         return rotate_pairs(in[0], angle, angle, false);
+       }});
+  add({"dropout", to_text(stream), {normal(stream)}, [](const auto& in) {
+         return dropout(in[0], 0.1, RandomStream{1, 2, 3});
+       }});
+  add({"embedding",
+       concat(Shape{V, D}, " to ", stream),
+       {normal({V, D}), random_tokens({B, T}, V, "ids")},
+       [](const auto& in) { return embedding(in[0], in[1]); }});
+  add({"cross entropy",
+       to_text(Shape{B, T, V}),
+       {normal({B, T, V}), random_tokens({B, T}, V, "targets"),
+        Tensor::full({B, T}, 1, DType::boolean, default_device())},
+       [](const auto& in) { return cross_entropy(in[0], in[1], in[2]); }});
+  results.push_back(measure_adamw(options, {hidden, D}));
+  return results;
+}
+
+}  // namespace tally

@@ -1,0 +1,46 @@
+// Times of a training step, of one attention layer, and of single operations.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/runs/config.hpp"
+
+namespace tally {
+
+struct BenchOptions {
+  RunConfig config;
+  std::int64_t length = 0;             // length of the longest training sequences
+  std::int64_t max_length = 0;         // longest length the model must accept, in evaluation too
+  std::int64_t vocabulary = 0;         // symbols
+  std::int64_t steps = 5, warmup = 2;  // measured steps; steps before them
+
+  // Length and vocabulary come from the task. The batch is no larger than the number of training sequences.
+  explicit BenchOptions(RunConfig run);
+};
+
+// The measurements, as `tally bench --json` prints them. Times are the median (step_s), minimum and maximum (min_s,
+// max_s). If there are several directions, their names come first (forward_s, forward_min_s). Work is in 10^9 a second.
+
+// Times the training step of a run of this configuration (tasks/training/train_step.hpp), on its batches from the first
+// on. Reports size and time; the tokens, loss and gradient norm of the last step; gflop of all matmuls: the weight
+// matrices, and attention over keys j <= i; peak bytes of all tensors; and how often a step allocated memory from the
+// system, on average, which is 0 once blocks are reused.
+JsonValue bench_step(const BenchOptions& options);
+
+// Times attention of the first layer between its projections: from random q, k, v [B, H, T, d] to o, and back to the
+// gradients of q, k, v and of the encoding's parameters. Rates count the matmuls of plain attention over keys j <= i.
+JsonValue bench_attention(const BenchOptions& options);
+
+// Billions of additions and multiplications a second of the matmul [8192, 256] x [256, 1024], the yardstick for the
+// other rates.
+double bench_gemm(DType dtype);
+
+// Times the operations of a training step of this model one by one, at its shapes. One AdamW update of an MLP matrix is
+// included (reported as forward; there is no backward). Rates of matmuls count additions and multiplications; backward
+// needs twice as much work. Rates of the other operations count the fewest bytes that must be moved: forward reads the
+// inputs and writes the result, backward reads the inputs and d_y and writes d_x.
+std::vector<JsonValue> bench_operations(const BenchOptions& options);
+
+}  // namespace tally

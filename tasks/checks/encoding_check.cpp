@@ -1,0 +1,338 @@
+#include "tasks/checks/encoding_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "autograd/gradcheck.hpp"
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
+#include "core/error.hpp"
+#include "tasks/checks/bench.hpp"
+#include "tasks/checks/encoding_numbers.hpp"
+
+namespace tally {
+namespace {
+
+Finding good(std::string text) { return {Finding::Kind::good, std::move(text)}; }
+Finding wrong(std::string text) { return {Finding::Kind::wrong, std::move(text)}; }
+Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(text)}; }
+
+Computed computed(const EncodingVariant& variant, std::int64_t length, const EncodingModelOptions& options = {},
+                  std::int64_t batch = 1) {
+  EncodingModelOptions own = options;
+  own.length = length;
+  return computed(*encoding_model(variant.choice, own), length, own.device, batch);
+}
+
+// Differences of logits are relative to the largest logit, differences of gradients to the largest gradient of all. A
+// parameter's own gradient is no yardstick: it may be 0 up to rounding.
+struct Deviation {
+  double size = 0;
+  std::string where = "logits";
+};
+// Infinite if either has a value that is not finite; then nothing is compared.
+Deviation deviation(const Computed& found, const Computed& expected) {
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  for (const Computed* one : {&found, &expected}) {
+    if (!std::isfinite(largest(one->logits))) return {infinite};
+    for (const auto& [path, slope] : one->gradients) {
+      if (!std::isfinite(largest(slope))) return {infinite, concat("the gradient of ", path)};
+    }
+  }
+  Deviation most{largest_difference(found.logits, expected.logits) / std::max(1e-3, largest(expected.logits))};
+  double scale = 1e-300;
+  for (const auto& [path, slope] : expected.gradients) scale = std::max(scale, largest(slope));
+  for (std::size_t n = 0; n < expected.gradients.size(); ++n) {
+    const double own = largest_difference(found.gradients[n].second, expected.gradients[n].second) / scale;
+    if (own > most.size) most = {own, concat("the gradient of ", expected.gradients[n].first)};
+  }
+  return most;
+}
+Finding expect_within(const Deviation& found, double allowed, const std::string& of) {
+  if (found.size == 0) return good(of + " do not differ");
+  const std::string text = concat(of, " differ by ", short_text(found.size), " in ", found.where);
+  return found.size <= allowed ? good(text) : wrong(concat(text, ", ", short_text(allowed), " allowed"));
+}
+
+Finding look_at_gradients(const EncodingVariant& variant) {
+  const LossOfParameters loss(variant.choice);
+  if (loss.exempt()) return left_out("gradients by a rule of its own");
+  const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, loss.parameters());
+  if (!result.ok) return wrong(result.text);
+  return good(concat(result.compared, " numbers, worst error ", short_text(result.worst), " of what is allowed"));
+}
+
+// Results for a text as a whole, the reference for other ways to compute it.
+struct WholeText {
+  explicit WholeText(const EncodingVariant& variant, std::int64_t wanted_length)
+      : length(length_for(variant.choice, wanted_length)),
+        model(encoding_model(variant.choice, {.length = length})),
+        tokens(encoding_tokens(length)),
+        logits(numbers_of(model->forward(tokens))) {}
+
+  std::int64_t length;
+  std::unique_ptr<Transformer> model;
+  Tensor tokens;
+  Numbers logits;
+};
+
+Finding look_at_causality(const EncodingVariant& variant) {
+  const NoGrad only_values;
+  const auto [length, model, tokens, before] = WholeText(variant, several_tiles);
+  const std::size_t symbols = before.size() / static_cast<std::size_t>(length);
+  std::int64_t tried = 0;
+  for (const std::int64_t changed : {1, 5, 31, 32, 63, 64, 128}) {
+    if (changed >= length) break;
+    std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
+    std::int32_t& token = ids[static_cast<std::size_t>(changed)];
+    token = (token + 1) % static_cast<std::int32_t>(symbols);
+    const Numbers after = numbers_of(model->forward(Tensor::from(ids, tokens.shape(), default_device())));
+    for (std::size_t n = 0; n < static_cast<std::size_t>(changed) * symbols; ++n) {
+      if (before[n] == after[n]) continue;
+      return wrong(concat("what is computed at token ", n / symbols, " changes with token ", changed));
+    }
+    ++tried;
+  }
+  return good(concat("no bit before ", tried, " tokens of ", length, " changes with them"));
+}
+
+Finding look_at_parameters(const EncodingVariant& variant) {
+  const Computed all = computed(variant, length_for(variant.choice, 12));
+  double most = 0;
+  for (const auto& [path, slope] : all.gradients) most = std::max(most, largest(slope));
+  std::int64_t count = 0;
+  for (const auto& [path, slope] : all.gradients) {
+    if (path.find("position.") == std::string::npos) continue;
+    ++count;
+    if (slope.empty()) return wrong(concat("no gradient reaches ", path, ": nothing that is computed uses it"));
+    // The softmax is invariant to a bias added to all keys of a row.
+    if (path.ends_with(".output.bias") || largest(slope) > 1e-10 * most) continue;
+    return wrong(concat("the gradient of ", path, " is 0 but for rounding: the model does not depend on it"));
+  }
+  return good(count == 0 ? "it has none" : concat(count, " parameters, each with a gradient"));
+}
+
+Finding look_at_forms(const EncodingVariant& variant) {
+  if (encoding_model(variant.choice)->is_composed())
+    return left_out("in composed operations alone: memory grows with the square of T");
+  const std::int64_t length = length_for(variant.choice, several_tiles);
+  return expect_within(deviation(computed(variant, length), computed(variant, length, {.attention = "composed"})), 1e-9,
+                       concat("tiled and composed attention of ", length, " tokens"));
+}
+
+// The whole text and a step after the first differ only in the state that earlier tokens leave.
+constexpr const char* not_kept =
+    "; a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep "
+    "(AttentionInput::keep), "
+    "so that it has the rows of the new tokens alone";
+
+// Keys outside a window are evicted in whole tiles; a short text never fills one.
+bool has_windows(const EncodingChoice& choice) {
+  const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
+  return std::ranges::any_of(
+      assignments, [](const EncodingChoice::Assignment& assignment) { return !assignment.mask.is_causal_only(); });
+}
+
+Finding look_at_generation(const EncodingVariant& variant) {
+  const NoGrad only_values;
+  const auto [length, model, tokens, whole] =
+      WholeText(variant, has_windows(variant.choice) ? several_tiles : one_tile);
+  const double scale = std::max(1e-3, largest(whole));
+  // If the last rows of a text depend on later tokens, a step gives the rows of the text up to that point.
+  const bool by_end = model->rows_by_end() > 0;
+  const std::string name =
+      concat(length, " tokens a few at a time and ", by_end ? "each text up to there" : "all at once");
+  Numbers in_steps, all_expected;
+  GenerationState state;
+  for (std::int64_t first = 0, count = 5; first < length; first += count, count = first % 2 == 0 ? 1 : 3) {
+    const std::int64_t end = std::min(first + count, length);
+    const auto fails = [&](const std::string& how) {
+      return wrong(concat(how, " for the tokens ", first, " to ", end - 1,
+                          first == 0 ? "" : ", computed after the others", first == 0 ? "" : not_kept));
+    };
+    Numbers rows;
+    try {
+      rows = numbers_of(model->step(slice(tokens, 1, first, end), state));
+    } catch (const Error& error) {
+      return fails(error.what());
+    }
+    const Numbers text = by_end ? numbers_of(model->forward(slice(tokens, 1, 0, end))) : whole;
+    const auto at = text.begin() + std::ssize(in_steps);
+    const Numbers expected(at, at + std::ssize(rows));
+    const double size = largest_difference(rows, expected) / scale;
+    if (!(size <= 1e-9)) return fails(expect_within({size}, 1e-9, name).text);
+    in_steps.insert(in_steps.end(), rows.begin(), rows.end());
+    all_expected.insert(all_expected.end(), expected.begin(), expected.end());
+  }
+  return expect_within({largest_difference(in_steps, all_expected) / scale}, 1e-9, name);
+}
+
+Finding look_at_precision(const EncodingVariant& variant) {
+  const std::int64_t length = length_for(variant.choice, one_tile);
+  const EncodingVariant plain{EncodingChoice::parse("none"), "none"};
+  const bool exempt = encoding_model(variant.choice, {.length = length})->straight_through();
+  const auto single = [&](const EncodingVariant& one) {
+    Computed found = computed(one, length, {.dtype = DType::f32}), expected = computed(one, length);
+    if (exempt) found.gradients = expected.gradients = {};  // these may jump
+    return deviation(found, expected);
+  };
+  // Positions that are sums of gates may be as large as the text is long.
+  return expect_within(single(variant), 100 * std::max(1e-6, single(plain).size), "f32 and f64");
+}
+
+Finding look_at_threads(const EncodingVariant& variant) {
+  const std::int64_t length = length_for(variant.choice, several_tiles);
+  const struct Restored {
+    int before = thread_count();
+    ~Restored() { set_thread_count(before); }
+  } restored;
+  Computed alone;
+  Deviation most;
+  for (const int threads : {1, 2, 3}) {
+    set_thread_count(threads);
+    Computed own = computed(variant, length, {.dtype = DType::f32}, 2);
+    if (threads == 1) {
+      alone = std::move(own);
+    } else if (const Deviation found = deviation(own, alone); found.size > 0) {
+      most = found;
+    }
+  }
+  if (std::isinf(most.size)) return wrong(most.where + " are not finite");
+  if (most.size > 0) return wrong(most.where + " depend on the number of threads");
+  return good("the same bits of logits and gradients for 1, 2 and 3 threads");
+}
+
+Finding look_at_devices(const EncodingVariant& variant) {
+  std::vector<Device> devices;
+  std::string missing;
+  for (const DeviceType type : {DeviceType::cuda_host, DeviceType::cuda}) {
+    try {
+      backend({type, 0});
+      devices.push_back({type, 0});
+    } catch (const Error& error) {
+      if (missing.empty()) missing = error.what();
+    }
+  }
+  if (devices.empty()) return left_out(missing);
+  const std::int64_t length = length_for(variant.choice, one_tile);
+  const Computed cpu = computed(variant, length, {.device = Device{}});
+  Finding found;
+  for (const Device device : devices) {
+    const Finding own =
+        expect_within(deviation(computed(variant, length, {.device = device}), cpu), 1e-9, concat("cpu and ", device));
+    if (found.kind != Finding::Kind::wrong) found = own;
+  }
+  return found;
+}
+
+// Whether the text contains the number as a whole number, not as digits of another one.
+bool has_number(const std::string& text, std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  const auto is_digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+  for (std::size_t at = text.find(digits); at != std::string::npos; at = text.find(digits, at + 1)) {
+    if (!is_digit(at + digits.size()) && (at == 0 || !is_digit(at - 1))) return true;
+  }
+  return false;
+}
+
+Finding look_at_length(const EncodingVariant& variant) {
+  constexpr std::int64_t trained = 12, longer = 24;
+  const NoGrad only_values;
+  const auto model = encoding_model(variant.choice, {.length = trained});
+  std::int64_t most = longer;
+  while (most > 1 && !takes(*model, most)) --most;
+  const Tensor tokens = encoding_tokens(most);
+  const std::int64_t begin = std::min(trained, most);
+  Numbers within = numbers_of(model->forward(tokens));
+  Numbers alone = numbers_of(model->forward(slice(tokens, 1, 0, begin)));
+  const std::int64_t rows = begin - std::min(begin, model->rows_by_end());
+  alone.resize(alone.size() / static_cast<std::size_t>(begin) * static_cast<std::size_t>(rows));
+  within.resize(alone.size());
+  const Finding same = expect_within({largest_difference(within, alone) / std::max(1e-3, largest(alone))}, 1e-9,
+                                     concat("a text of ", most, " tokens and its first ", rows));
+  if (most == longer || same.kind == Finding::Kind::wrong) return same;
+  try {
+    model->check_length(longer);
+  } catch (const Error& error) {
+    if (!has_number(error.what(), most)) return wrong(concat(most, " tokens are the limit, not named: ", error.what()));
+    return good(error.what());
+  }
+  return same;
+}
+
+}  // namespace
+
+std::span<const EncodingProperty> encoding_properties() {
+  static const std::array<EncodingProperty, 9> all{{
+      {"gradients", "derivatives agree with central differences", look_at_gradients},
+      {"causality", "nothing depends on later tokens", look_at_causality},
+      {"parameters", "each of them matters", look_at_parameters},
+      {"forms", "tiled attention is the composed one", look_at_forms},
+      {"generation", "token by token as the whole text", look_at_generation},
+      {"precision", "f32 is within a hundred times what it is without", look_at_precision},
+      {"threads", "the same bits for any number", look_at_threads},
+      {"devices", "CUDA kernels agree with the CPU", look_at_devices, false},
+      {"length", "longer texts than trained, or an error that names the limit", look_at_length},
+  }};
+  return all;
+}
+
+Finding look_at(const EncodingProperty& property, const EncodingVariant& variant) {
+  try {
+    return property.look(variant);
+  } catch (const Error& error) {
+    return wrong(error.what());
+  }
+}
+
+JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other) {
+  struct Cost {
+    double seconds = std::numeric_limits<double>::infinity(), bytes = 0;
+  };
+  const auto configured = [&](const EncodingChoice& encoding) {
+    RunConfig config = RunConfig::make("flip-flop", encoding.text(), "quick");
+    config.encoding = encoding.clone();
+    BenchOptions options(std::move(config));
+    ModelOptions& model = options.config.model;  // both models get the sizes that both encodings require
+    const std::int64_t head_width = model.width / model.heads;
+    model.layers = std::max({model.layers, choice.least_layers(), other.least_layers()});
+    model.heads = std::max({model.heads, choice.least_heads(), other.least_heads()});
+    model.width = model.heads * head_width;
+    return options;
+  };
+  // The fastest of alternating rounds: other load on the machine slows down both.
+  const auto beside = [&](auto&& measure) {
+    std::array<Cost, 2> costs;
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t n = 0; n < costs.size(); ++n) {
+        const JsonValue json = measure(n == 0 ? other : choice);
+        costs[n].seconds = std::min(costs[n].seconds, json.real(json.contains("step_s") ? "step_s" : "both_s"));
+        costs[n].bytes = json.real("tensor_peak_bytes");
+      }
+    }
+    return JsonValue::object(
+        {{"time", costs[1].seconds / costs[0].seconds}, {"memory", costs[1].bytes / costs[0].bytes}});
+  };
+  const JsonValue step = beside([&](const EncodingChoice& encoding) {
+    BenchOptions options = configured(encoding);
+    options.steps = 8;
+    return bench_step(options);
+  });
+  const JsonValue attention = beside([&](const EncodingChoice& encoding) {
+    BenchOptions options = configured(encoding);
+    options.length = options.max_length = 2048;
+    options.config.run.batch = 1;
+    options.steps = 2;
+    options.warmup = 1;
+    return bench_attention(options);
+  });
+  return JsonValue::object({{"form", encoding_model(choice)->is_composed() ? "composed" : "tiled"},
+                            {"step", step},
+                            {"attention", attention}});
+}
+
+}  // namespace tally

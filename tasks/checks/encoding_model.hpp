@@ -1,0 +1,59 @@
+// The small transformer on which commands examine an encoding: two layers and heads of width 4. Its parameters are
+// moved off their start values, since a table of zeros would hide every later operation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/transformer.hpp"
+
+namespace tally {
+
+// An encoding with some of its options.
+struct EncodingVariant {
+  EncodingChoice choice;
+  std::string label;  // "cope gates=values"
+  // The changed option, "cope.gates", and its value; empty if none was changed.
+  std::string option = {}, value = {};
+};
+
+// The choice as it is, then variants with one option changed. A choice or a flag takes each of its other values, a
+// whole number 2, any other number twice its value. Variants that the options or a model of 6 tokens refuse are left
+// out. Options in `given` ("cope.gates") keep their values and appear in all labels. Throws Error if no model of the
+// encoding can be built.
+std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given = {});
+
+struct EncodingModelOptions {
+  std::int64_t length = 6;  // T_max of learned tables
+  DType dtype = DType::f64;
+  Device device = default_device();
+  std::string attention = "tiled";
+};
+
+// The parameters have the same values for any type, device and attention form.
+std::unique_ptr<Transformer> encoding_model(const EncodingChoice& choice, const EncodingModelOptions& options = {});
+
+// Tokens i32 [batch, length] of encoding_model, the same in every call.
+Tensor encoding_tokens(std::int64_t length, Device device = default_device(), std::int64_t batch = 1);
+
+// Loss of encoding_model over 6 tokens as a function of its parameters.
+class LossOfParameters {
+ public:
+  explicit LossOfParameters(const EncodingChoice& choice);
+  // The model's parameters, in the order in which the loss takes them.
+  const std::vector<Tensor>& parameters() const { return values_; }
+  // Whether the gradients follow a custom rule and are not derivatives.
+  bool exempt() const { return exempt_; }
+  Tensor operator()(const std::vector<Tensor>& parameters) const;
+
+ private:
+  const EncodingChoice& choice_;
+  std::vector<Tensor> values_;
+  std::map<std::string, std::size_t> indices_;  // by parameter path
+  bool exempt_ = false;
+};
+
+}  // namespace tally

@@ -1,0 +1,71 @@
+// Compares the memory that work needs with the available memory.
+#include "tasks/checks/memory.hpp"
+
+#include <cstdio>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "core/device/backend.hpp"
+
+namespace tally {
+namespace {
+
+struct Part {
+  std::string_view name;
+  double bytes;
+};
+
+// where: "", or " on the GPU".
+void check_fits_in(std::span<const Part> parts, const MemoryEstimate& estimate, double available,
+                   std::string_view where, std::string_view advice) {
+  double total = 0;
+  std::string text;
+  for (const Part& part : parts) {
+    total += part.bytes;
+    if (part.bytes > 0) text += concat(text.empty() ? "" : ", ", part.name, " ", bytes_text(part.bytes));
+  }
+  if (total <= available && !estimate.more) return;
+  throw DoesNotFit(concat("[memory] this needs ",
+                          estimate.more      ? "more than "
+                          : estimate.at_most ? "up to "
+                                             : "about ",
+                          bytes_text(total), where, " (", text, "), but there are ", bytes_text(available), where, "; ",
+                          advice));
+}
+
+}  // namespace
+
+void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice) {
+  const Part computed[] = {{"parameters", estimate.parameters},
+                           {"gradients", estimate.gradients},
+                           {"optimiser", estimate.optimiser},
+                           {"activations", estimate.activations}};
+  const Part read[] = {{"checkpoint", estimate.checkpoint}, {"data", estimate.data}};
+  std::vector<Part> on_host(std::begin(read), std::end(read));
+  if (at_hand.gpu) {
+    check_fits_in(computed, estimate, *at_hand.gpu, " on the GPU", advice);
+  } else {
+    on_host.insert(on_host.begin(), std::begin(computed), std::end(computed));
+  }
+  MemoryEstimate read_there = estimate;
+  read_there.more = estimate.more && !at_hand.gpu;
+  check_fits_in(on_host, read_there, at_hand.host, "", advice);
+}
+
+void check_fits(const MemoryEstimate& estimate, std::string_view advice) {
+  MemoryAtHand at_hand{available_memory(), {}};
+  if (default_device().type == DeviceType::cuda) at_hand.gpu = available_memory(default_device());
+  check_fits(estimate, at_hand, advice);
+}
+
+std::string bytes_text(double bytes) {
+  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1024, ++unit;
+  char text[48];
+  std::snprintf(text, sizeof text, "%.3g %s", bytes, units[unit]);
+  return text;
+}
+
+}  // namespace tally

@@ -1,0 +1,161 @@
+// A command of the program `tally`: one file in tasks/commands/ and one line in commands.def. It declares its options
+// on a CommandLine and returns a Result. It does not print.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "tasks/checks/memory.hpp"
+#include "tasks/text/prepare/prepared_text.hpp"
+
+namespace tally {
+
+// Exit codes of the program.
+namespace exit_code {
+inline constexpr int done = 0, failed = 1, usage = 2, diverged = 3, interrupted = 130, terminated = 143;
+}
+
+// A wrong command line: exit code 2.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Calls f and turns an Error that it throws into a UsageError, since a wrong option is wrong usage whichever part of
+// the library detects it. DoesNotFit and DamagedText keep their type.
+template <class F>
+auto as_usage(F&& f) {
+  try {
+    return f();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const DoesNotFit&) {
+    throw;
+  } catch (const DamagedText&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+// Refuses an option, if it is given, that would have no effect in a dry run.
+inline void refuse_with_dry_run(std::string_view command, std::string_view option, bool is_there) {
+  if (!is_there) return;
+  throw UsageError(
+      concat("[", command, "] ", option, " has no effect with --dry-run; it is for what is trained and written"));
+}
+
+// The target that an option's value is written to. A variable holds the default, which the help shows. A function gets
+// the value as text, which is "" if `flag` allows the option without a value.
+using Target = std::variant<bool*, std::int64_t*, std::string*, std::vector<std::int64_t>*, std::vector<std::string>*,
+                            std::function<void(const std::string&)>>;
+
+// Constraints on an option's value, and how the help shows it.
+struct Rules {
+  std::string group = "What";  // title in the help; "" hides the option
+  std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::string> allowed = {};   // texts; any when empty
+  std::vector<std::string> excludes = {};  // options declared earlier that exclude this one
+  bool required = false;
+  bool flag = false;       // for a function: the value may be omitted
+  std::string usual = {};  // for a function: the default
+};
+
+struct Option {
+  std::string names;  // "--count", "--pe.cope.p-max,--pe.p-max"; "RUN" for a positional argument
+  Target target;
+  std::string help;
+  Rules rules;
+};
+
+class CommandLine;
+
+// Options of every command: how to compute, and what to print.
+struct CommonOptions {
+  std::int64_t threads = 0;  // 0: all cores of the machine
+  std::string device = "cpu";
+  std::string precision = "f32";  // of matmuls
+  bool debug_nan = false;         // name the operation whose result is not finite
+  bool quiet = false;
+  bool json = false;  // one JSON object on stdout at the end instead of text
+
+  // The only list of these options, for the command line and for children().
+  std::vector<Option> options();
+  // The command-line words that pass the same options to another tally process.
+  std::vector<std::string> words();
+  // Applies them to the library. Throws UsageError for options that contradict each other.
+  void apply() const;
+};
+
+// The options and arguments that a command declares, and the words that it was given.
+class CommandLine {
+ public:
+  // `words`: those after the command's name. Options that depend on others (--pe cope brings --pe.p-max) look ahead in
+  // them.
+  explicit CommandLine(std::vector<std::string> words) : words_(std::move(words)) {}
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  void add(std::string names, Target target, std::string help, Rules rules = {}) {
+    options_.push_back({std::move(names), std::move(target), std::move(help), std::move(rules)});
+  }
+
+  const std::vector<std::string>& words() const { return words_; }
+  // The last value of "--name V" or "--name=V" in the words, or an empty string.
+  std::string look_ahead(std::string_view name) const;
+  // All values.
+  std::vector<std::string> look_ahead_all(std::string_view name) const;
+
+  // Parses the words into the targets and `common`. Returns the help text if it was requested, else an empty string.
+  // Throws UsageError naming the option and the nearest existing one.
+  std::string parse(std::string_view command, std::string_view summary);
+
+  CommonOptions common;
+  std::string json_help = "print one JSON object at the end";
+  std::string footer;  // of the help
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<Option> options_;
+};
+
+// The outcome of a command. With --json its value is printed in one line, otherwise its text. A value without a text is
+// printed as is, one member per line.
+struct Result {
+  int code = exit_code::done;
+  JsonValue value = {};  // null: nothing is printed at the end
+  std::string text = {};
+  bool notice = false;  // reports an action and holds no result: not printed with --quiet
+};
+
+// Prints a progress line for people: nothing with --quiet; on stderr with --json.
+void say(const CommonOptions& common, std::string_view text);
+// Prints a line of results, even with --quiet. Prints nothing with --json, because the final object has it.
+void tell(const CommonOptions& common, std::string_view text);
+// Prints an error. All errors of commands pass through here, so untrusted text in them is always escaped.
+void complain(std::string_view text);
+// Prints the result of a command and returns its exit code.
+int print(const CommonOptions& common, const Result& result);
+
+struct Command {
+  std::string name;
+  std::string_view summary;
+  // Declares options and arguments. Returns the function to run once they are parsed.
+  std::function<Result()> (*declare)(CommandLine& line);
+};
+
+// All commands in the order of the help.
+std::span<const Command> commands();
+
+// The whole program; returns the exit code. Errors are printed on stderr as "tally: ...".
+int run_program(int argc, char** argv);
+
+}  // namespace tally

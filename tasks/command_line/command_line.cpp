@@ -1,0 +1,106 @@
+// The command line, parsed by CLI11. Only this file includes its headers, because they take seconds to compile.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <type_traits>
+
+#include "nn/options.hpp"
+#include "tasks/command_line/command.hpp"
+
+namespace tally {
+namespace {
+
+constexpr auto any_least = std::numeric_limits<std::int64_t>::min(),
+               any_most = std::numeric_limits<std::int64_t>::max();
+
+template <class T>
+CLI::Option* declare(CLI::App& app, const Option& option, T* value) {
+  if constexpr (std::is_same_v<T, bool>) return app.add_flag(option.names, *value, option.help);
+  CLI::Option* declared = app.add_option(option.names, *value, option.help);
+  if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) declared->delimiter(',');
+  if (std::is_same_v<T, std::vector<std::string>> && option.names.starts_with('-')) declared->expected(1)->take_all();
+  if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::int64_t>) declared->capture_default_str();
+  if constexpr (std::is_same_v<T, std::string>)
+    declared->type_name(value->empty() || !option.rules.allowed.empty() ? "TEXT" : "");
+  return declared;
+}
+
+CLI::Option* declare(CLI::App& app, const Option& option, const std::function<void(const std::string&)>& set) {
+  CLI::Option* declared = app.add_option_function<std::string>(option.names, set, option.help);
+  declared->expected(option.rules.flag ? 0 : 1, 1)->type_name("");
+  // CLI11 would use a default as the value of a flag given without one.
+  if (!option.rules.flag) declared->default_str(option.rules.usual);
+  return declared;
+}
+
+void declare(CLI::App& app, const Option& option) {
+  CLI::Option* declared = std::visit([&](const auto& target) { return declare(app, option, target); }, option.target);
+  const Rules& rules = option.rules;
+  if (option.names.starts_with('-')) declared->group(rules.group);
+  if (rules.least > any_least || rules.most < any_most) declared->check(CLI::Range(rules.least, rules.most));
+  if (!rules.allowed.empty()) declared->check(CLI::IsMember(rules.allowed));
+  for (const std::string& other : rules.excludes) declared->excludes(app.get_option(other));
+  declared->required(rules.required);
+}
+
+// CLI11 names the unknown option; this adds the nearest known one.
+std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  for (const std::string& word : words) {
+    if (!word.starts_with("--")) continue;
+    const std::string name = word.substr(0, word.find('='));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    return concat("unknown option '", name, "'", did_you_mean(name, known));
+  }
+  return error.what();
+}
+
+// CLI11 would take the next word for the value.
+void refuse_empty_values(std::string_view command, const CLI::App& app, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "--") return;  // arguments alone
+    const std::string name = word.substr(0, word.find('='));
+    if (name.size() + 1 != word.size() || app.get_option_no_throw(name) == nullptr) continue;
+    throw UsageError(
+        concat(command, ": ", name, " has no value behind '='; an empty text is a word of its own: ", name, " ''"));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> CommandLine::look_ahead_all(std::string_view name) const {
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < words_.size(); ++i) {
+    if (words_[i] == name && i + 1 < words_.size()) values.push_back(words_[i + 1]);
+    if (words_[i].starts_with(concat(name, "="))) values.push_back(words_[i].substr(name.size() + 1));
+  }
+  return values;
+}
+
+std::string CommandLine::look_ahead(std::string_view name) const {
+  const std::vector<std::string> values = look_ahead_all(name);
+  return values.empty() ? "" : values.back();
+}
+
+std::string CommandLine::parse(std::string_view command, std::string_view summary) {
+  CLI::App app(std::string(summary), concat("tally ", command));
+  app.get_formatter()->column_width(34);
+  app.footer(footer);
+  std::vector<Option> common_options = common.options();
+  common_options.back().help = json_help;
+  for (const Option& option : options_) declare(app, option);
+  for (const Option& option : common_options) declare(app, option);
+  refuse_empty_values(command, app, words_);
+  try {
+    app.parse(std::vector<std::string>(words_.rbegin(), words_.rend()));
+  } catch (const CLI::CallForHelp&) {
+    return app.help();
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(concat(command, ": ", usage_text(app, error, words_)));
+  }
+  return "";
+}
+
+}  // namespace tally

@@ -1,0 +1,262 @@
+#include "tasks/command_line/config_options.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "tasks/command_line/grid.hpp"
+#include "tasks/runs/suite.hpp"
+
+namespace tally {
+namespace {
+
+const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
+
+constexpr const char* any_task = "flip-flop";  // used when only the options outside the task matter
+constexpr const char* about_encodings =
+    "Options of an encoding, --pe.<name>, are listed here when it is named too: --help --pe cope.";
+
+std::string describe(const OptionInfo& option) {
+  const bool flag = std::holds_alternative<bool>(option.value);
+  return flag ? concat(option.help, " [", to_text(option.value), "]") : option.help_with_range();
+}
+
+// Replaces the encoding of the file and drops options of parts that the new one does not have.
+void replace_encoding(JsonValue& json, const std::string& encoding) {
+  json.set("pe", encoding);
+  if (!json.contains("pe-options") || !json.at("pe-options").is_object()) return;
+  JsonValue kept = JsonValue::object();
+  for (const auto& part : EncodingChoice::parse(encoding).parts) {
+    const JsonValue* options = json.at("pe-options").find(part.entry->name);
+    if (options != nullptr) kept.set(part.entry->name, *options);
+  }
+  json.set("pe-options", std::move(kept));
+}
+
+}  // namespace
+
+std::vector<std::string> split_encodings(const std::string& text) {
+  if (text.find(';') != std::string::npos) return split_text(text, ';');
+  if (text.find_first_of(":@") != std::string::npos) return {text};
+  std::vector<std::string> elements(1);
+  bool in_bracket = false;  // rope[window=256,first=4]
+  for (const char c : text) {
+    if (c == '[' || c == ']') in_bracket = c == '[';
+    if (c == ',' && !in_bracket) {
+      elements.emplace_back();
+    } else {
+      elements.back() += c;
+    }
+  }
+  return elements;
+}
+
+std::string sum_of(const std::vector<std::string>& encodings) {
+  std::vector<std::string> names;
+  for (const std::string& encoding : encodings) {
+    if (encoding.empty()) continue;
+    for (const auto& part : EncodingChoice::parse(encoding).parts) {
+      if (std::ranges::count(names, part.entry->name) == 0) names.push_back(part.entry->name);
+    }
+  }
+  return joined(names, "+");
+}
+
+void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted) {
+  RunConfig config = given.clone();
+  const std::string rule = line.look_ahead("--optimiser.name");
+  if (!rule.empty()) as_usage([&] { config.set("optimiser.name", rule); });
+  std::set<std::string> ambiguous;
+  for (const RunConfig::Field& field : config.fields()) {
+    if (!wanted(field.name)) continue;
+    const bool flag = std::holds_alternative<bool>(field.option.value);
+    const auto set = [this, name = field.name, flag](const std::string& value) {
+      // The update rule decides which other options exist.
+      const auto before = name == "optimiser.name" ? settings_.begin() : settings_.end();
+      settings_.emplace(before, name, flag && value.empty() ? "true" : value);
+    };
+    line.add(concat("--", field.name, field.alias.empty() ? "" : ",--", field.alias), set, describe(field.option),
+             {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
+    if (field.name.starts_with("pe.") && field.alias.empty()) ambiguous.insert(field.option.name);
+  }
+  // An option that several encodings share needs the name of one of them. Without it, the error lists the candidates.
+  const auto choice = std::make_shared<EncodingChoice>(config.encoding.clone());
+  for (const std::string& name : ambiguous) {
+    const auto set = [choice, name](const std::string& value) { as_usage([&] { choice->set_option(name, value); }); };
+    line.add("--pe." + name, set, "", {.group = "", .flag = true});
+  }
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool several) {
+  auto options = std::make_shared<ConfigOptions>();
+  line.add("--task", &options->task_, "what to train on ('tally list tasks')");
+  line.add("--pe", &options->encoding_,
+           several
+               ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
+                 "names layers or heads: 'cope;0:none,1-3:cope'"
+               : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
+                 "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: an assignment without layers goes on "
+                 "with those before it); 'tally list encodings' shows them");
+  line.add("--preset", &options->preset_,
+           concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
+  line.add("--config", &options->file_, "JSON file of settings; single options win over it");
+  std::vector<const PresetEntry*> suite;
+  if (several) {
+    const std::string name = line.look_ahead("--suite");
+    if (!name.empty()) suite = as_usage([&] { return find_suite(name).presets; });
+    line.add("--suite", &options->suite_,
+             concat("presets of several tasks instead of one: ", suite_names(), " ('tally list suites')"),
+             {.excludes = {"--task", "--preset", "--config"}});
+  }
+  as_usage([&] {
+    ConfigOptions ahead;
+    ahead.task_ = line.look_ahead("--task");
+    ahead.encoding_ = line.look_ahead("--pe");
+    ahead.preset_ = line.look_ahead("--preset");
+    ahead.file_ = line.look_ahead("--config");
+    if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
+    if (ahead.file_.empty()) {
+      if (!suite.empty()) ahead.task_ = suite.front()->task, ahead.preset_ = suite.front()->name;
+      if (ahead.task_.empty()) ahead.task_ = any_task, ahead.preset_.clear();
+      if (ahead.encoding_.empty()) {
+        ahead.encoding_ = "none";
+        line.footer = about_encodings;
+      }
+    }
+    // An option that all tasks of a suite have is an option of the suite.
+    std::vector<RunConfig> others;
+    for (const PresetEntry* preset : suite) others.push_back(RunConfig::make(preset->task, "none", preset->name));
+    options->declare_fields(line, ahead.begin(ahead.encoding_), [&](std::string_view name) {
+      const auto has = [&](const RunConfig& config) { return config.has(name); };
+      return (!several || name != "seed") && (!name.starts_with("task.") || std::ranges::all_of(others, has));
+    });
+  });
+  return options;
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, const RunConfig& config,
+                                                          const Wanted& wanted) {
+  auto options = std::make_shared<ConfigOptions>();
+  options->declare_fields(line, config, wanted);
+  return options;
+}
+
+std::shared_ptr<ConfigOptions> ConfigOptions::declare_for_encodings(CommandLine& line,
+                                                                    const std::vector<std::string>& names) {
+  const std::string all = as_usage([&] { return sum_of(names); });
+  if (all.empty()) {
+    line.footer = about_encodings;
+    return std::make_shared<ConfigOptions>();
+  }
+  return declare_for(line, RunConfig::make(any_task, all),
+                     [](std::string_view name) { return name.starts_with("pe."); });
+}
+
+std::vector<std::string> ConfigOptions::encodings() const {
+  const std::string text = encoding_.empty() ? missing_encoding() : encoding_;
+  if (text.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
+  return split_encodings(text);
+}
+
+std::string ConfigOptions::missing_encoding() const {
+  ModelOptions model;
+  for (const auto& [name, value] : settings_) {
+    if (name == "model.kind") set_option(model, "model", "kind", value);
+  }
+  return model.is_transformer() ? "" : "none";
+}
+
+RunConfig ConfigOptions::resolve() const {
+  RunConfig config = begin(encoding_);
+  check_whole(config);
+  return config;
+}
+
+void ConfigOptions::check_whole(const RunConfig& config, const PresetEntry* of_suite) const {
+  const auto check_it = [&] {
+    config.validate();
+    config.refuse_idle();
+    config.make_task();
+  };
+  as_usage([&] {
+    if (of_suite != nullptr) return in_file(concat(of_suite->task, " ", of_suite->name), check_it);
+    blaming_file(check_it);
+  });
+}
+
+RunConfig ConfigOptions::begin(const std::string& encoding, const PresetEntry& preset) const {
+  return as_usage([&] {
+    return in_file(concat(preset.task, " ", preset.name), [&] {
+      RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
+      apply(config);
+      return config;
+    });
+  });
+}
+
+RunConfig ConfigOptions::begin(const std::string& wanted) const {
+  return as_usage([&] {
+    RunConfig config;
+    const std::string encoding = wanted.empty() && file_.empty() ? missing_encoding() : wanted;
+    check(file_.empty() || preset_.empty(), "usage",
+          "--config and --preset exclude each other: the file sets what the preset would set");
+    if (!file_.empty()) {
+      JsonValue json = read_json(file_, config_limits);
+      check(json.is_object(), "config", file_, " must hold an object, not ", json.kind());
+      if (!encoding.empty()) replace_encoding(json, encoding);
+      if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
+                              json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {
+        json.set("task", JsonValue::object({{"name", task_}}));
+      }
+      config = blaming_file([&] { return RunConfig::from_json(json); });
+    } else {
+      check(!task_.empty(), "usage", "--task is missing; 'tally list tasks' shows what there is");
+      check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
+      config = RunConfig::make(task_, encoding, preset_);
+    }
+    apply(config);
+    return config;
+  });
+}
+
+std::vector<std::string> ConfigOptions::given_of_encodings() const {
+  constexpr std::string_view prefix = "pe.";
+  std::vector<std::string> names;
+  for (const auto& [name, value] : settings_) {
+    if (name.starts_with(prefix)) names.push_back(name.substr(prefix.size()));
+  }
+  return names;
+}
+
+EncodingChoice ConfigOptions::encoding(const std::string& name) const {
+  return as_usage([&] {
+    RunConfig config = RunConfig::make(any_task, name);
+    apply(config);
+    return std::move(config.encoding);
+  });
+}
+
+void ConfigOptions::apply(RunConfig& config) const {
+  as_usage([&] {
+    for (const auto& [name, value] : settings_) {
+      const bool of_another = name.starts_with("pe.") && !config.has(name);
+      if (!of_another) config.set(name, value);
+    }
+  });
+}
+
+std::string config_text(const RunConfig& config) {
+  std::string text = concat("task ", config.task->name, ", encoding ", config.encoding.text(),
+                            config.preset.empty() ? "" : concat(", preset ", config.preset), "\n");
+  for (const RunConfig::Group& group : config.groups()) {
+    if (group.options.empty()) continue;
+    text += concat(group.title, ":");
+    for (const OptionInfo& option : group.options)
+      text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
+    text += "\n";
+  }
+  for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
+  text.pop_back();
+  return text;
+}
+
+}  // namespace tally

@@ -1,0 +1,95 @@
+// The command-line options that make up a run's configuration: --task, --pe, --preset, --config, and every option of
+// the task, encodings, model, optimiser and run by name.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/runs/config.hpp"
+#include "tasks/runs/preset.hpp"
+
+namespace tally {
+
+class ConfigOptions {
+ public:
+  // Declares the options on `line`. It first looks ahead in the words after the command, because task and encodings
+  // bring options of their own. Without a task the help shows the options of flip-flop. `several` allows a list of
+  // encodings, "cope,rope,cope+rope", and declares the options of each. The seed is then omitted, because a sweep has
+  // its own list of seeds. A --suite may then replace the task and its preset; a task option must then exist in all
+  // tasks of the suite.
+  static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
+  // Declares only the options of a given configuration whose full names `wanted` accepts.
+  using Wanted = std::function<bool(std::string_view name)>;
+  static std::shared_ptr<ConfigOptions> declare_for(
+      CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; });
+  // Declares only the options of these encodings, for commands that inspect encodings and train nothing. Empty names
+  // bring no options.
+  static std::shared_ptr<ConfigOptions> declare_for_encodings(CommandLine& line, const std::vector<std::string>& names);
+
+  // Applies the preset, then the file of --config, then single options. Throws UsageError for invalid combinations.
+  RunConfig resolve() const;
+  // The same with one encoding of a list, if more settings are still to be applied. Options of parts that it does not
+  // have are left out. `check_whole` later validates the complete configuration.
+  RunConfig begin(const std::string& encoding) const;
+  // The same with a preset, if the command line names no task.
+  RunConfig begin(const std::string& encoding, const PresetEntry& preset) const;
+  // Throws UsageError for an invalid combination, naming the file or, for a suite, the preset.
+  void check_whole(const RunConfig& config, const PresetEntry* of_suite = nullptr) const;
+  // The name of the suite that --suite gives; empty without one.
+  const std::string& suite() const { return suite_; }
+  // Whether no option was given.
+  bool names_nothing() const {
+    return task_.empty() && encoding_.empty() && preset_.empty() && file_.empty() && suite_.empty() &&
+           settings_.empty();
+  }
+  // The encodings of a list. Throws UsageError when there is none.
+  std::vector<std::string> encodings() const;
+  // One of the declared encodings with the given options. Throws UsageError for invalid values.
+  EncodingChoice encoding(const std::string& name) const;
+  // Applies the single options to another configuration. Options of listed encodings that this one does not have are
+  // skipped.
+  void apply(RunConfig& config) const;
+  // The single options by their full names, in the order given.
+  const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
+  // The given options of encodings: "cope.p-max".
+  std::vector<std::string> given_of_encodings() const;
+  // Calls f, and adds the file of --config, if there is one, to an Error that it throws.
+  template <class F>
+  auto blaming_file(F&& f) const {
+    const std::string blame = file_.empty() ? "" : file_ + ": ";
+    try {
+      return f();
+    } catch (const DamagedText&) {
+      throw;
+    } catch (const UsageError& error) {
+      throw UsageError(blame + error.what());
+    } catch (const Error& error) {
+      throw Error(blame + error.what());
+    }
+  }
+
+ private:
+  // The default of --pe: "none" for a model that does not use encodings, else nothing.
+  std::string missing_encoding() const;
+  void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
+
+  std::string task_, encoding_, preset_, file_, suite_;        // encoding_ as given, perhaps a list
+  std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
+};
+
+// The elements of "cope,rope". An encoding by layer or head contains commas, so it is a single element, or semicolons
+// separate several.
+std::vector<std::string> split_encodings(const std::string& text);
+// A combination with every part of the encodings, and thus with all their options. Empty names are left out.
+std::string sum_of(const std::vector<std::string>& encodings);
+
+// The configuration as lines of text: "Model: model.width=64 ...".
+std::string config_text(const RunConfig& config);
+
+}  // namespace tally

@@ -1,0 +1,87 @@
+#include "tasks/command_line/output_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/json.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/foreign/imported_record.hpp"
+#include "tasks/results/report.hpp"
+#include "tasks/results/varied.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+// The path with links resolved and dots and double slashes removed, whether or not the file exists.
+fs::path settled(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error);
+  fs::path result = fs::weakly_canonical(absolute, error);
+  if (error) result = absolute.lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
+}
+
+// A folder that `tally import` reads, by its config.json. A run's config.json has neither member.
+bool is_model_of_another_library(const fs::path& folder) {
+  std::error_code error;
+  const fs::path path = folder / "config.json";
+  if (!fs::is_regular_file(path, error)) return false;
+  try {
+    const JsonValue config = read_json(path.string());
+    return config.is_object() && (config.find("model_type") != nullptr || config.find("architectures") != nullptr);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The run, sweep, prepared text or foreign model that contains this file; empty for none.
+fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
+  const auto is_run = [&](const fs::path& folder) {
+    std::error_code error;
+    return folder == new_run || fs::exists(folder / "config.json", error);
+  };
+  const fs::path folder = file.parent_path(), name = file.filename();
+  const bool of_a_run = name == "config.json" || name == "metrics.jsonl" || name == "results.json" ||
+                        name == varied_file_name || name == imported_file_name;
+  if (of_a_run && is_run(folder)) return folder;
+  // Also checkpoints that were set aside, in checkpoints.old.
+  if (folder.filename().string().starts_with("checkpoints") && is_run(folder.parent_path()))
+    return folder.parent_path();
+  std::error_code error;
+  const bool of_a_text = fs::exists(folder / "manifest.json", error);
+  if ((name == sweep_file_name || of_a_text || is_model_of_another_library(folder)) && fs::exists(file, error))
+    return folder;
+  return {};
+}
+
+}  // namespace
+
+void check_output(const std::string& path, const std::string& new_run) {
+  if (path.empty()) throw UsageError("[usage] the name of the file to write is empty");
+  const fs::path file = settled(path), run = new_run.empty() ? fs::path() : settled(new_run);
+  if (file == run) throw UsageError(concat("[usage] '", path, "' is the folder of the run; name a file"));
+  if (const fs::path keeper = keeper_of(file, run); !keeper.empty()) {
+    throw UsageError(concat("[usage] '", path, "' is kept by what was trained or prepared in '", keeper.string(),
+                            "' and is not written over; choose another name"));
+  }
+  std::error_code error;
+  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be created
+  const AtomicFile trial(path);                                      // removes its temporary file
+}
+
+std::string known_ending(const std::string& path, const std::vector<std::string>& known) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (std::find(known.begin(), known.end(), ending) != known.end()) return ending;
+  std::string all;
+  for (const std::string& one : known) {
+    if (!one.empty()) all += concat(all.empty() ? "" : ", ", one);
+  }
+  throw UsageError(concat("[usage] cannot write '", path, "': names of such files end in ", all));
+}
+
+}  // namespace tally

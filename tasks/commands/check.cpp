@@ -1,0 +1,172 @@
+// tally check: tests every property that an encoding must have (gradients, causality and others) and measures its cost,
+// within a minute; or compares it with another encoding that should be the same function.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "tasks/checks/encoding_rewriting.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/config_options.hpp"
+
+namespace tally {
+namespace {
+
+struct CheckSettings {
+  std::string encoding, against;
+  bool no_costs = false;
+};
+
+// The finding for one variant.
+struct Found {
+  std::string label;
+  Finding finding;
+};
+
+const char* name_of(Finding::Kind kind) {
+  return kind == Finding::Kind::good ? "ok" : kind == Finding::Kind::wrong ? "WRONG" : "-";
+}
+
+// Summarises a property over all variants: shows the first wrong finding, else the finding of the first variant.
+JsonValue told(const std::string& property, const std::string& promise, const std::vector<Found>& all,
+               const CommonOptions& common) {
+  const auto is_wrong = [](const Found& one) { return one.finding.kind == Finding::Kind::wrong; };
+  const std::int64_t looked = std::ssize(all), wrong = std::ranges::count_if(all, is_wrong);
+  const Found& shown = wrong > 0 ? *std::ranges::find_if(all, is_wrong) : all.front();
+  char begin[64];
+  std::snprintf(begin, sizeof begin, "%-11s %-6s", property.c_str(), name_of(shown.finding.kind));
+  std::string text = concat(begin, shown.finding.text);
+  if (looked > 1) {
+    text += wrong > 0 ? concat("\n", std::string(18, ' '), wrong, " of ", looked, " variants, the first: ", shown.label)
+                      : concat(" (", looked, " variants)");
+  }
+  if (wrong > 0) {
+    tell(common, text);
+  } else {
+    say(common, text);
+  }
+  return JsonValue::object({{"property", property},
+                            {"promise", promise},
+                            {"found", name_of(shown.finding.kind)},
+                            {"text", shown.finding.text},
+                            {"variant", wrong > 0 ? shown.label : ""},
+                            {"variants", looked},
+                            {"wrong", wrong}});
+}
+
+JsonValue look_at_properties(const std::vector<EncodingVariant>& variants, const CommonOptions& common) {
+  JsonValue properties = JsonValue::array();
+  for (const EncodingProperty& property : encoding_properties()) {
+    std::vector<Found> found;
+    for (std::size_t n = 0; n < variants.size(); ++n) {
+      if (!property.of_each_variant && n > 0 && n + 1 < variants.size()) continue;
+      found.push_back({variants[n].label, look_at(property, variants[n])});
+    }
+    properties.push(told(property.name, property.promise, found, common));
+  }
+  return properties;
+}
+
+JsonValue compare_all(const std::vector<Rewriting>& rewritings, const CommonOptions& common) {
+  std::vector<Found> found;
+  for (const Rewriting& one : rewritings) found.push_back({one.rewritten.label, compare(one)});
+  const std::string promise = concat("the same function as ", rewritings.front().original.text());
+  return JsonValue(JsonValue::Array{told("against", promise, found, common)});
+}
+
+// The tested options, "options     cope gates=values; each by itself: share=layers, share=none". No other combination
+// was tested.
+std::string options_text(const std::vector<std::string>& labels) {
+  const std::string& first = labels.front();
+  std::vector<std::string> others;
+  for (std::size_t n = 1; n < labels.size(); ++n) others.push_back(labels[n].substr(first.size() + 1));
+  return concat("options     ", first, others.empty() ? "" : concat("; each by itself: ", joined(others)));
+}
+
+std::string cost_text(const JsonValue& cost, const std::string& beside, const char* name, const char* of) {
+  char text[64];
+  const JsonValue& own = cost.at(name);
+  std::snprintf(text, sizeof text, "%-11s %-6s%.2f of ", name, "", own.real("time"));
+  std::string line = concat(text, beside, "'s time, ");
+  std::snprintf(text, sizeof text, "%.2f of its memory: ", own.real("memory"));
+  return concat(line, text, of, ", ", cost.string("form"), "\n");
+}
+
+void add_costs(Result& result, const EncodingChoice& choice, const EncodingChoice& other) {
+  result.notice = false;
+  try {
+    const JsonValue cost = cost_beside(choice, other);
+    result.text += cost_text(cost, other.text(), "step", "a step of flip-flop's quick preset") +
+                   cost_text(cost, other.text(), "attention", "one layer over 2048 tokens");
+    result.value.set("cost", cost);
+  } catch (const Error& error) {  // the findings so far are still reported
+    result.text += concat("costs were not measured: ", error.what(), "\n");
+    result.value.set("cost", JsonValue::object({{"error", error.what()}}));
+  }
+}
+
+Result run_check(const CheckSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  const bool alone = settings.against.empty();
+  const EncodingChoice choice = options.encoding(settings.encoding),
+                       other = options.encoding(alone ? "none" : settings.against);
+  const std::vector<std::string> given = options.given_of_encodings();
+  std::vector<EncodingVariant> variants;
+  std::vector<Rewriting> rewritings;
+  as_usage([&] {
+    if (alone) {
+      variants = variants_of(choice, given);
+    } else {
+      // Options belong to names: two choices of the same name have the same options.
+      check(choice.text() != other.text(), "check", "--pe and --against are both ", choice.text(),
+            "; two forms of an idea are compared as two encodings, each with a name of its own");
+      encoding_model(other);
+      rewritings = rewritings_of(choice, other, given);
+    }
+  });
+  std::vector<std::string> labels;
+  for (const EncodingVariant& one : variants) labels.push_back(one.label);
+  for (const Rewriting& one : rewritings) labels.push_back(one.rewritten.label);
+  say(common, options_text(labels));
+
+  JsonValue properties = alone ? look_at_properties(variants, common) : compare_all(rewritings, common);
+  const std::int64_t wrong = std::ranges::count_if(
+      properties.elements(), [](const JsonValue& property) { return property.integer("wrong") > 0; });
+  const char* const promises = wrong == 1 ? " promise" : " promises";
+  Result result{.code = wrong > 0 ? exit_code::failed : exit_code::done,
+                .value = JsonValue::object({{"pe", settings.encoding},
+                                            {"options", labels.front()},
+                                            {"variants", JsonValue::Array(labels.begin(), labels.end())},
+                                            {"wrong", wrong},
+                                            {"properties", std::move(properties)}}),
+                .notice = true};
+  if (alone) {
+    result.text =
+        wrong > 0 ? concat(wrong, promises, wrong == 1 ? " is" : " are", " not kept\n") : "all promises are kept\n";
+  } else {
+    result.value.set("against", settings.against);
+    result.text =
+        concat(settings.encoding, wrong > 0 ? " is not " : " is ", "the same function as ", settings.against, "\n");
+  }
+  if (!settings.no_costs) add_costs(result, choice, other);
+  if (wrong > 0) {
+    complain(concat("[check] ", settings.encoding,
+                    alone ? concat(" does not keep ", wrong, promises) : concat(" differs from ", settings.against)));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::function<Result()> declare_check(CommandLine& line) {
+  const auto settings = std::make_shared<CheckSettings>();
+  line.add("--pe", &settings->encoding, "an encoding, a sum, or what acts where (as in 'tally train')",
+           {.required = true});
+  line.add("--against", &settings->against,
+           "another one that should be the same function, such as the form in which an idea was first written: instead "
+           "of promises, compares logits and gradients in f64, with its parameters taken by name");
+  line.add("--no-costs", &settings->no_costs, "leave out time and memory beside none, or beside the other one");
+  const auto options =
+      ConfigOptions::declare_for_encodings(line, {line.look_ahead("--pe"), line.look_ahead("--against")});
+  return [settings, options, &common = line.common] { return run_check(*settings, *options, common); };
+}
+
+}  // namespace tally

@@ -1,0 +1,90 @@
+#include "tasks/commands/parts/trained_model.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/grid.hpp"
+#include "tasks/commands/parts/other_task.hpp"
+
+namespace tally {
+namespace {
+
+StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
+  const std::vector<std::int64_t> steps = folder.checkpoint_steps();
+  if (which == "newest") {
+    StoredCheckpoint newest =
+        folder.newest_checkpoint([](const std::string& why) { complain(concat("passed over a checkpoint: ", why)); });
+    check(newest.file.has_value(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
+    return newest;
+  }
+  std::int64_t step = 0;
+  if (which == "best") {
+    step = folder.read_results().integer("best_step");
+  } else {
+    const std::optional<std::int64_t> number = whole_number(which);
+    if (!number) throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
+    step = *number;
+  }
+  std::vector<std::string> kept;
+  for (const std::int64_t other : steps) kept.push_back(std::to_string(other));
+  check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint", "'", folder.path(),
+        "' keeps no checkpoint of step ", step, "; it has ", joined(kept, ", "));
+  return folder.open_checkpoint(step);
+}
+
+// Throws UsageError naming the first option that changed although it must stay as trained.
+void check_may_change(const RunConfig& trained, const RunConfig& changed) {
+  const auto options_of = [](const RunConfig& config, std::size_t part) {
+    return list_options(*config.encoding.parts[part].options);
+  };
+  for (std::size_t part = 0; part < trained.encoding.parts.size(); ++part) {
+    const EncodingEntry& entry = *trained.encoding.parts[part].entry;
+    const std::vector<OptionInfo> before = options_of(trained, part), after = options_of(changed, part);
+    for (std::size_t n = 0; n < before.size(); ++n) {
+      if (before[n].value == after[n].value || std::ranges::count(entry.after_training, before[n].name) > 0) continue;
+      throw UsageError(
+          concat("[set] ", entry.name, " was trained with ", before[n].name, " = ", to_text(before[n].value),
+                 ", which cannot be changed any more",
+                 entry.after_training.empty()
+                     ? ""
+                     : concat("; what can is ", joined({entry.after_training.begin(), entry.after_training.end()}))));
+    }
+  }
+}
+
+RunConfig with_changes(const RunConfig& config, const std::vector<std::string>& changes) {
+  RunConfig changed = config.clone();
+  for (const GridDimension& change : parse_grid(changes)) {
+    if (!change.key.starts_with("pe.") || change.values.size() != 1) {
+      throw UsageError(concat("[set] '", change.key, "': one value of an option of an encoding, pe.relative.far=cap"));
+    }
+    as_usage([&] { changed.set(change.key, change.values.front()); });
+  }
+  as_usage([&] { changed.validate(); });
+  check_may_change(config, changed);
+  return changed;
+}
+
+}  // namespace
+
+TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
+                          const std::vector<std::string>& changes) {
+  RunFolder folder = RunFolder::open(run);
+  RunConfig config = with_changes(folder.config(), changes);
+  check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint",
+        folder.finished() ? " any more: its results were kept without it; move the folder away and train it again"
+                          : " yet");
+  std::unique_ptr<Task> task = make_own_task(folder, folder.config());
+  in_file(folder.config_path(), [&] { check_fits(estimate_loading(folder.config(), *task)); });
+  const StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
+  std::unique_ptr<SequenceModel> model = config.make_model(*task);
+  in_file(folder.checkpoint_path(chosen.step), [&] {
+    check_same_model(chosen.record, folder.config(), *task);
+    load_tensors(model->parameters(), chosen.tensors("model."));
+  });
+  return {std::move(folder), std::move(config), std::move(task), std::move(model), chosen.step};
+}
+
+}  // namespace tally

@@ -1,0 +1,58 @@
+// Evaluations of a trained run at other values of a task option, computed once and stored in the run's folder. Used by
+// tally vary and by contexts in tally reproduce.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tasks/command_line/command.hpp"
+#include "tasks/commands/parts/trained_model.hpp"
+#include "tasks/results/report.hpp"
+#include "tasks/results/varied.hpp"
+#include "tasks/runs/run_folder.hpp"
+
+namespace tally {
+
+using TaskSettings = std::vector<std::pair<std::string, std::string>>;
+
+// A run's task with another value of the option, and of others that change with it. Throws UsageError for an invalid
+// value, and if the model does not know the symbols.
+struct VariedTask {
+  std::unique_ptr<Task> task;
+  std::string value;  // as the option prints it
+
+  VariedTask(const RunConfig& config, const std::string& option, const std::string& text, const TaskSettings& others);
+};
+
+struct VariedQuestion {
+  std::string option, value;
+  TaskSettings beside = {};  // other task options that change with it
+  std::string split;
+  std::int64_t count = 0;  // sequences; 0: the whole split
+  bool generate = false;   // answers are fed back
+};
+
+class VariedRun {
+ public:
+  // A finished run. changes: to its encoding, for the evaluation. Throws Error if stored evaluations cannot be read.
+  VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
+            const std::atomic<bool>& stop);
+
+  // Adds a result or a refusal. Adds nothing after `stop`.
+  void evaluate(const VariedQuestion& question, VariedCell& cell);
+
+ private:
+  const RunSummary& run_;
+  std::vector<std::string> changes_;
+  const CommonOptions& common_;
+  const std::atomic<bool>& stop_;
+  VariedFile file_;
+  RunFolder folder_;
+  std::optional<TrainedModel> trained_;  // once something has to be computed
+};
+
+}  // namespace tally

@@ -1,0 +1,168 @@
+// tally prepare: tokenizes files and folders into a folder that the task text trains on.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "core/cpu/parallel.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/signals.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/text/prepare/prepare.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace {
+
+struct Choices {
+  std::string out, recipe;
+  std::vector<std::string> sources, train, validation, test;
+  PrepareSettings settings;
+};
+
+double part_of(const std::string& text) {
+  return as_usage([&] { return parse_json(text, {}, "part of the texts").real(); });
+}
+
+// Fills in the settings of a corpus of tasks/text/fetch.sh.
+void fill_in(const std::string& recipe, PrepareSettings& settings) {
+  settings.recipe = recipe;
+  CorpusRules& rules = settings.rules;
+  rules.validation = rules.test = 0.05;
+  if (recipe == "code") {
+    rules.include = R"(\.go$)";
+    rules.exclude = R"((^|/)(testdata|vendor)/|^cmd/|^syscall/|(^|/)z[^/]*\.go$)";
+    rules.min_bytes = 512;
+    rules.max_bytes = 65'536;
+    rules.skip_if = R"(^// Code generated .* DO NOT EDIT\.$)";
+    settings.licence = "BSD-3-clause (Go), parts under others: see the copyright file of golang-1.19-src";
+  } else if (recipe == "prose") {
+    rules.include = R"(\.md$)";
+    rules.exclude = R"(^(alinks|arlinks|links|biblio|new|pdf|translations|contact|index)\.md$)";
+    rules.min_bytes = 2'048;
+    rules.max_bytes = 1'048'576;
+    settings.licence = "GPL-2";
+  }
+}
+
+std::string table(const JsonValue& manifest) {
+  const JsonValue& counts = manifest.at("counts");
+  std::string text = concat(counts.integer("kept"), " of ", counts.integer("found"), " texts kept; dropped by");
+  for (const JsonMember& rule : counts.members("dropped")) text += concat(" ", rule.name, " ", rule.value.integer());
+  text += "\n";
+  char row[160];
+  std::snprintf(row, sizeof row, "%-12s %9s %14s %14s %12s  %-8s  %-8s\n", "split", "texts", "bytes", "tokens", "words",
+                "text", "tokens");
+  text += row;
+  for (const JsonMember& split : manifest.members("splits")) {
+    const auto count = [&](const char* name) { return static_cast<long long>(split.value.integer(name)); };
+    std::snprintf(row, sizeof row, "%-12s %9lld %14lld %14lld %12lld  %-8s  %-8s\n", split.name.c_str(),
+                  count("documents"), count("bytes"), count("tokens"), count("words"),
+                  split.value.string("text_checksum").c_str(), split.value.string("token_checksum").c_str());
+    text += row;
+  }
+  const JsonValue& tokenizer = manifest.at("tokenizer");
+  return text + concat("tokenizer: vocabulary ", tokenizer.integer("vocabulary"), ", pattern ",
+                       printable(tokenizer.string("pattern")), ", checksum ", tokenizer.string("checksum"), "\n");
+}
+
+Result run_prepare(Choices& choices, const CommonOptions& common) {
+  PrepareSettings& settings = choices.settings;
+  for (const std::string& path : choices.sources) settings.sources.push_back({path, ""});
+  for (const auto& [paths, split] :
+       {std::pair{&choices.train, "train"}, {&choices.validation, "validation"}, {&choices.test, "test"}}) {
+    for (const std::string& path : *paths) settings.sources.push_back({path, split});
+  }
+  if (settings.sources.empty())
+    throw UsageError("files or folders of text are wanted, or --train, --validation, --test");
+  const bool redraw = !common.quiet && ::isatty(STDERR_FILENO) == 1;
+  auto last = std::chrono::steady_clock::now();
+  std::string stage_told;
+  PrepareObserver observer;
+  observer.stop = &watch_signals();
+  observer.note = [&](std::string_view line) { say(common, line); };
+  observer.progress = [&](std::string_view stage, std::uint64_t done, std::uint64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (redraw && now - last > std::chrono::milliseconds(100)) {
+      last = now;
+      const std::string of = total > 0 ? concat(" of ", total) : "";
+      std::fprintf(stderr, "\r\x1b[K%s: %llu%s", std::string(stage).c_str(), static_cast<unsigned long long>(done),
+                   of.c_str());
+    } else if (!redraw && stage != stage_told) {
+      say(common, stage_told = stage);
+    }
+  };
+  const JsonValue manifest = prepare_text(choices.out, settings, observer);
+  if (redraw) std::fputs("\r\x1b[K", stderr);
+  if (manifest.is_null()) {
+    say(common, concat("stopped; the same command goes on from ", printable(choices.out), ".partial"));
+    return {signal_exit_code()};
+  }
+  for (const auto& [name, split] : manifest.at("splits").members()) {
+    if (split.integer("documents") > 0) continue;
+    say(common, concat("no text is in the split '", name,
+                       "': ", name == "train" ? "nothing can be trained on it" : "nothing is evaluated there", "; --",
+                       name, name == "train" ? "" : concat(" or --", name, "-part"), " gives it some"));
+  }
+  return {.value = manifest, .text = table(manifest)};
+}
+
+}  // namespace
+
+std::function<Result()> declare_prepare(CommandLine& line) {
+  const auto choices = std::make_shared<Choices>();
+  PrepareSettings& settings = choices->settings;
+  CorpusRules& rules = settings.rules;
+  choices->recipe = line.look_ahead("--recipe");
+  fill_in(choices->recipe, settings);
+  line.add("OUT", &choices->out, "folder to make", {.required = true});
+  line.add("SOURCE", &choices->sources, "files and folders of text; of .jsonl and .ndjson files each line is a text");
+  line.add("--field", &rules.field, "member of a line of JSON that is its text");
+  line.add("--train", &choices->train, "a source that is the training split", {.group = "Split"});
+  line.add("--validation", &choices->validation, "a source that is the validation split", {.group = "Split"});
+  line.add("--test", &choices->test, "a source that is the test split", {.group = "Split"});
+  line.add("--validation-part", [&rules](const std::string& text) { rules.validation = part_of(text); },
+           "part of the texts that is for validation", {.group = "Split", .usual = "0.05"});
+  line.add("--test-part", [&rules](const std::string& text) { rules.test = part_of(text); },
+           "part of the texts that is for the test", {.group = "Split", .usual = "0.05"});
+  line.add("--split-by", &rules.split_by, "whose path decides on the split",
+           {.group = "Split", .allowed = {"file", "folder"}});
+  line.add("--tokenizer", &settings.tokenizer, "tokenizer to use, a file or bytes; else one is trained",
+           {.group = "Tokenizer"});
+  line.add("--vocabulary", &settings.vocabulary, "tokens of the one that is trained; 257: bytes and <|endoftext|>",
+           {.group = "Tokenizer", .least = 257, .most = 1 << 24});
+  line.add("--pattern", &settings.pattern, "what cuts text into pieces: gpt2, llama3, cl100k, or a pattern",
+           {.group = "Tokenizer"});
+  line.add("--special-id",
+           [&settings](const std::string& text) {
+             settings.specials.push_back(as_usage([&] { return parse_special(text); }));
+           },
+           special_id_help, {.group = "Tokenizer"});
+  line.add(
+      "--end-token", &settings.end_token,
+      "special token that ends a document, or its id; without it the first that the tokenizer has of <|endoftext|>, "
+      "<|end_of_text|>, </s> and their like, or else the eos_token of its tokenizer_config.json",
+      {.group = "Tokenizer"});
+  line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
+           {.group = "Tokenizer", .least = 1});
+  line.add("--piece-limit", &settings.piece_limit,
+           "different pieces in memory; beyond them those seen once are dropped", {.group = "Tokenizer", .least = 1});
+  line.add("--recipe", &choices->recipe, "fills in the rules for the corpora of tasks/text/fetch.sh",
+           {.group = "Rules", .allowed = {"code", "prose"}});
+  line.add("--include", &rules.include, "PCRE2: paths below a folder that are taken", {.group = "Rules"});
+  line.add("--exclude", &rules.exclude, "PCRE2: paths that are not", {.group = "Rules"});
+  line.add("--min-bytes", &rules.min_bytes, "smaller texts are not taken", {.group = "Rules", .least = 0});
+  line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken; 0: any are", {.group = "Rules", .least = 0});
+  line.add("--invalid", &rules.invalid,
+           "binary files, texts that are not UTF-8, and lines of JSON without a text (which keep skips as well)",
+           {.group = "Rules", .allowed = {"skip", "keep", "refuse"}});
+  line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});
+  line.add("--strict", &rules.strict, "a file that cannot be read, or changes meanwhile, is an error",
+           {.group = "Rules"});
+  line.add("--licence", &settings.licence, "what the manifest says of the licence", {.group = "Rules"});
+  line.add("--force", &settings.force, "move a folder that is there aside");
+  return [choices, &common = line.common] { return run_prepare(*choices, common); };
+}
+
+}  // namespace tally

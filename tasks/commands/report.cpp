@@ -1,0 +1,65 @@
+// tally report: compares the results of several runs.
+#include <memory>
+
+#include "core/io/atomic_file.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/error_option.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/results/paired.hpp"
+#include "tasks/results/report.hpp"
+#include "tasks/results/report_page.hpp"
+
+namespace tally {
+namespace {
+
+struct ReportSettings {
+  std::vector<std::string> folders;
+  std::string out, error = "task";
+  bool paired = false;
+};
+
+Result run_paired(const ReportSettings& settings) {
+  if (settings.folders.size() != 2) {
+    throw UsageError(concat("[report] --paired compares two runs, not ", settings.folders.size()));
+  }
+  const RunSummary first = read_run(settings.folders[0]), second = read_run(settings.folders[1]);
+  const std::vector<PairedSplit> splits = paired(first, second);
+  return {exit_code::done, paired_json(first, second, splits), paired_text(first, second, splits)};
+}
+
+Result run_report(const ReportSettings& settings, const CommonOptions& common) {
+  if (settings.paired) return run_paired(settings);
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".svg", ".html"});
+    check_output(settings.out);
+  }
+  const Report report = make_report(settings.folders);
+  const ErrorKind kind = error_kind(settings.error);
+  JsonValue json = report_json(report);
+  json.set("overview", overview_json(report, kind));
+  if (!settings.out.empty()) {
+    const bool page = settings.out.ends_with(".html");
+    const std::size_t name = settings.out.rfind('/') + 1;  // npos + 1 is 0
+    write_file_atomically(settings.out,
+                          page ? report_page(report, settings.out.substr(0, name)) : report_picture(report, kind));
+    json.set(page ? "page" : "curves", settings.out);
+    say(common, concat(page ? "page: " : "curves: ", printable(settings.out)));
+  }
+  return {report.problems.empty() ? exit_code::done : exit_code::failed, std::move(json),
+          overview_text(report, kind) + report_text(report, kind)};
+}
+
+}  // namespace
+
+std::function<Result()> declare_report(CommandLine& line) {
+  const auto settings = std::make_shared<ReportSettings>();
+  line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
+  line.add("--out", &settings->out, "file to write: a picture, .svg, or a page to look at, .html");
+  add_error_option(line, &settings->error);
+  line.add("--paired", &settings->paired, "two language models: the difference of their losses on the same tokens",
+           {.excludes = {"--out", "--error"}});
+  return [settings, &common = line.common] { return run_report(*settings, common); };
+}
+
+}  // namespace tally

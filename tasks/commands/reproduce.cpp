@@ -1,0 +1,289 @@
+// tally reproduce: reproduces a table or figure of a paper, from training the runs to a page that compares them with
+// the printed numbers. Finished runs are skipped. A stopped or killed reproduction resumes and ends with the same
+// table.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "core/cpu/parallel.hpp"
+#include "core/io/atomic_file.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/signals.hpp"
+#include "tasks/commands/parts/reproduced_page.hpp"
+#include "tasks/commands/parts/varied_run.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/results/reproduction.hpp"
+#include "tasks/runs/machine.hpp"
+#include "tasks/sweep/run_cost.hpp"
+#include "tasks/sweep/run_plan.hpp"
+
+namespace tally {
+namespace {
+
+struct ReproduceSettings {
+  std::string name, scale = "quick", folder, seeds = "1..3", out, rows, tasks;
+  std::vector<std::string> changes;
+  std::int64_t jobs = 0;
+  bool dry_run = false, show = false, cost = false;
+};
+
+// The command that reproduces this table in any folder.
+std::string command_of(const ReproduceSettings& settings) {
+  std::vector<std::string> words{"tally",        "reproduce", settings.name, "--scale",
+                                 settings.scale, "--seeds",   settings.seeds};
+  for (const std::string& change : settings.changes) words.insert(words.end(), {"--set", change});
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  };
+  add("--rows", settings.rows);
+  add("--tasks", settings.tasks);
+  add("--dir", settings.folder);
+  return command_text(words);
+}
+
+// Throws UsageError if a text that the table needs is missing, with the command that prepares it.
+void check_texts(const Reproduction& table, const ReproductionSetting& setting) {
+  for (const ReproductionColumn& column : table.columns) {
+    if (column.text == nullptr) continue;
+    const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, 1);
+    const std::string data = settings_of(run->config).at("task.data");
+    std::error_code error;
+    if (std::filesystem::exists(data, error)) continue;
+    throw UsageError(concat("[reproduce] there is no ", data, ", which ", table.name,
+                            " trains on; it is made by: ", column.text->made_by.at(setting.scale)));
+  }
+}
+
+// A cell that is evaluated after training, at a context of its own.
+struct ContextCell {
+  std::string path;  // of its run
+  std::int64_t steps = 0;
+  ContextQuestion question;
+};
+
+// All context cells, grouped by run and row.
+std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
+                                       const std::string& folder) {
+  std::vector<ContextCell> cells;
+  for (const std::int64_t seed : setting.seeds) {
+    for (const ReproductionRow& row : table.rows) {
+      for (const ReproductionColumn& column : table.columns) {
+        std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
+        if (!question) continue;
+        const ReproductionRun run = *run_of(table, row, column, setting, seed);
+        cells.push_back({concat(folder, "/", run.name), run.config.run.steps, std::move(*question)});
+      }
+    }
+  }
+  return cells;
+}
+
+// Evaluates the finished runs at the contexts of the table and loads each model once per row. The results are stored
+// with the runs. Returns whether all contexts were evaluated.
+bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOptions& common) {
+  const std::atomic<bool>& stop = watch_signals();
+  bool all = true;
+  std::optional<RunSummary> summary;
+  std::optional<VariedRun> work;
+  const ContextCell* before = nullptr;
+  for (const ContextCell& cell : cells) {
+    std::error_code error;
+    if (stop.load() || !std::filesystem::exists(cell.path + "/config.json", error)) continue;
+    try {
+      const bool same_run = before != nullptr && before->path == cell.path;
+      if (!same_run || before->question.changes != cell.question.changes) work.reset();
+      before = nullptr;
+      if (!same_run) summary = read_run(cell.path);
+      before = &cell;
+      if (summary->state != RunState::finished) continue;
+      if (!work) work.emplace(*summary, cell.question.changes, common, stop);
+      VariedCell found;
+      work->evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
+      all &= found.refusal.empty();
+    } catch (const Error& why) {  // of one run; the others are still evaluated
+      complain(concat(cell.path, ": ", why.what()));
+      all = false;
+    }
+  }
+  return all;
+}
+
+// The number of cells without a stored evaluation.
+std::int64_t count_missing(const std::vector<ContextCell>& cells) {
+  return std::ranges::count_if(cells, [](const ContextCell& cell) {
+    const ContextQuestion& question = cell.question;
+    try {
+      return VariedFile(cell.path).find_largest({cell.steps, "task.length", question.value, question.split, 0, false,
+                                                 changes_text(question.beside, question.changes)}) == nullptr;
+    } catch (const Error&) {  // reported later, when the file is read for the table
+      return true;
+    }
+  });
+}
+
+// contexts: number of missing evaluations.
+std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs,
+                      std::int64_t contexts) {
+  const std::string evaluations =
+      contexts == 0 ? "" : concat(contexts, contexts == 1 ? " evaluation" : " evaluations", " at other contexts");
+  if (plan.count(RunState::finished) == static_cast<std::int64_t>(plan.runs().size())) {
+    return contexts == 0 ? "nothing is left" : concat("what is left is ", evaluations);
+  }
+  const std::string then = contexts == 0 ? "" : concat("; then ", evaluations);
+  if (!seconds)
+    return concat("how long the others take is known when one has finished, or is measured by --cost", then);
+  return concat("what is left takes about ", duration_text(*seconds), ", ", jobs, " at a time", then);
+}
+
+// The estimated cost of the remaining runs. Runs that differ only in the seed are measured once. As in a plan on a CPU,
+// each run has one thread, and cores and memory limit how many run at a time.
+Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int64_t jobs, const CommonOptions& common) {
+  if (common.threads == 0 && default_device().type != DeviceType::cuda) set_thread_count(1);
+  std::vector<CostedRuns> costs;
+  std::map<std::string, std::size_t> known;  // by configuration without the seed
+  JsonValue too_large = JsonValue::array();
+  std::string told;  // the text for these
+  for (const PlannedRun& run : plan.runs()) {
+    if (run.state == RunState::finished) continue;
+    if (plan.is_too_large(run)) {
+      too_large.push(JsonValue::object({{"run", run.name}, {"why", run.too_large}}));
+      told += concat(printable(run.name), ": ", plan.state_text(run), "\n");
+      continue;
+    }
+    RunConfig config = run.config.clone();
+    config.run.seed = 0;
+    const auto [entry, is_new] = known.insert({write_json(config.to_json()), costs.size()});
+    if (is_new) {
+      costs.push_back({run.name, 0, measure_cost(run.config)});
+      tally::say(common, concat(printable(run.name), ": measured"));
+    }
+    ++costs[entry->second].count;
+  }
+  JsonValue json = cost_json(costs, jobs);
+  json.set("scale", settings.scale).set("does_not_fit", std::move(too_large));
+  return {
+      told.empty() ? exit_code::done : exit_code::failed, std::move(json),
+      concat(told, plan.count(RunState::finished), " of ", plan.runs().size(), " runs of ", settings.name, ", scale ",
+             settings.scale, ", are finished. What the others take, from their start, in time of the processor, on ",
+             printable(Machine::here().text()), ":\n\n", cost_text(costs, jobs))};
+}
+
+// The runs, their states and the remaining work.
+Result dry_run(const RunPlan& plan, const ReproduceSettings& settings, const std::optional<double>& left,
+               std::int64_t contexts) {
+  Result result;
+  JsonValue names = JsonValue::array();
+  for (const PlannedRun& run : plan.runs()) {
+    JsonValue json = JsonValue::object({{"run", plan.path_of(run)}, {"state", name_of(run.state)}});
+    if (plan.is_too_large(run)) json.set("does_not_fit", run.too_large);
+    names.push(std::move(json));
+    result.text += concat(printable(plan.path_of(run)), ": ", plan.state_text(run), "\n");
+  }
+  result.value = JsonValue::object({{"scale", settings.scale}, {"runs", std::move(names)}});
+  if (left) result.value.set("seconds_left", *left);
+  if (contexts > 0) result.value.set("contexts_left", contexts);
+  result.code = plan.can_finish() ? exit_code::done : exit_code::failed;
+  return result;
+}
+
+Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
+  const Reproduction table = as_usage([&] {
+    const Reproduction& whole = find_reproduction(settings.name);
+    return part_of(whole, labels_in(whole, settings.rows), names_in(settings.tasks));
+  });
+  const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
+                                    parse_seeds(settings.seeds), joined(settings.changes, " ")};
+  if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());
+  if (settings.cost && !settings.out.empty()) throw UsageError("[reproduce] --out has no effect with --cost");
+  const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".md"});
+    check_output(settings.out);
+  }
+  if (!settings.show) as_usage([&] { check_texts(table, setting); });
+  std::vector<PlannedRun> runs;
+  std::vector<ReproductionRun> needed = as_usage([&] { return runs_of(table, setting); });
+  if (settings.show) needed.clear();  // a table that is only shown need not fit into the memory of this machine
+  for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
+  RunPlan plan(folder, std::move(runs), common);
+  bool contexts = true;
+  if (settings.show) {
+    std::error_code error;
+    check(std::filesystem::is_directory(folder, error), "reproduce", "there is no folder '", folder, "'");
+  } else {
+    plan.take_stock();
+    const std::int64_t jobs = plan.jobs(settings.jobs);
+    const std::optional<double> left = plan.seconds_left(jobs);
+    const std::vector<ContextCell> cells = context_cells(table, setting, folder);
+    const std::int64_t missing = count_missing(cells);
+    tally::say(common,
+               concat(printable(folder), ", scale ", settings.scale, ": ", plan.count(RunState::finished), " of ",
+                      plan.runs().size(), " runs are finished; ", left_text(plan, left, jobs, missing)));
+    if (settings.dry_run) return dry_run(plan, settings, left, missing);
+    if (settings.cost) return cost_of(plan, settings, jobs, common);
+    plan.execute(jobs);
+    contexts = evaluate_contexts(cells, common);
+  }
+  const Reproduced result = reproduced(table, setting, folder);
+  JsonValue json = reproduced_json(result);
+  json.set("folder", folder);
+  if (!settings.out.empty()) {
+    std::string picture;
+    if (table.picture != ReproductionPicture::none && !result.paths.empty()) {
+      const std::string path = settings.out.substr(0, settings.out.size() - 3) + ".svg";
+      write_file_atomically(path, svg_text(reproduced_chart(result)));
+      picture = path.substr(path.rfind('/') + 1);
+      json.set("picture", path);
+    }
+    write_file_atomically(settings.out, page_text(result, {settings.out, command_of(settings), picture,
+                                                           settings.show ? "" : plan.work_text()}));
+    json.set("page", settings.out);
+    say(common, concat("page: ", printable(settings.out)));
+  }
+  const int code = !settings.show ? plan.code() : result.problems.empty() ? exit_code::done : exit_code::failed;
+  return {code == exit_code::done && !contexts ? exit_code::failed : code, std::move(json),
+          concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
+}
+
+// The tables that train on a text, which takes hours per model.
+std::string names_of_texts() {
+  std::vector<std::string> names;
+  for (const Reproduction& table : reproduction_registry()) {
+    const auto is_text = [](const ReproductionColumn& column) { return column.text != nullptr; };
+    if (std::ranges::any_of(table.columns, is_text)) names.push_back(table.name);
+  }
+  return joined(names);
+}
+
+}  // namespace
+
+std::function<Result()> declare_reproduce(CommandLine& line) {
+  const auto settings = std::make_shared<ReproduceSettings>();
+  line.add("NAME", &settings->name, concat("table or figure: ", reproduction_names()), {.required = true});
+  line.add("--scale", &settings->scale,
+           concat("paper: the published setting; quick: reduced, less than two hours a table on two cores but for "
+                  "'encodings' and language models: ",
+                  names_of_texts()),
+           {.allowed = {"quick", "paper"}});
+  line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
+  line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
+  line.add("--rows", &settings->rows, "these rows of it alone, by their labels: cope,rope,absolute + hard attention");
+  line.add("--tasks", &settings->tasks, "the columns of these tasks alone: flip-flop,group-word");
+  line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
+  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
+           {.least = 0, .most = 1024});
+  line.add("--out", &settings->out, "page to write, .md; a figure's picture goes beside it");
+  line.add("--show", &settings->show, "train nothing: show what is there");
+  line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
+           {.excludes = {"--show"}});
+  line.add("--cost", &settings->cost,
+           "measure a few steps and evaluations of each run that is left, say what all take, and stop",
+           {.excludes = {"--show", "--dry-run"}});
+  return [settings, &common = line.common] { return run_reproduce(*settings, common); };
+}
+
+}  // namespace tally

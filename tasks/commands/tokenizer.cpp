@@ -1,0 +1,279 @@
+// tally tokenizer: trains a tokenizer on texts, or shows how one tokenizes a text.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/reader.hpp"
+#include "core/utf8.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/text/encoder.hpp"
+#include "tasks/text/prepare/bpe_training.hpp"
+#include "tasks/text/prepare/token_file.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace {
+
+struct TokenizerSettings {
+  std::string what, tokenizer, pattern, text, out, token_type = "auto";
+  std::vector<std::string> files, specials;
+  std::vector<SpecialToken> special_ids;
+  std::int64_t vocabulary = 4096, min_count = 2;
+};
+
+constexpr std::uint64_t max_text_bytes = std::uint64_t{1} << 36;
+
+std::string read_source(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  return read_whole_file(path, max_text_bytes);
+}
+
+// The bytes of --text, or the concatenated files.
+std::string text_of(const TokenizerSettings& settings) {
+  if (!settings.text.empty()) return settings.text;
+  if (settings.files.empty()) throw UsageError("a file, - for the standard input, or --text is wanted");
+  std::string text;
+  for (const std::string& file : settings.files) text += read_source(file);
+  return text;
+}
+
+Tokenizer open_tokenizer(const TokenizerSettings& settings, const CommonOptions& common) {
+  if (settings.tokenizer == "bytes") return Tokenizer(byte_tokenizer());
+  TokenizerParts parts = read_tokenizer(settings.tokenizer, settings.pattern, settings.special_ids);
+  for (const std::string& note : parts.notes) say(common, concat(settings.tokenizer, ": ", note));
+  return Tokenizer(std::move(parts));
+}
+
+// Writes tokenizer_config.json next to tokenizer.json: other libraries load a folder with both.
+void write_config(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
+  const std::filesystem::path config = std::filesystem::path(path).parent_path() / "tokenizer_config.json";
+  if (std::filesystem::path(path).filename() != "tokenizer.json") return;
+  const std::string text = tokenizer_config_json(parts, parts.end_of_text(), parts.end_of_text());
+  std::error_code error;
+  if (!std::filesystem::exists(config, error)) return write_file_atomically(config.string(), text);
+  if (read_whole_file(config.string(), 1 << 24) != text) {
+    say(common, concat(printable(config.string()), ": stays as it is; it may be that of another tokenizer"));
+  }
+}
+
+void write_tokenizer(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
+  const std::string vocabulary = "vocab.json", merges = "merges.txt";  // neither is usable without the other
+  const std::string& name = path.ends_with(vocabulary) ? vocabulary : merges;
+  if (!path.ends_with(name)) {
+    write_file_atomically(path, tokenizer_json(parts));
+    return write_config(parts, path, common);
+  }
+  const VocabularyFiles files = vocabulary_files(parts);
+  const std::string beside = path.substr(0, path.size() - name.size());
+  write_file_atomically(beside + vocabulary, files.vocabulary);
+  write_file_atomically(beside + merges, files.merges);
+}
+
+Result train(const TokenizerSettings& settings, const CommonOptions& common) {
+  if (settings.files.empty()) throw UsageError("files of text to train on are wanted behind the tokenizer's name");
+  if (known_ending(settings.tokenizer, {".json", ".txt"}) == ".txt" && !settings.tokenizer.ends_with("merges.txt")) {
+    throw UsageError("a name that ends in .json or merges.txt is wanted");
+  }
+  check_output(settings.tokenizer);
+  BpeTraining training{.vocabulary = settings.vocabulary, .min_count = settings.min_count};
+  if (!settings.pattern.empty()) training.pattern = settings.pattern;
+  const auto begin = std::chrono::steady_clock::now();
+  const SplitPattern pattern(training.pattern);
+  Splitter splitter(pattern);
+  PieceCounts counts;
+  std::uint64_t bytes = 0;
+  for (const std::string& file : settings.files) {
+    const std::string text = read_source(file);
+    bytes += text.size();
+    count_pieces(splitter, text, counts);
+  }
+  say(common, concat(bytes, " bytes, ", counts.size(), " different pieces"));
+  const TokenizerParts parts = train_bpe(counts, training);
+  write_tokenizer(parts, settings.tokenizer, common);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return {.value = JsonValue::object({{"out", settings.tokenizer},
+                                      {"bytes", bytes},
+                                      {"pieces", counts.size()},
+                                      {"vocabulary", parts.tokens.size()},
+                                      {"merges", parts.merges.size()},
+                                      {"seconds", seconds.count()}}),
+          .notice = true};
+}
+
+Result encode(const TokenizerSettings& settings, const CommonOptions& common) {
+  const Tokenizer tokenizer = open_tokenizer(settings, common);
+  if (!settings.out.empty()) check_output(settings.out);
+  const std::string text = text_of(settings);
+  Encoder encoder(tokenizer);
+  std::vector<std::int32_t> ids;
+  const auto begin = std::chrono::steady_clock::now();
+  encoder.encode(text, settings.specials, ids);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (settings.out.empty()) {
+    std::string line;
+    JsonValue array = JsonValue::array();
+    for (const std::int32_t id : ids) {
+      line += concat(line.empty() ? "" : " ", id);
+      if (common.json) array.push(id);
+    }
+    return {.value = JsonValue::object({{"ids", std::move(array)}}), .text = line + "\n"};
+  }
+  const std::size_t width = token_bytes(tokenizer.vocabulary());
+  std::string bytes;
+  for (const std::int32_t id : ids) bytes.append(reinterpret_cast<const char*>(&id), width);
+  write_file_atomically(settings.out, bytes);
+  return {.value = JsonValue::object({{"out", settings.out},
+                                      {"bytes", text.size()},
+                                      {"tokens", ids.size()},
+                                      {"seconds", seconds.count()},
+                                      {"mb_per_s", static_cast<double>(text.size()) / seconds.count() / 1e6}}),
+          .notice = true};
+}
+
+Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
+  const Tokenizer tokenizer = open_tokenizer(settings, common);
+  std::vector<std::int32_t> ids;
+  if (settings.files.size() == 1 && settings.files[0].ends_with(".bin")) {
+    const TokenFile file(settings.files[0], tokenizer.vocabulary(), token_format(settings.token_type));
+    ids.resize(static_cast<std::size_t>(file.size()));
+    file.read(0, ids);
+  } else {
+    const std::string text = text_of(settings);
+    const JsonValue numbers = parse_json(
+        "[" +
+            [&] {
+              std::string list;  // decimal ids, separated by blanks or commas
+              for (std::size_t at = 0; at < text.size();) {
+                const std::size_t begin = text.find_first_not_of(" \t\r\n,", at);
+                if (begin == text.npos) break;
+                at = std::min(text.find_first_of(" \t\r\n,", begin), text.size());
+                list += (list.empty() ? "" : ",") + text.substr(begin, at - begin);
+              }
+              return list;
+            }() +
+            "]",
+        {.max_depth = 1, .max_values = 100'000'000, .integers_only = true}, "the ids");
+    for (const std::int64_t id : numbers.integers()) {
+      check(0 <= id && id < tokenizer.vocabulary(), "tokenizer",
+            settings.files.size() == 1 ? escape_for_print(settings.files[0], 1000) : std::string("the ids"), ": id ",
+            ids.size(), " is ", id, ", and ", escape_for_print(settings.tokenizer, 1000), " has ",
+            tokenizer.vocabulary(), " tokens");
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
+  }
+  const std::string bytes = tokenizer.decode(ids);
+  if (!settings.out.empty()) {
+    check_output(settings.out);
+    write_file_atomically(settings.out, bytes);
+    return {.value = JsonValue::object({{"out", settings.out}, {"bytes", bytes.size()}}), .notice = true};
+  }
+  // Control characters are escaped on a terminal; a file gets the raw bytes.
+  return {.value = JsonValue::object({{"text", escape_for_print(bytes, bytes.size())}}),
+          .text = escape_for_print(bytes, bytes.size()) + "\n"};
+}
+
+// Shows the tokens of a text as pieces of text, and the compression.
+Result show(const TokenizerSettings& settings, const CommonOptions& common) {
+  const Tokenizer tokenizer = open_tokenizer(settings, common);
+  std::vector<std::int32_t> by_length(static_cast<std::size_t>(tokenizer.vocabulary()));
+  for (std::size_t id = 0; id < by_length.size(); ++id) by_length[id] = static_cast<std::int32_t>(id);
+  std::stable_sort(by_length.begin(), by_length.end(), [&](std::int32_t a, std::int32_t b) {
+    return tokenizer.bytes_of(a).size() > tokenizer.bytes_of(b).size();
+  });
+  const auto shown = [&](std::int32_t id) {
+    const std::string_view bytes = tokenizer.bytes_of(id);
+    return bytes.empty() ? "<special>" : escape_for_print(bytes, 60);
+  };
+  JsonValue longest = JsonValue::array();
+  std::string text = concat("vocabulary ", tokenizer.vocabulary(), ", ", tokenizer.parts().merges.size(),
+                            " merges, pattern ", escape_for_print(tokenizer.parts().pattern()), "\nlongest tokens:");
+  for (std::size_t index = 0; index < std::min<std::size_t>(10, by_length.size()); ++index) {
+    text += concat(" '", shown(by_length[index]), "'");
+    longest.push(shown(by_length[index]));
+  }
+  JsonValue value = JsonValue::object({{"vocabulary", tokenizer.vocabulary()},
+                                       {"merges", tokenizer.parts().merges.size()},
+                                       {"pattern", escape_for_print(tokenizer.parts().pattern())},
+                                       {"longest", std::move(longest)}});
+  text += "\n";
+  if (!settings.text.empty() || !settings.files.empty()) {
+    const std::string source = text_of(settings);
+    std::vector<std::int32_t> ids;
+    Encoder(tokenizer).encode(source, settings.specials, ids);
+    const bool coloured = ::isatty(STDOUT_FILENO) == 1;
+    for (std::size_t index = 0; index < ids.size(); ++index) {
+      const std::string token = shown(ids[index]);
+      text += coloured ? concat("\x1b[4", index % 6 + 1, "m", token, "\x1b[0m") : concat(index == 0 ? "" : "|", token);
+    }
+    const double ratio = ids.empty() ? 0 : static_cast<double>(source.size()) / static_cast<double>(ids.size());
+    char figure[32];
+    std::snprintf(figure, sizeof figure, "%.2f", ratio);
+    text += concat("\n", source.size(), " bytes, ", ids.size(), " tokens, ", figure, " bytes per token\n");
+    value.set("bytes", source.size()).set("tokens", ids.size()).set("bytes_per_token", ratio);
+  }
+  return {.value = std::move(value), .text = text};
+}
+
+void refuse_idle(const TokenizerSettings& settings) {
+  const TokenizerSettings usual;
+  const auto refuse = [&](const char* option, const char* wants) {
+    throw UsageError(concat("[tokenizer] --", option, " has no effect on ", settings.what, "; it is for ", wants));
+  };
+  const bool trains = settings.what == "train", shows = settings.what == "show";
+  if (!settings.out.empty() && (trains || shows)) refuse("out", "encode and decode");
+  if (!settings.specials.empty() && settings.what != "encode" && !shows) refuse("specials", "encode and show");
+  if (settings.token_type != usual.token_type && settings.what != "decode") refuse("token-type", "decode");
+  if (settings.vocabulary != usual.vocabulary && !trains) refuse("vocabulary", "train");
+  if (settings.min_count != usual.min_count && !trains) refuse("min-count", "train");
+}
+
+}  // namespace
+
+std::function<Result()> declare_tokenizer(CommandLine& line) {
+  const auto settings = std::make_shared<TokenizerSettings>();
+  line.add("WHAT", &settings->what,
+           "train: make a tokenizer from texts; encode: a text to ids; decode: ids to the text; show: the tokens of a "
+           "text, and the longest there are",
+           {.allowed = {"train", "encode", "decode", "show"}, .required = true});
+  line.add(
+      "TOKENIZER", &settings->tokenizer,
+      "tokenizer.json, vocab.json, merges.txt, a .tiktoken file, a folder with one of these, or bytes; of train the "
+      "file to write",
+      {.required = true});
+  line.add("FILE", &settings->files, "texts; of decode ids or a .bin file of tokens; - for the standard input");
+  line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
+  line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes");
+  line.add("--token-type", &settings->token_type, concat("of decode: ", token_format_help),
+           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
+  line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token");
+  line.add(
+      "--special-id",
+      [settings](const std::string& text) {
+        settings->special_ids.push_back(as_usage([&] { return parse_special(text); }));
+      },
+      special_id_help);
+  line.add("--vocabulary", &settings->vocabulary, "of train: bytes, merges and <|endoftext|>",
+           {.least = 257, .most = 1 << 24});
+  line.add("--min-count", &settings->min_count, "of train: a pair that stands less often is not merged", {.least = 1});
+  line.add("--pattern", &settings->pattern, "of train and .tiktoken: gpt2, llama3, cl100k, or a pattern of PCRE2");
+  return [settings, &common = line.common] {
+    if (!settings->special_ids.empty() && !settings->tokenizer.ends_with(".tiktoken")) {
+      throw UsageError("[tokenizer] --special-id is for a .tiktoken file alone");
+    }
+    refuse_idle(*settings);
+    if (settings->what == "train") return train(*settings, common);
+    if (settings->what == "encode") return encode(*settings, common);
+    return settings->what == "decode" ? decode(*settings, common) : show(*settings, common);
+  };
+}
+
+}  // namespace tally

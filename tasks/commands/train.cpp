@@ -1,0 +1,95 @@
+// tally train
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "tasks/checks/attention_memory.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/config_options.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/command_line/signals.hpp"
+#include "tasks/command_line/training.hpp"
+#include "tasks/print/statistics.hpp"
+
+namespace tally {
+namespace {
+
+struct TrainSettings {
+  std::string run, profile;
+  bool force = false, dry_run = false, split_optimiser = false;
+  OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
+};
+
+// The plan of the run. The model is not created.
+Result plan_of(const RunConfig& config, const MemoryEstimate& estimate) {
+  const std::unique_ptr<Task> task = config.make_task();
+  const std::int64_t tokens = config.run.batch * task->splits().front().length;
+  return {.value = JsonValue::object({{"config", config.to_json()},
+                                      {"parameters", estimate.parameter_count},
+                                      {"encoding_parameters", estimate.encoding_parameter_count},
+                                      {"memory_bytes", estimate.total()},
+                                      {"memory_at_most", estimate.at_most},
+                                      {"steps", config.run.steps},
+                                      {"tokens_per_step", tokens}}),
+          .text = concat(with_commas(estimate.parameter_count), " parameters, ",
+                         with_commas(estimate.encoding_parameter_count), " of them the encoding's; ", config.run.steps,
+                         " steps of up to ", with_commas(tokens),
+                         " tokens\nmemory: ", estimate.at_most ? "at most " : "about ", bytes_text(estimate.total()),
+                         " (parameters ", bytes_text(estimate.parameters), ", gradients ",
+                         bytes_text(estimate.gradients), ", optimiser ", bytes_text(estimate.optimiser),
+                         ", activations ", bytes_text(estimate.activations), ")\n")};
+}
+
+Result run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
+  const RunConfig config = options.resolve();
+  MemoryEstimate need;
+  options.blaming_file([&] { need = check_can_train(config, settings.state()); });
+  check_ranks(config);
+  if (settings.dry_run) {
+    refuse_with_dry_run("train", "--force", settings.force);
+    refuse_with_dry_run("train", "--profile", !settings.profile.empty());
+    say(common, config_text(config));
+    for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
+    return plan_of(config, need);
+  }
+  if (!settings.profile.empty()) check_output(settings.profile, settings.run);
+  watch_signals();  // before the first output
+  RunFolder folder =
+      open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
+  say(common, config_text(config));  // a refused run prints only the error
+  return run_training(std::move(folder), common, settings.profile, settings.state());
+}
+
+// Whether one of the words is an imported run that has not been trained yet.
+bool is_imported(const std::vector<std::string>& words) {
+  return std::ranges::any_of(words, [](const std::string& word) {
+    std::error_code error;
+    if (word.starts_with("-") || !std::filesystem::exists(word + "/config.json", error)) return false;
+    try {
+      const RunFolder run = RunFolder::open(word);
+      const std::vector<std::int64_t> steps = run.checkpoint_steps();
+      return run.imported() && (steps.empty() || steps.back() == 0);
+    } catch (const Error&) {  // it is not a run, or the command reports the error
+      return false;
+    }
+  });
+}
+
+}  // namespace
+
+std::function<Result()> declare_train(CommandLine& line) {
+  // An imported model already has a configuration.
+  if (is_imported(line.words())) return declare_resume(line);
+  const auto settings = std::make_shared<TrainSettings>();
+  line.add("RUN", &settings->run, "folder to train into", {.required = true});
+  const auto options = ConfigOptions::declare(line);
+  line.add("--force", &settings->force, "move what the folder holds aside");
+  line.add("--dry-run", &settings->dry_run, "print the configuration, parameters, memory and steps, and stop");
+  line.add("--profile", &settings->profile, profile_help);
+  line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
+  return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };
+}
+
+}  // namespace tally

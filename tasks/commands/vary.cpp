@@ -1,0 +1,216 @@
+// tally vary: error rates of trained models, each from one checkpoint, as one option of their task changes, such as the
+// sequence length.
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "core/io/atomic_file.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/error_option.hpp"
+#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/signals.hpp"
+#include "tasks/commands/parts/other_task.hpp"
+#include "tasks/commands/parts/sequences.hpp"
+#include "tasks/commands/parts/varied_run.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/results/varied.hpp"
+
+namespace tally {
+namespace {
+
+struct VarySettings {
+  std::vector<std::string> folders, over, changes;
+  std::string split, out, error = "task";
+  std::int64_t count = 0;
+  bool generate = false;
+};
+
+// Options that change together with the context of a text, so that all contexts score the same targets; otherwise none.
+TaskSettings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
+  if (option != "task.length" || !has_option(config, "after") || !has_option(config, "stride")) return {};
+  std::vector<std::int64_t> lengths;
+  for (const std::string& value : values) {
+    const std::optional<std::int64_t> length = whole_number(value);
+    if (!length || *length < 1) throw UsageError(concat("[vary] '", value, "' is no length"));
+    lengths.push_back(*length);
+  }
+  return same_targets(lengths);
+}
+
+// Whether a change, "pe.relative.far=cap", belongs to an encoding of the run.
+bool concerns(const std::string& change, const RunConfig& config) {
+  return std::ranges::any_of(config.encoding.parts, [&](const EncodingChoice::Part& part) {
+    return change.starts_with(concat("pe.", part.entry->name, "."));
+  });
+}
+
+// Throws UsageError for a change that applies to none of the runs.
+void check_changes(const std::vector<std::string>& changes, const std::vector<RunSummary>& runs) {
+  for (const std::string& change : changes) {
+    if (std::ranges::none_of(runs, [&](const RunSummary& run) { return concerns(change, run.config); })) {
+      throw UsageError(concat("[vary] --set ", change, " belongs to the encoding of none of the runs"));
+    }
+  }
+}
+
+// "; did you mean 'task.p-ignore'?", from the task's options only.
+std::string did_you_mean_of_task(const RunConfig& config, const std::string& name) {
+  std::vector<std::string> names;
+  for (const RunConfig::Field& field : config.fields()) {
+    if (field.name.starts_with("task.")) names.push_back(field.option.name);
+  }
+  const std::string nearest = nearest_name(name.starts_with("task.") ? name.substr(5) : name, names);
+  return nearest.empty() ? "" : concat("; did you mean 'task.", nearest, "'?");
+}
+
+// The full name of a task's option; empty if the task has no option of this name.
+std::string option_of(const RunConfig& config, const std::string& name) {
+  for (const RunConfig::Field& field : config.fields()) {
+    if (field.name.starts_with("task.") && (name == field.name || name == field.alias)) return field.name;
+  }
+  return "";
+}
+
+// The evaluations of one task's runs. All are validated before the first one is computed.
+struct Plan {
+  const ReportTask* report;
+  std::string option, split;
+  TaskSettings beside = {};              // other task options that change with it
+  std::string with = {};                 // the other changes, as text
+  std::vector<std::string> values = {};  // as the option prints them
+};
+
+std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, const GridDimension& over) {
+  std::vector<Plan> plans;
+  std::string without;
+  for (const ReportTask& task : report.tasks) {
+    const RunConfig& config = task.groups.front().runs.front()->config;
+    const std::string option = option_of(config, over.key);
+    if (option.empty()) {
+      without += concat("[vary] the task ", config.task->name, " has no option '", over.key, "'",
+                        did_you_mean_of_task(config, over.key));
+      continue;
+    }
+    const std::unique_ptr<Task> made = config.make_task();
+    const std::string split = settings.split.empty() ? evaluation_splits(*made).front().name : settings.split;
+    plans.push_back({&task, option, split, beside(config, option, over.values)});
+    plans.back().with = changes_text(plans.back().beside, settings.changes);
+    std::set<std::string> sequences;  // the first ones, as text
+    for (const std::string& value : over.values) {
+      const VariedTask varied(config, option, value, plans.back().beside);
+      plans.back().values.push_back(varied.value);
+      const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
+      if (of.count == 0 && settings.count == 0) {
+        throw UsageError(concat("[vary] the split '", split, "' is endless; say how many sequences with --count"));
+      }
+      as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
+      constexpr std::int64_t looked_at = 4;
+      const std::int64_t held = of.count == 0 ? looked_at : std::min(looked_at, of.count);
+      std::string texts;
+      for (const Example& example : examples_of(*varied.task, split, 0, held))
+        texts += varied.task->text(example) + "\n";
+      sequences.insert(std::move(texts));
+    }
+    if (over.values.size() > 1 && sequences.size() == 1) {
+      throw UsageError(concat("[vary] ", option, " changes nothing in the split '", split,
+                              "': its sequences are the same for all values; choose another with --split"));
+    }
+  }
+  if (plans.empty()) throw UsageError(without);
+  return plans;
+}
+
+VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOptions& common,
+                 const std::atomic<bool>& stop) {
+  VariedTable table{plan.report->task->name,
+                    plan.option,
+                    plan.split,
+                    settings.generate,
+                    counts_sequences(*plan.report, error_kind(settings.error)),
+                    plan.values,
+                    plan.with};
+  for (const ReportGroup& group : plan.report->groups) {
+    VariedLine& line = table.lines.emplace_back();
+    line.label = group.label();
+    line.cells.resize(plan.values.size());
+    for (const RunSummary* run : group.runs) {
+      if (run->state != RunState::finished) {
+        ++line.unfinished;
+        continue;
+      }
+      line.runs.push_back(run->path);
+      std::vector<std::string> changes;
+      std::ranges::copy_if(settings.changes, std::back_inserter(changes),
+                           [&](const std::string& change) { return concerns(change, run->config); });
+      VariedRun work(*run, std::move(changes), common, stop);
+      for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
+        work.evaluate({plan.option, plan.values[n], plan.beside, plan.split, settings.count, settings.generate},
+                      line.cells[n]);
+      }
+    }
+  }
+  return table;
+}
+
+Result run_vary(const VarySettings& settings, const CommonOptions& common) {
+  if (!settings.out.empty()) {
+    known_ending(settings.out, {".svg"});
+    check_output(settings.out);
+  }
+  const std::vector<GridDimension> dimensions = parse_grid(settings.over, "--over");
+  if (dimensions.size() != 1) throw UsageError("[vary] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
+  const GridDimension& over = dimensions.front();
+  const Report report = make_report(settings.folders);
+  const auto finished = [](const RunSummary& run) { return run.state == RunState::finished; };
+  check(std::ranges::any_of(report.runs, finished), "vary", "none of the runs is finished");
+  check_changes(settings.changes, report.runs);
+  const std::vector<Plan> plans = plans_of(report, settings, over);
+  const std::atomic<bool>& stop = watch_signals();
+  std::vector<VariedTable> tables;
+  for (const Plan& plan : plans) tables.push_back(vary(plan, settings, common, stop));
+  if (stop.load()) {
+    say(common, "interrupted; the same command goes on from here");
+    return {signal_exit_code()};
+  }
+  bool refused = !report.problems.empty();
+  for (const std::string& problem : report.problems) complain(concat("not read: ", problem));
+  for (const VariedTable& table : tables) {
+    for (const VariedLine& line : table.lines) {
+      refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });
+    }
+  }
+  JsonValue json = varied_json(tables);
+  if (!settings.out.empty()) {
+    write_file_atomically(settings.out, svg_text(varied_chart(tables)));
+    json.set("curves", settings.out);
+    say(common, concat("curves: ", printable(settings.out)));
+  }
+  return {refused ? exit_code::failed : exit_code::done, std::move(json), varied_text(tables)};
+}
+
+}  // namespace
+
+std::function<Result()> declare_vary(CommandLine& line) {
+  const auto settings = std::make_shared<VarySettings>();
+  line.add("DIR", &settings->folders, "runs, or folders with runs in them; the finished ones are evaluated",
+           {.required = true});
+  line.add("--over", &settings->over,
+           "option=value,value of the task: task.length=64,256, task.p-ignore=0.1,0.9, task.blanks=8,64",
+           {.required = true});
+  line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
+  line.add("--count", &settings->count, "sequences at each value; 0: the whole split",
+           {.least = 0, .most = endless_count});
+  line.add("--generate", &settings->generate, "the model goes on from its own answers, as in 'tally eval --generate'");
+  line.add("--set", &settings->changes, changes_help);
+  line.add("--out", &settings->out, "file for the curves, .svg");
+  add_error_option(line, &settings->error);
+  return [settings, &common = line.common] { return run_vary(*settings, common); };
+}
+
+}  // namespace tally

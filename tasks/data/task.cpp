@@ -1,0 +1,122 @@
+// Shared by all tasks: finding splits and entries by name, the random numbers of a sequence, symbols to ids and back.
+#include "tasks/data/task.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "tasks/print/printable.hpp"
+
+namespace tally {
+namespace {
+
+template <class Items, class NameOf>
+[[noreturn]] void fail_unknown(std::string_view kind, std::string_view name, const Items& items, NameOf name_of) {
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(name_of(item));
+  const std::string hint = did_you_mean(name, names);
+  fail(kind, "unknown ", kind, " '", name, "'", hint, hint.empty() ? "; known are " : " Known are ", joined(names));
+}
+
+}  // namespace
+
+std::int64_t Task::max_length() const {
+  std::int64_t longest = 0;
+  for (const Split& split : splits()) longest = std::max(longest, split.length);
+  return longest;
+}
+
+std::string Task::vocabulary_record() const { return joined(vocabulary(), " "); }
+
+std::vector<std::string> Task::roles(const Example& example) const {
+  std::vector<std::string> roles;
+  for (const std::int32_t token : example.tokens) roles.push_back(vocabulary().at(static_cast<std::size_t>(token)));
+  return roles;
+}
+
+std::vector<std::int32_t> Task::sources(const Example& example) const {
+  return std::vector<std::int32_t>(example.tokens.size(), -1);
+}
+
+const Split& Task::split(std::string_view name) const {
+  for (const Split& split : splits()) {
+    if (split.name == name) return split;
+  }
+  fail_unknown("split", name, splits(), [](const Split& split) { return split.name; });
+}
+
+const Split& Task::split_holding(std::string_view name, std::int64_t first, std::int64_t count) const {
+  const Split& found = split(name);
+  const std::int64_t all = found.count > 0 ? found.count : endless_count;
+  check(0 <= first && first < all, "split", name, " has sequences 0 to ", all - 1, ", asked for ", first);
+  check(count <= all - first, "split", name, " has ", all, " sequences, asked for ", count, " from number ", first,
+        " on");
+  return found;
+}
+
+Rng sequence_rng(std::uint64_t seed, std::string_view task, std::string_view split, std::int64_t index) {
+  return Rng(RandomStream{seed, stream_of(concat(task, "/", split)), static_cast<std::uint32_t>(index)});
+}
+
+Example next_token_example(std::vector<std::int32_t> tokens) {
+  Example example;
+  example.tokens = std::move(tokens);
+  if (!example.tokens.empty()) {
+    example.targets.assign(example.tokens.begin() + 1, example.tokens.end());
+    example.targets.push_back(0);
+  }
+  example.loss_mask.assign(example.tokens.size(), 0);
+  example.score_mask.assign(example.tokens.size(), 0);
+  return example;
+}
+
+std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<const std::int32_t> tokens,
+                         std::string_view separator) {
+  std::string text;
+  for (std::size_t index = 0; index < tokens.size(); ++index) {
+    const std::int32_t token = tokens[index];
+    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text", "token ", index + 1, " is ", token,
+          ", the vocabulary has ids 0 to ", vocabulary.size() - 1);
+    if (index > 0) text += separator;
+    text += vocabulary[static_cast<std::size_t>(token)];
+  }
+  return text;
+}
+
+std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string_view symbol, std::size_t number) {
+  const auto found = std::find(vocabulary.begin(), vocabulary.end(), symbol);
+  if (found == vocabulary.end()) {
+    std::string known;
+    for (const std::string& word : vocabulary) known += concat(" ", word);
+    fail("encode", "symbol ", number, " is '", printable(symbol), "', which is none of", known);
+  }
+  return static_cast<std::int32_t>(found - vocabulary.begin());
+}
+
+std::vector<std::int32_t> encode_characters(const std::vector<std::string>& vocabulary, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) tokens.push_back(find_symbol(vocabulary, text.substr(i, 1), i + 1));
+  return tokens;
+}
+
+std::vector<std::int32_t> encode_words(const std::vector<std::string>& vocabulary, std::string_view text) {
+  constexpr std::string_view white_space = " \t\r\n";
+  std::vector<std::int32_t> tokens;
+  std::size_t begin = text.find_first_not_of(white_space);
+  while (begin != std::string_view::npos) {
+    const std::size_t end = text.find_first_of(white_space, begin);
+    tokens.push_back(find_symbol(vocabulary, text.substr(begin, end - begin), tokens.size() + 1));
+    begin = text.find_first_not_of(white_space, end);
+  }
+  return tokens;
+}
+
+const TaskEntry& find_task(std::string_view name) {
+  for (const TaskEntry* entry : task_registry()) {
+    if (entry->name == name) return *entry;
+  }
+  fail_unknown("task", name, task_registry(), [](const TaskEntry* entry) { return entry->name; });
+}
+
+}  // namespace tally

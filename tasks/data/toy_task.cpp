@@ -1,0 +1,152 @@
+#include "tasks/data/toy_task.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace tally {
+
+std::string written(const Example& example, const std::vector<std::string>& vocabulary, Writing writing) {
+  const auto scored = [&](std::size_t t) { return t < example.score_mask.size() && example.score_mask[t] != 0; };
+  if (writing != Writing::tagged) {
+    std::vector<std::int32_t> all = example.tokens;
+    if (!all.empty() && scored(all.size() - 1)) all.push_back(example.targets.back());
+    return join_symbols(vocabulary, all, writing == Writing::words ? " " : "");
+  }
+  std::string text;
+  for (std::size_t t = 0; t < example.tokens.size(); ++t) {
+    if (t > 0) text += " ";
+    text += join_symbols(vocabulary, {&example.tokens[t], 1}, "");
+    if (scored(t)) text += ":" + join_symbols(vocabulary, {&example.targets[t], 1}, "");
+  }
+  return text;
+}
+
+std::vector<std::int32_t> read_written(std::string_view text, const std::vector<std::string>& vocabulary,
+                                       Writing writing) {
+  if (writing == Writing::symbols) return encode_characters(vocabulary, text);
+  if (writing == Writing::words) return encode_words(vocabulary, text);
+  std::string untagged;
+  bool in_tag = false;
+  for (const char c : text) {
+    in_tag = c == ':' || (in_tag && std::isspace(static_cast<unsigned char>(c)) == 0);
+    if (!in_tag) untagged += c;
+  }
+  return encode_words(vocabulary, untagged);
+}
+
+Example tag_example(std::vector<std::int32_t> tokens) {
+  Example example;
+  example.tokens = std::move(tokens);
+  example.targets.assign(example.tokens.size(), 0);
+  example.loss_mask.assign(example.tokens.size(), 0);
+  example.score_mask.assign(example.tokens.size(), 0);
+  return example;
+}
+
+void train_on(Example& example, std::size_t t, std::int32_t target) {
+  example.targets[t] = target;
+  example.loss_mask[t] = 1;
+}
+
+void ask(Example& example, std::size_t t, std::int32_t target) {
+  train_on(example, t, target);
+  example.score_mask[t] = 1;
+}
+
+Example prompt_and_outputs(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& outputs) {
+  const std::size_t prompt_length = prompt.size();
+  prompt.insert(prompt.end(), outputs.begin(), outputs.end());
+  Example example = next_token_example(std::move(prompt));
+  for (std::size_t t = prompt_length - 1; t + 1 < example.tokens.size(); ++t) {
+    example.loss_mask[t] = 1;
+    example.score_mask[t] = 1;
+  }
+  return example;
+}
+
+Example one_answer(std::vector<std::int32_t> prompt, std::int32_t separator, std::int32_t answer) {
+  prompt.push_back(separator);
+  Example example = tag_example(std::move(prompt));
+  ask(example, example.tokens.size() - 1, answer);
+  return example;
+}
+
+void set_key(Example& example, std::int64_t key) {
+  example.keys.assign(example.tokens.size(), static_cast<std::int32_t>(key));
+}
+
+std::int64_t uniform_in(Rng& rng, std::int64_t low, std::int64_t high) {
+  return low + rng.below(static_cast<std::uint32_t>(high - low + 1));
+}
+
+std::vector<std::int32_t> distinct(Rng& rng, std::int64_t count, std::int64_t n) {
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(n));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto wanted = static_cast<std::size_t>(count);
+  for (std::size_t i = 0; i < wanted; ++i) {  // a partial Fisher-Yates shuffle
+    std::swap(numbers[i], numbers[i + rng.below(static_cast<std::uint32_t>(numbers.size() - i))]);
+  }
+  numbers.resize(wanted);
+  return numbers;
+}
+
+std::vector<std::string> numbered(std::string_view prefix, std::int64_t count) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(concat(prefix, i));
+  return names;
+}
+
+void append(std::vector<std::string>& names, const std::vector<std::string>& more) {
+  names.insert(names.end(), more.begin(), more.end());
+}
+
+void LengthOptions::visit(OptionVisitor& visitor) {
+  visitor.integer("max-length", max_length, "longest prompt N of train and in-distribution; ood-long has up to 5N/2", 2,
+                  1 << 16);
+  visitor.integer("eval-count", eval_count, "sequences of in-distribution and ood-long", 1);
+  visitor.integer("far-count", far_count,
+                  "sequences of ood-far, with prompts beyond 5N/2 and up to 25N/2; 0: no such split", 0);
+}
+
+LengthTask::LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
+                       std::int64_t times)
+    : ToyTask(std::move(form)) {
+  const std::int64_t n = options.max_length, longer = 5 * n / 2;
+  const auto add = [&](const char* split, std::int64_t count, const LengthRange& range, std::uint64_t of) {
+    add_split({split, concat("n = ", range.least, " to ", range.most), count, times * range.most + 1}, range, of);
+  };
+  add("train", 0, {1, n}, seed);
+  add("in-distribution", options.eval_count, {1, n}, data_seed);
+  add("ood-long", options.eval_count, {n + 1, longer}, data_seed);
+  if (options.far_count > 0) add("ood-far", options.far_count, {longer + 1, 25 * n / 2}, data_seed);
+}
+
+Example LengthTask::draw(Rng& rng, const LengthRange& range) const {
+  Example example = draw_length(rng, uniform_in(rng, range.least, range.most));
+  const auto separator = std::ranges::find(example.score_mask, 1);
+  set_key(example, separator - example.score_mask.begin());
+  return example;
+}
+
+void RunningAnswerOptions::visit(OptionVisitor& visitor) {
+  lengths.visit(visitor);
+  visitor.flag("every", every, "train on the answer so far at every symbol of the prompt, too");
+}
+
+RunningAnswerTask::RunningAnswerTask(std::string name, std::vector<std::string> vocabulary,
+                                     const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+    : LengthTask({std::move(name), std::move(vocabulary), Writing::symbols, "length"}, options.lengths, seed,
+                 data_seed),
+      every_(options.every) {}
+
+Example RunningAnswerTask::answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const {
+  const auto separator = static_cast<std::int32_t>(vocabulary().size()) - 1;
+  Example example = one_answer(std::move(prompt), separator, answers.back());
+  for (std::size_t t = 0; every_ && t < answers.size(); ++t) train_on(example, t, answers[t]);
+  return example;
+}
+
+}  // namespace tally

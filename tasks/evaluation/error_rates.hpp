@@ -1,0 +1,29 @@
+// Token or sequence error rates of runs that differ only in the seed, pooled and for each run, for tables and files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/io/json.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+
+namespace tally {
+
+struct ErrorRates {
+  std::vector<double> rates;       // of each run
+  std::int64_t wrong = 0, of = 0;  // pooled
+
+  void add(const Evaluation& evaluation, bool sequences);
+
+  // "4.9% (4.4)": mean and standard deviation; only the mean for one seed, "-" for none.
+  std::string mean_text() const;
+  // "13 of 26,400 (0.029-0.084%)".
+  std::string pooled_text() const;
+  // {"mean", "deviation", "n", "wrong", "of", "low", "high"}: the last two are Wilson's interval of the pooled counts.
+  JsonValue json() const;
+};
+
+ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequences);
+
+}  // namespace tally

@@ -1,0 +1,321 @@
+#include "tasks/inspect/inspect.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "autograd/node.hpp"
+#include "autograd/ops.hpp"
+#include "core/error.hpp"
+#include "core/utf8.hpp"
+#include "core/version.hpp"
+#include "tasks/data/batch.hpp"
+#include "tasks/evaluation/evaluate.hpp"
+#include "tasks/inspect/packing.hpp"
+
+namespace tally {
+namespace {
+
+constexpr std::size_t most_counted = 24;  // symbols with a row and a column in the tables of means
+
+// A quantity of a trace that the page stores. The page computes sums and products of them itself.
+struct Quantity {
+  std::string_view name;
+  Tensor AttentionTrace::*tensor;
+  Packing packing;
+};
+constexpr std::array<Quantity, 5> quantities{{
+    {"weights", &AttentionTrace::weights, Packing::share},
+    {"gates", &AttentionTrace::gates, Packing::gates},
+    {"position_weights", &AttentionTrace::position_weights, Packing::share},
+    {"decay", &AttentionTrace::decay, Packing::share},
+    {"breaks", &AttentionTrace::breaks, Packing::breaks},
+}};
+
+// Rounded for JSON: four decimals are enough for a reader.
+JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
+
+// The symbols of a table of means: the most frequent ones, at most `most_counted`. Sorted by id.
+class CountedSymbols {
+ public:
+  CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : indices_(vocabulary, -1) {
+    std::vector<std::int64_t> counts(vocabulary);
+    for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
+    for (std::size_t id = 0; id < vocabulary; ++id) {
+      if (counts[id] > 0) ids_.push_back(static_cast<std::int32_t>(id));
+    }
+    if (ids_.size() > most_counted) {
+      std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) {
+        return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
+      });
+      ids_.resize(most_counted);
+      std::sort(ids_.begin(), ids_.end());
+    }
+    for (std::size_t n = 0; n < ids_.size(); ++n) indices_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
+  }
+  const std::vector<std::int32_t>& ids() const { return ids_; }
+  // The index in ids() of each token; -1 for one that is not counted.
+  std::vector<int> indices(const std::vector<std::int32_t>& tokens) const {
+    std::vector<int> result;
+    for (const std::int32_t token : tokens) result.push_back(indices_[static_cast<std::size_t>(token)]);
+    return result;
+  }
+
+ private:
+  std::vector<std::int32_t> ids_;
+  std::vector<int> indices_;  // by token
+};
+
+// Means of one head by the symbols, or marks, of query (row) and key (column). For a quantity that adds up to 1 over
+// the keys, it is the mean sum over all keys of the symbol; for others, the mean of a pair. Decay has a single row: the
+// factor that a symbol's forget gate keeps, which is the decay of its left neighbour.
+class MeansBySymbol {
+ public:
+  MeansBySymbol(const Quantity& quantity, std::size_t symbols)
+      : quantity_(quantity), size_(symbols), sums_(symbols * symbols), counts_(symbols * symbols) {}
+
+  void add(const std::vector<int>& rows, const std::vector<double>& square) {
+    const std::size_t length = rows.size();
+    for (std::size_t i = 0; i < length; ++i) {
+      if (rows[i] < 0) continue;
+      const auto own = static_cast<std::size_t>(rows[i]);
+      if (one_row()) {
+        if (i > 0) add(0, own, square[i * length + i - 1], 1);
+        continue;
+      }
+      for (std::size_t j = 0; j <= i; ++j) {
+        if (rows[j] >= 0) add(own, static_cast<std::size_t>(rows[j]), square[i * length + j], summed() ? 0 : 1);
+      }
+      for (std::size_t key = 0; summed() && key < size_; ++key) add(own, key, 0, 1);
+    }
+  }
+  // A row for each symbol of the query, and a last one for all queries together.
+  JsonValue json() const {
+    JsonValue rows = JsonValue::array();
+    std::vector<double> all_sums(size_), all_counts(size_);
+    const auto push_row = [&](const double* sums, const double* counts) {
+      JsonValue columns = JsonValue::array();
+      for (std::size_t column = 0; column < size_; ++column) {
+        columns.push(counts[column] > 0 ? short_number(sums[column] / counts[column]) : JsonValue());
+      }
+      rows.push(std::move(columns));
+    };
+    for (std::size_t row = 0; row < (one_row() ? 1 : size_); ++row) {
+      push_row(&sums_[row * size_], &counts_[row * size_]);
+      for (std::size_t column = 0; column < size_; ++column) {
+        all_sums[column] += sums_[row * size_ + column];
+        all_counts[column] += counts_[row * size_ + column];
+      }
+    }
+    if (!one_row()) push_row(all_sums.data(), all_counts.data());
+    return rows;
+  }
+
+ private:
+  bool one_row() const { return quantity_.tensor == &AttentionTrace::decay; }
+  bool summed() const {
+    return quantity_.tensor == &AttentionTrace::weights || quantity_.tensor == &AttentionTrace::position_weights;
+  }
+  void add(std::size_t row, std::size_t column, double value, double count) {
+    sums_[row * size_ + column] += value;
+    counts_[row * size_ + column] += count;
+  }
+
+  const Quantity& quantity_;
+  std::size_t size_;
+  std::vector<double> sums_, counts_;  // [queries, keys]
+};
+
+// The row of each token of a sequence in tables of `size` rows; -1 for no row.
+struct Grouping {
+  std::vector<int> rows;
+  std::size_t size;
+};
+
+// Means of all heads, by layer and quantity.
+class Means {
+ public:
+  void add(std::size_t layer, const Quantity& quantity, std::size_t head, const Grouping& tokens,
+           const std::vector<double>& square) {
+    std::vector<MeansBySymbol>& heads = heads_[{layer, &quantity}];
+    while (heads.size() <= head) heads.emplace_back(quantity, tokens.size);
+    heads[head].add(tokens.rows, square);
+  }
+  // An object for each layer: rows for each head, by the name of the quantity.
+  JsonValue json(std::size_t layers) const {
+    std::vector<JsonValue> result(layers, JsonValue::object());
+    for (const auto& [layer_and_kind, heads] : heads_) {
+      JsonValue all = JsonValue::array();
+      for (const MeansBySymbol& head : heads) all.push(head.json());
+      result[layer_and_kind.first].set(layer_and_kind.second->name, std::move(all));
+    }
+    return JsonValue(std::move(result));
+  }
+
+ private:
+  std::map<std::pair<std::size_t, const Quantity*>, std::vector<MeansBySymbol>> heads_;  // one per head
+};
+
+std::vector<double> numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
+
+JsonValue encodings_json(const EncodingChoice& choice) {
+  JsonValue all = JsonValue::array();
+  for (const EncodingChoice::Part& part : choice.parts) {
+    const EncodingEntry& entry = *part.entry;
+    all.push(JsonValue::object(
+        {{"name", entry.name}, {"summary", entry.summary}, {"formula", entry.formula}, {"paper", entry.paper}}));
+  }
+  return all;
+}
+
+// {"answers", "sure"}: the largest logit of every position and its probability. Adds the answers to the `shown`
+// symbols.
+void add_answers(const Tensor& logits, JsonValue& sequence, std::set<std::int32_t>& shown) {
+  const Tensor probabilities = softmax(logits.select_view(0, 0).to(Device{}).to(DType::f64));
+  const auto symbols = static_cast<std::size_t>(probabilities.size(1));
+  const std::vector<double> all = probabilities.to_vector<double>();
+  JsonValue answers = JsonValue::array(), sure = JsonValue::array();
+  for (auto row = all.begin(); row != all.end(); row += static_cast<std::ptrdiff_t>(symbols)) {
+    check(std::isfinite(*row), "inspect", "the model's logits are not finite: a page of it would show nothing");
+    const auto best = std::max_element(row, row + static_cast<std::ptrdiff_t>(symbols));
+    answers.push(best - row);
+    shown.insert(static_cast<std::int32_t>(best - row));
+    sure.push(short_number(*best));
+  }
+  sequence.set("answers", std::move(answers)).set("sure", std::move(sure));
+}
+
+JsonValue integers_json(const auto& values) {
+  JsonValue array = JsonValue::array();
+  for (const auto value : values) array.push(static_cast<std::int64_t>(value));
+  return array;
+}
+
+}  // namespace
+
+struct Inspection::Parts {
+  // A run and its collected results.
+  struct Run {
+    InspectedRun run;
+    JsonValue sequences = JsonValue::array();
+    Means by_symbol = {}, by_mark = {};
+
+    void add(const Example& example, const Grouping& by_id, const Grouping& by_line, Parts& parts);
+    JsonValue json(const Parts& parts);
+  };
+
+  const Task& task;
+  CountedSymbols counted_symbols;
+  std::vector<Mark> marks;
+  std::vector<Run> runs = {};
+  std::set<std::int32_t> shown = {};  // symbols on the page
+  JsonValue sequences = JsonValue::array();
+  std::int64_t packed_bytes = 0;
+};
+
+void Inspection::Parts::Run::add(const Example& example, const Grouping& by_id, const Grouping& by_line, Parts& parts) {
+  const TracedPass pass = trace_pass(run.model, collate(std::vector<Example>{example}), false);
+  const auto length = static_cast<std::int64_t>(example.tokens.size());
+  // The packed matrices of one quantity, one per head; null for heads without it.
+  const auto pack = [&](const Tensor& squares, std::size_t layer, const Quantity& quantity) {
+    JsonValue heads = JsonValue::array();
+    for (std::int64_t head = 0; head < squares.size(1); ++head) {
+      const std::vector<double> square = numbers_of(squares.select_view(0, 0).select_view(0, head));
+      if (std::ranges::all_of(square, [](double v) { return v == 0; })) {
+        heads.push({});
+        continue;
+      }
+      by_symbol.add(layer, quantity, static_cast<std::size_t>(head), by_id, square);
+      if (by_line.size > 1) by_mark.add(layer, quantity, static_cast<std::size_t>(head), by_line, square);
+      std::string text = pack_square(square, length, quantity.packing);
+      parts.packed_bytes += static_cast<std::int64_t>(text.size());
+      heads.push(std::move(text));
+    }
+    return heads;
+  };
+  JsonValue layers = JsonValue::array(), sequence = JsonValue::object();
+  for (std::size_t layer = 0; layer < pass.layers.size(); ++layer) {
+    JsonValue found = JsonValue::object();
+    for (const Quantity& quantity : quantities) {
+      const Tensor& squares = pass.layers[layer].*quantity.tensor;
+      if (squares.defined()) found.set(quantity.name, pack(squares, layer, quantity));
+    }
+    layers.push(std::move(found));
+  }
+  add_answers(pass.logits, sequence, parts.shown);
+  sequence.set("layers", std::move(layers));
+  sequences.push(std::move(sequence));
+}
+
+JsonValue Inspection::Parts::Run::json(const Parts& parts) {
+  const auto layers = static_cast<std::size_t>(run.config.model.layers);
+  return JsonValue::object({{"name", run.name},
+                            {"pe", run.config.encoding.text()},
+                            {"step", run.step},
+                            {"seed", run.config.run.seed},
+                            {"layers", run.config.model.layers},
+                            {"heads", run.config.model.heads},
+                            {"width", run.config.model.width},
+                            {"encodings", encodings_json(run.config.encoding)},
+                            {"counted", integers_json(parts.counted_symbols.ids())},
+                            {"sequences", std::move(sequences)},
+                            {"means", by_symbol.json(layers)},
+                            {"marked_means", by_mark.json(layers)}});
+}
+
+Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens,
+                       std::vector<Mark> marks)
+    : parts_(
+          new Parts{.task = task, .counted_symbols = {task.vocabulary().size(), tokens}, .marks = std::move(marks)}) {
+  for (InspectedRun& run : runs) parts_->runs.push_back({std::move(run)});
+  parts_->shown.insert(parts_->counted_symbols.ids().begin(), parts_->counted_symbols.ids().end());
+}
+
+Inspection::~Inspection() = default;
+
+void Inspection::add(const Example& example, const std::string& name) {
+  Parts& parts = *parts_;
+  const std::vector<int> marked = find_marks(parts.task, example.tokens, parts.marks);
+  const Grouping symbols{parts.counted_symbols.indices(example.tokens), parts.counted_symbols.ids().size()};
+  Grouping marks{marked, parts.marks.size() + 1};
+  for (int& row : marks.rows) ++row;  // tokens without a mark come first
+  for (Parts::Run& run : parts.runs) run.add(example, symbols, marks, parts);
+  parts.shown.insert(example.tokens.begin(), example.tokens.end());
+  parts.shown.insert(example.targets.begin(), example.targets.end());
+  JsonValue sequence = JsonValue::object({{"name", name},
+                                          {"tokens", integers_json(example.tokens)},
+                                          {"targets", integers_json(example.targets)},
+                                          {"scored", integers_json(example.score_mask)},
+                                          {"gate_levels", gate_levels(static_cast<std::int64_t>(marked.size()))}});
+  if (!parts.marks.empty()) sequence.set("marked", integers_json(marked));
+  parts.sequences.push(std::move(sequence));
+}
+
+std::int64_t Inspection::packed_bytes() const { return parts_->packed_bytes; }
+
+JsonValue Inspection::json() {
+  Parts& parts = *parts_;
+  JsonValue symbols = JsonValue::object(), packings = JsonValue::object(), runs = JsonValue::array();
+  JsonValue marks = JsonValue::array();
+  for (const std::int32_t id : parts.shown) {  // a partial character as it is printed, special tokens by their names
+    const std::string_view bytes = parts.task.bytes_of(id);
+    const bool whole = !bytes.empty() && find_invalid_utf8(bytes) == std::string_view::npos;
+    symbols.set(std::to_string(id), whole ? bytes : parts.task.vocabulary()[static_cast<std::size_t>(id)]);
+  }
+  for (const Quantity& quantity : quantities) packings.set(quantity.name, name_of(quantity.packing));
+  for (const Mark& mark : parts.marks) marks.push(mark.name);
+  for (Parts::Run& run : parts.runs) runs.push(run.json(parts));
+  return JsonValue::object({{"task", parts.runs.front().run.config.task->name},
+                            {"symbols", std::move(symbols)},
+                            {"version", version},
+                            {"marks", std::move(marks)},
+                            {"sequences", std::move(parts.sequences)},
+                            {"quantities", std::move(packings)},
+                            {"runs", std::move(runs)}});
+}
+
+}  // namespace tally

@@ -1,0 +1,153 @@
+#include "tasks/inspect/packing.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+constexpr double largest_byte = 255;
+constexpr int longest_code = 15;
+
+std::uint8_t rounded(double x, double most = largest_byte) {
+  return static_cast<std::uint8_t>(std::clamp(std::round(x), 0.0, most));
+}
+std::uint8_t rounded_root(double share) { return rounded(largest_byte * std::sqrt(std::clamp(share, 0.0, 1.0))); }
+double square_of(std::uint8_t n) { return (n / largest_byte) * (n / largest_byte); }
+
+// One row, from the diagonal to the left. largest: 0 for shares from 0 to 1.
+void append_shares(std::span<const double> row, double largest, Bytes& bytes) {
+  for (std::size_t j = row.size(); j-- > 0;) {
+    const double root = largest > 0 ? std::copysign(std::sqrt(std::abs(row[j]) / largest), row[j]) : 0;
+    bytes.push_back(largest > 0 ? rounded(128 + 127 * root) : rounded_root(row[j]));
+  }
+}
+
+void append_gates(std::span<const double> row, double levels, Bytes& bytes) {
+  double sum = 0, kept = 0;  // of the gates, and of their bytes
+  for (std::size_t j = row.size(); j-- > 0;) {
+    sum += std::clamp(row[j], 0.0, 1.0);
+    bytes.push_back(rounded(levels * sum - kept, levels));
+    kept += bytes.back();
+  }
+}
+
+void append_breaks(std::span<const double> row, Bytes& bytes) {
+  double left = 1, kept = 1;  // of the stick, exactly and from the bytes
+  for (std::size_t j = row.size(); j-- > 0;) {
+    const int nearest = rounded_root(row[j]);
+    left *= 1 - std::clamp(row[j], 0.0, 1.0);
+    const int mending = kept > 0 ? rounded_root(1 - left / kept) : nearest;
+    bytes.push_back(
+        static_cast<std::uint8_t>(std::clamp(mending, std::max(nearest - 1, 0), std::min(nearest + 1, 255))));
+    kept *= 1 - square_of(bytes.back());
+  }
+}
+
+// Lengths of the codes, 0 for a byte that does not occur. Counts are halved until no code is too long.
+std::array<int, 256> code_lengths(std::array<std::int64_t, 256> counts) {
+  using Tree = std::pair<std::int64_t, int>;  // count, number of the node
+  while (true) {
+    std::vector<int> parent(256, -1);
+    std::priority_queue<Tree, std::vector<Tree>, std::greater<>> trees;
+    for (int n = 0; n < 256; ++n) {
+      if (counts[static_cast<std::size_t>(n)] > 0) trees.emplace(counts[static_cast<std::size_t>(n)], n);
+    }
+    std::array<int, 256> lengths{};
+    if (trees.size() == 1) {
+      lengths[static_cast<std::size_t>(trees.top().second)] = 1;
+      return lengths;
+    }
+    while (trees.size() > 1) {
+      const Tree a = trees.top();
+      trees.pop();
+      const Tree b = trees.top();
+      trees.pop();
+      const int node = static_cast<int>(parent.size());
+      parent.push_back(-1);
+      parent[static_cast<std::size_t>(a.second)] = parent[static_cast<std::size_t>(b.second)] = node;
+      trees.emplace(a.first + b.first, node);
+    }
+    for (std::size_t n = 0; n < 256; ++n) {
+      for (int node = parent[n]; node >= 0; node = parent[static_cast<std::size_t>(node)]) ++lengths[n];
+    }
+    if (*std::max_element(lengths.begin(), lengths.end()) <= longest_code) return lengths;
+    for (std::int64_t& count : counts) count = (count + 1) / 2;
+  }
+}
+
+// The code of each byte, by its length.
+std::array<std::uint32_t, 256> canonical_codes(const std::array<int, 256>& lengths) {
+  std::array<std::uint32_t, 256> codes{};
+  std::uint32_t next = 0;
+  for (int length = 1; length <= longest_code; ++length) {
+    for (std::size_t n = 0; n < 256; ++n) {
+      if (lengths[n] == length) codes[n] = next++;
+    }
+    next <<= 1;
+  }
+  return codes;
+}
+
+std::string base64(const Bytes& bytes) {
+  static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t n = 0; n < bytes.size(); n += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - n);
+    std::uint32_t group = 0;
+    for (std::size_t k = 0; k < 3; ++k) group = group << 8 | (k < count ? bytes[n + k] : 0u);
+    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+}  // namespace
+
+int gate_levels(std::int64_t length) { return length > 256 ? 100 : 255; }
+
+std::string_view name_of(Packing packing) {
+  return packing == Packing::share ? "share" : packing == Packing::gates ? "gates" : "breaks";
+}
+
+std::string pack_square(std::span<const double> square, std::int64_t length, Packing packing) {
+  const auto size = static_cast<std::size_t>(length);
+  double largest = 0;
+  if (packing == Packing::share && std::ranges::any_of(square, [](double v) { return v < -1e-5 || v > 1 + 1e-5; })) {
+    for (const double v : square) largest = std::max(largest, std::abs(v));
+  }
+  Bytes numbers;
+  numbers.reserve(size * (size + 1) / 2);
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::span<const double> row = square.subspan(i * size, i + 1);
+    if (packing == Packing::share) append_shares(row, largest, numbers);
+    if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
+    if (packing == Packing::breaks) append_breaks(row, numbers);
+  }
+
+  std::array<std::int64_t, 256> counts{};
+  for (const std::uint8_t n : numbers) ++counts[n];
+  const std::array<int, 256> lengths = code_lengths(counts);
+  const std::array<std::uint32_t, 256> codes = canonical_codes(lengths);
+  Bytes packed;
+  for (std::size_t n = 0; n < 256; n += 2)
+    packed.push_back(static_cast<std::uint8_t>(lengths[n] << 4 | lengths[n + 1]));
+  std::uint64_t bits = 0;
+  int waiting = 0;  // bits of an incomplete byte
+  for (const std::uint8_t n : numbers) {
+    bits = bits << lengths[n] | codes[n];
+    for (waiting += lengths[n]; waiting >= 8; waiting -= 8)
+      packed.push_back(static_cast<std::uint8_t>(bits >> (waiting - 8)));
+  }
+  if (waiting > 0) packed.push_back(static_cast<std::uint8_t>(bits << (8 - waiting)));
+  return (largest > 0 ? concat(largest, ":") : std::string()) + base64(packed);
+}
+
+}  // namespace tally

@@ -1,0 +1,133 @@
+#include "tasks/print/statistics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+namespace tally {
+
+Interval wilson_interval(std::int64_t hits, std::int64_t n) {
+  if (n <= 0) return {0, 1};
+  constexpr double z = 1.959963984540054;  // two-sided 95%
+  const double count = static_cast<double>(n);
+  const double p = static_cast<double>(hits) / count;
+  const double centre = p + z * z / (2 * count);
+  const double spread = z * std::sqrt(p * (1 - p) / count + z * z / (4 * count * count));
+  const double scale = 1 + z * z / count;
+  // At the ends, rounding would give 1e-19 instead of the exact bound.
+  return {hits == 0 ? 0.0 : std::max(0.0, (centre - spread) / scale),
+          hits == n ? 1.0 : std::min(1.0, (centre + spread) / scale)};
+}
+
+MeanDeviation mean_deviation(const std::vector<double>& values) {
+  MeanDeviation result;
+  result.n = static_cast<std::int64_t>(values.size());
+  if (values.empty()) return result;
+  // Relative to the first value, so that rounding gives equal values no deviation.
+  double beyond = 0;
+  for (const double value : values) beyond += value - values.front();
+  beyond /= static_cast<double>(values.size());
+  result.mean = values.front() + beyond;
+  // Infinite values have an infinite mean.
+  if (std::isnan(result.mean)) result.mean = std::accumulate(values.begin(), values.end(), 0.0);
+  if (values.size() < 2) return result;
+  double squares = 0;
+  for (const double value : values) squares += (value - values.front() - beyond) * (value - values.front() - beyond);
+  result.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
+  return result;
+}
+
+namespace {
+
+std::string text_or_power(double value, double logarithm, int digits) {
+  const bool power = !std::isfinite(value) && std::isfinite(logarithm);
+  return power ? "e^" + short_number(logarithm, digits) : short_number(value, digits);
+}
+
+}  // namespace
+
+std::string exponential_text(double logarithm, int digits) {
+  return text_or_power(std::exp(logarithm), logarithm, digits);
+}
+
+std::string ExponentialMean::mean_text(int digits) const { return text_or_power(value.mean, log_mean, digits); }
+std::string ExponentialMean::deviation_text(int digits) const {
+  return text_or_power(value.deviation, log_deviation, digits);
+}
+
+ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
+  ExponentialMean result;
+  if (logarithms.empty()) return result;
+  const double largest = *std::max_element(logarithms.begin(), logarithms.end());
+  std::vector<double> values, scaled;  // e^x, and e^(x - largest)
+  for (const double logarithm : logarithms) {
+    values.push_back(std::exp(logarithm));
+    scaled.push_back(std::exp(logarithm - largest));
+  }
+  result.value = mean_deviation(values);
+  const MeanDeviation of_scaled = mean_deviation(scaled);
+  result.log_mean = largest + std::log(of_scaled.mean);
+  result.log_deviation = largest + std::log(of_scaled.deviation);
+  // The mean of infinite numbers would be NaN.
+  if (!std::isfinite(result.value.mean)) {
+    result.value.mean = std::exp(result.log_mean);
+    result.value.deviation = std::exp(result.log_deviation);
+  }
+  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also for equal numbers that do not fit
+  return result;
+}
+
+MeanDeviation RunningMean::result() const {
+  return {mean_, n_ > 1 ? std::sqrt(squares_ / static_cast<double>(n_ - 1)) : 0, n_};
+}
+
+std::string with_commas(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::ptrdiff_t first = value < 0 ? 1 : 0;
+  for (std::ptrdiff_t at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string short_number(double value, int digits) {
+  if (std::isnan(value)) return "nan";  // never "-nan"
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  return buffer;
+}
+
+std::string percent_number(double fraction) {
+  char buffer[32];
+  const double percent = 100 * fraction;
+  if (percent == 0) return "0";
+  if (!std::isfinite(percent)) return short_number(percent);
+  // Below 0.001, enough decimals for two digits: one wrong answer in a million is not "0".
+  const int decimals = percent >= 99.95     ? 0
+                       : percent >= 9.95    ? 1
+                       : percent >= 0.095   ? 2
+                       : percent >= 0.00095 ? 3
+                                            : 1 - static_cast<int>(std::floor(std::log10(percent)));
+  std::snprintf(buffer, sizeof buffer, "%.*f", decimals, percent);
+  std::string text = buffer;
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text;
+}
+
+std::string percent_text(double fraction) { return percent_number(fraction) + "%"; }
+
+std::string interval_text(std::int64_t hits, std::int64_t n) {
+  const Interval interval = wilson_interval(hits, n);
+  return percent_number(interval.low) + "-" + percent_text(interval.high);
+}
+
+std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what) {
+  return with_commas(hits) + " of " + with_commas(n) + " " + std::string(what) + ", 95% interval " +
+         interval_text(hits, n);
+}
+
+}  // namespace tally

@@ -1,0 +1,66 @@
+// Small statistics for reports.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tally {
+
+struct Interval {
+  double low, high;
+};
+
+// 95% interval of a proportion, `hits` of `n`, by Wilson's score; [0, 1] for n = 0.
+Interval wilson_interval(std::int64_t hits, std::int64_t n);
+
+struct MeanDeviation {
+  double mean = 0, deviation = 0;  // sample deviation (n-1); 0 for one value
+  std::int64_t n = 0;
+};
+MeanDeviation mean_deviation(const std::vector<double>& values);
+
+// Mean and standard deviation of e^x over values x, such as perplexities of losses. Also as logarithms, since e^x need
+// not fit a double.
+struct ExponentialMean {
+  MeanDeviation value;  // infinite or NaN if it does not fit
+  double log_mean = 0, log_deviation = 0;
+
+  // "24.65"; "e^812.3" if the number does not fit.
+  std::string mean_text(int digits = 4) const;
+  std::string deviation_text(int digits) const;
+};
+ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms);
+// "24.65" for e^logarithm; "e^812.3" if it does not fit a double.
+std::string exponential_text(double logarithm, int digits = 4);
+
+// Mean and standard deviation of values that arrive one by one and are not stored.
+class RunningMean {
+ public:
+  void add(double value) {
+    const double from_mean = value - mean_;
+    mean_ += from_mean / static_cast<double>(++n_);
+    squares_ += from_mean * (value - mean_);
+  }
+  MeanDeviation result() const;
+
+ private:
+  double mean_ = 0, squares_ = 0;  // of differences from the mean
+  std::int64_t n_ = 0;
+};
+
+// "0.03125", "24.65": at most `digits` significant digits, without trailing zeros.
+std::string short_number(double value, int digits = 4);
+// "26,400".
+std::string with_commas(std::int64_t value);
+// "12.3", "0.015": percent with at most three significant digits, without trailing zeros.
+std::string percent_number(double fraction);
+// "12.3%".
+std::string percent_text(double fraction);
+// "0-0.015%": Wilson's interval.
+std::string interval_text(std::int64_t hits, std::int64_t n);
+// "0 of 26,400 reads, 95% interval 0-0.015%".
+std::string rate_text(std::int64_t hits, std::int64_t n, std::string_view what);
+
+}  // namespace tally

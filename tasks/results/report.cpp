@@ -1,0 +1,244 @@
+// Collects runs and groups them.
+#include "tasks/results/report.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/runs/run_folder.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+const JsonLimits sweep_limits{.max_depth = 24, .max_values = 1'000'000};
+
+template <class T>
+void add_once(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+// Whether RunFolder::create moved the folder aside: x.old, x.old-2.
+bool moved_aside(const std::string& name) {
+  const std::string_view tail = std::string_view(name).substr(std::min(name.rfind(".old"), name.size()));
+  return tail == ".old" || (tail.starts_with(".old-") && tail.find_first_not_of("0123456789", 5) == tail.npos);
+}
+
+class Gatherer {
+ public:
+  explicit Gatherer(Report& report) : report_(report) {}
+
+  // Collects the runs in a folder and its subfolders. Returns false if there is none.
+  bool visit(const std::string& folder) {
+    std::error_code error;
+    if (fs::exists(folder + "/config.json", error)) {
+      if (seen_.insert(fs::canonical(folder, error).string()).second) {
+        or_problem(folder, [&] { report_.runs.push_back(read_run(folder)); });
+      }
+      return true;
+    }
+    std::set<std::string> below;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (entry.is_directory(error) && !moved_aside(entry.path().filename().string())) below.insert(entry.path());
+    }
+    bool found = false;
+    for (const std::string& path : below) found |= visit(path);
+    const std::string sweep = concat(folder, "/", sweep_file_name);
+    if (!fs::exists(sweep, error)) return found;
+    or_problem(sweep, [&] { add_sweep(folder, read_sweep_file(sweep)); });
+    return true;
+  }
+
+ private:
+  template <class F>
+  void or_problem(const std::string& path, F&& f) {
+    try {
+      f();
+    } catch (const Error& why) {
+      report_.problems.push_back(concat(path, ": ", why.what()));
+    }
+  }
+
+  // Adds the facts that the runs' folders do not have: which runs failed, and which have no folder yet.
+  void add_sweep(const std::string& folder, const JsonValue& sweep) {
+    for (const JsonValue& run : sweep.elements("runs")) {
+      const std::string path = concat(folder, "/", run.string("name"));
+      const RunState state = run_state_from_text(run.string("state"));
+      const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
+                                      [&](const RunSummary& summary) { return summary.path == path; });
+      std::error_code error;
+      if (known != report_.runs.end()) {
+        if (known->state == RunState::unfinished && ended_badly(state)) known->state = state;
+      } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
+        RunSummary summary;
+        summary.path = path;
+        summary.config = RunConfig::from_json(run.at("config"), OtherRules::leave_out);
+        summary.state = state == RunState::failed ? state : RunState::waiting;
+        report_.runs.push_back(std::move(summary));
+      }
+    }
+  }
+
+  Report& report_;
+  std::set<std::string> seen_;  // a path may be given twice or be inside another
+};
+
+ReportTask report_of(const TaskEntry* task, const std::vector<RunSummary>& runs) {
+  ReportTask report;
+  report.task = task;
+  std::map<std::string, std::set<std::string>> values;  // of an option among the runs
+  for (const RunSummary& run : runs) {
+    if (run.config.task != task) continue;
+    if (!task->reads_files) report.scores_sequences = run.config.make_task()->scores_sequences();
+    for (const auto& [name, value] : settings_of(run.config)) values[name].insert(value);
+    for (const Evaluation& e : run.results) add_once(report.splits, e.split);
+    for (const Evaluation& e : run.generated) add_once(report.generated, e.split);
+    for (const Measurement& m : run.measurements) add_once(report.splits, m.evaluation.split);
+  }
+  for (const auto& [name, different] : values) {
+    if (different.size() > 1) report.settings.push_back(name);
+  }
+  for (const RunSummary& run : runs) {
+    if (run.config.task != task) continue;
+    auto settings = settings_of(run.config);
+    std::erase_if(settings, [&](const auto& setting) { return values[setting.first].size() < 2; });
+    const auto known = std::find_if(report.groups.begin(), report.groups.end(), [&](const ReportGroup& group) {
+      return group.encoding() == run.config.label() && group.settings == settings;
+    });
+    if (known == report.groups.end()) {
+      report.groups.push_back({std::move(settings), {&run}});
+    } else {
+      known->runs.push_back(&run);
+    }
+  }
+  std::set<std::string> presets;
+  for (const ReportGroup& group : report.groups) presets.insert(group.runs.front()->config.preset);
+  constexpr std::size_t all_named = 2;
+  for (ReportGroup& group : report.groups) {
+    if (report.settings.size() > all_named && presets.size() == 1) {
+      group.unnamed = settings_of_preset(group.runs.front()->config);
+    }
+    // The model may be invalid, or its files may be gone.
+    if (group.count(RunState::finished) == 0 || task->reads_files) continue;
+    const RunConfig& config = group.runs.front()->config;
+    const std::unique_ptr<Task> made = config.make_task();
+    for (const Split& split : made->splits()) {
+      if (reaches_untrained_rows(config, *made, split)) group.untrained.insert(split.name);
+    }
+  }
+  return report;
+}
+
+}  // namespace
+
+RunSummary read_run(const std::string& path) {
+  const RunFolder folder = RunFolder::open(path);
+  const std::vector<MetricsRecord> metrics = read_metrics(folder.metrics_path());
+  RunSummary summary;
+  summary.path = folder.path();
+  summary.config = folder.config().clone();
+  summary.measurements = all_of<Measurement>(metrics);
+  for (const StartRecord& start : all_of<StartRecord>(metrics)) add_once(summary.machines, start.machine);
+  if (!all_of<DivergenceRecord>(metrics).empty()) summary.state = RunState::diverged;
+  if (folder.finished()) {
+    summary.state = RunState::finished;
+    const JsonValue results = folder.read_results();
+    if (results.contains("seconds")) summary.seconds = results.real("seconds");
+    for (const JsonValue& e : results.elements("evaluations")) summary.results.push_back(evaluation_from_json(e));
+    if (results.contains("generated")) {
+      for (const JsonValue& e : results.elements("generated")) summary.generated.push_back(evaluation_from_json(e));
+    }
+  }
+  return summary;
+}
+
+std::string_view name_of(RunState state) {
+  constexpr std::array<std::string_view, run_states.size()> names{"finished", "diverged", "failed", "unfinished",
+                                                                  "waiting"};
+  return names[static_cast<std::size_t>(state)];
+}
+
+RunState run_state_from_text(std::string_view text) {
+  for (const RunState state : run_states) {
+    if (name_of(state) == text) return state;
+  }
+  fail("report", "unknown state of a run: '", text, "'");
+}
+
+std::string ReportGroup::label() const {
+  std::string text = encoding();
+  for (const auto& [name, value] : settings) {
+    if (!unnamed.contains(name)) text += concat(" ", name, "=", value);
+  }
+  return text;
+}
+
+std::set<std::string> settings_of_preset(const RunConfig& config) {
+  std::set<std::string> same;
+  if (config.preset.empty()) return same;
+  try {
+    const auto given = settings_of(config);
+    for (const auto& [name, value] :
+         settings_of(RunConfig::make(config.task->name, config.encoding.text(), config.preset))) {
+      const auto own = given.find(name);
+      if (own != given.end() && own->second == value) same.insert(name);
+    }
+  } catch (const Error&) {  // the preset no longer exists
+  }
+  return same;
+}
+
+std::int64_t ReportGroup::count(RunState state) const {
+  return std::count_if(runs.begin(), runs.end(), [state](const RunSummary* run) { return run->state == state; });
+}
+
+namespace {
+
+std::vector<Evaluation> of_split(const ReportGroup& group, std::vector<Evaluation> RunSummary::*which,
+                                 std::string_view split) {
+  std::vector<Evaluation> found;
+  for (const RunSummary* run : group.runs) {
+    for (const Evaluation& e : run->*which) {
+      if (e.split == split) found.push_back(e);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<Evaluation> ReportGroup::results(std::string_view split) const {
+  return of_split(*this, &RunSummary::results, split);
+}
+
+std::vector<Evaluation> ReportGroup::generated(std::string_view split) const {
+  return of_split(*this, &RunSummary::generated, split);
+}
+
+JsonValue read_sweep_file(const std::string& path) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
+  JsonValue sweep = read_json(path, sweep_limits, most_bytes);
+  check(sweep.integer("format") == 1, "sweep", path, ": format ", sweep.integer("format"),
+        " is not one that this version reads (1)");
+  return sweep;
+}
+
+Report make_report(const std::vector<std::string>& paths) {
+  Report report;
+  Gatherer gatherer(report);
+  for (std::string path : paths) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    std::error_code error;
+    check(fs::is_directory(path, error), "report", "there is no folder '", path, "'");
+    check(gatherer.visit(path), "report", "'", path, "' holds no run: no config.json in it or below");
+  }
+  std::vector<const TaskEntry*> tasks;
+  for (const RunSummary& run : report.runs) add_once(tasks, run.config.task);
+  for (const TaskEntry* task : tasks) report.tasks.push_back(report_of(task, report.runs));
+  return report;
+}
+
+}  // namespace tally

@@ -1,0 +1,362 @@
+#include "tasks/runs/config.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "core/precision.hpp"
+#include "tasks/runs/preset.hpp"
+#include "tasks/runs/task_paths.hpp"
+
+namespace tally {
+namespace {
+
+JsonValue json_of(const OptionValue& value) {
+  return std::visit([](const auto& v) { return JsonValue(v); }, value);
+}
+
+JsonValue json_of(const std::vector<OptionInfo>& options) {
+  JsonValue object = JsonValue::object();
+  for (const OptionInfo& option : options) object.set(option.name, json_of(option.value));
+  return object;
+}
+
+std::vector<OptionInfo> options_of(const Options& options) {
+  const auto copy = options.clone();
+  return list_options(*copy);
+}
+
+// A JSON value as the text that set_option reads. The kinds of value and option must match: "64" is not a number.
+std::string text_of(const JsonValue& value, const OptionValue& option, std::string_view name) {
+  constexpr std::string_view kinds[] = {"true or false", "an integer", "a number", "a string"};
+  const bool fits =
+      value.kind() == json_of(option).kind() || (value.is_integer() && std::holds_alternative<double>(option));
+  check(fits, "config", "'", name, "' must be ", kinds[option.index()], ", not ", value.kind());
+  return value.is_string() ? value.string() : write_json(value);
+}
+
+[[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
+  fail("config", "unknown key '", name, "'", did_you_mean(name, known));
+}
+
+const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, &OptionInfo::name);
+  return found != options.end() ? &*found : nullptr;
+}
+
+// Sets the options of the group with this prefix ("model.") from the members of an object of the file.
+void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object,
+                 OtherRules other_rules) {
+  check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
+  const auto find_group = [&] {
+    std::vector<RunConfig::Group> groups = config.groups();
+    const auto group = std::ranges::find(groups, prefix, &RunConfig::Group::prefix);
+    check(group != groups.end(), "config", "'", key, "' is for an encoding that is not part of ",
+          config.encoding.text());
+    return std::move(*group);
+  };
+  RunConfig::Group group = find_group();
+  const auto set = [&](const JsonMember& member) {
+    const OptionInfo* option = find_option(group.options, member.name);
+    const bool of_another = option == nullptr;
+    if (of_another) option = find_option(group.others, member.name);
+    if (option == nullptr) {
+      std::vector<std::string> known;
+      for (const OptionInfo& one : group.options) known.push_back(concat(key, ".", one.name));
+      fail_unknown_key(concat(key, ".", member.name), known);
+    }
+    const std::string text = text_of(member.value, option->value, concat(key, ".", member.name));
+    if (of_another && other_rules == OtherRules::leave_out) return;
+    config.set(prefix + member.name, text);
+  };
+  // The name determines which options the others are.
+  if (key == "optimiser" && object.contains("name")) {
+    set({"name", object.at("name")});
+    group = find_group();
+  }
+  for (const JsonMember& member : object.members()) set(member);
+}
+
+// The option's value as text; empty if there is no such option.
+std::string value_in(const RunConfig& config, std::string_view name) {
+  const std::vector<RunConfig::Field> fields = config.fields();
+  const auto field = std::ranges::find(fields, name, &RunConfig::Field::name);
+  return field == fields.end() ? "" : to_text(field->option.value);
+}
+
+bool starts_any(std::string_view name, std::string_view prefix, std::string_view& rest) {
+  if (!name.starts_with(prefix)) return false;
+  rest = name.substr(prefix.size());
+  return true;
+}
+
+}  // namespace
+
+void RunOptions::visit(OptionVisitor& visitor) {
+  visitor.integer("steps", steps, "training steps", 1);
+  visitor.integer("batch", batch, "sequences a step", 1, 1 << 20);
+  visitor.integer("micro-batch", micro_batch,
+                  "sequences of a step at once, which takes less memory; their gradients are added. 0: the whole batch",
+                  0, 1 << 20);
+  visitor.integer("micro-batches", micro_batches,
+                  "the same by their number: parts of a step's batch, of one size but for the last. 0: as micro-batch "
+                  "says",
+                  0, 1 << 20);
+  visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
+  visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
+  visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
+  visitor.integer(
+      "eval-batch", eval_batch,
+      "sequences at once where answers are generated; what a loss is taken of is computed 1,024 tokens at a "
+      "time, with the same bits whatever this is",
+      1, 1 << 20);
+  visitor.integer("eval-count", eval_count,
+                  "sequences of each split in evaluations before the last; 0: the whole split");
+  visitor.flag("eval-generated", eval_generated,
+               "after the last evaluation the model also goes on from its own answers, as in 'tally eval --generate'");
+  visitor.integer("seed", seed, "start values, training stream, dropout", 0);
+  visitor.integer("data-seed", data_seed, "evaluation sets and fixed training sets", 0);
+  visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");
+  visitor.text(
+      "train", train,
+      "parameters that are trained: all, or patterns of their names: 'pe.*,blocks.0.*'. The others stay as they "
+      "are");
+}
+
+RunConfig RunConfig::make(std::string_view task, std::string_view encoding, std::string_view preset) {
+  RunConfig config;
+  config.task = &find_task(task);
+  config.task_options = config.task->make_options();
+  config.encoding = EncodingChoice::parse(encoding);
+  if (!preset.empty()) {
+    config.preset = std::string(preset);
+    apply_preset(find_preset(task, preset), config);
+  }
+  return config;
+}
+
+RunConfig RunConfig::clone() const {
+  RunConfig copy;
+  copy.preset = preset;
+  copy.task = task;
+  copy.task_options = task_options->clone();
+  copy.encoding = encoding.clone();
+  copy.model = model;
+  copy.optimiser = optimiser;
+  copy.run = run;
+  return copy;
+}
+
+RunConfig RunConfig::with_paths_of(const RunConfig& other) const {
+  RunConfig moved = clone();
+  const std::vector<OptionInfo> theirs = options_of(*other.task_options);
+  for (const std::string& name : path_options(*task, *moved.task_options)) {
+    if (const OptionInfo* path = find_option(theirs, name)) moved.set("task." + name, to_text(path->value));
+  }
+  return moved;
+}
+
+void RunConfig::set(std::string_view name, std::string_view value) {
+  std::string_view rest;
+  if (starts_any(name, "task.", rest)) {
+    const bool is_path = std::ranges::count(path_options(*task, *task_options), rest) > 0;
+    set_option(*task_options, concat("task ", task->name), rest, is_path ? absolute_path(value) : std::string(value));
+  } else if (starts_any(name, "model.", rest)) {
+    set_option(model, "model", rest, value);
+  } else if (starts_any(name, "optimiser.", rest)) {
+    optimiser.set(rest, value);
+  } else if (starts_any(name, "pe.", rest)) {
+    encoding.set_option(rest, value);
+  } else if (find_option(options_of(run), name) != nullptr) {
+    set_option(run, "run", name, value);
+  } else {
+    const std::vector<Field> all = fields();
+    const auto field = std::ranges::find(all, name, &Field::alias);
+    check(field != all.end() && !name.empty(), "config", "unknown option '", name, "'",
+          did_you_mean_option(*this, name));
+    set(field->name, value);
+  }
+}
+
+std::vector<RunConfig::Field> RunConfig::fields() const {
+  // Short names; "pe.p-max" is one if only one encoding has it.
+  static const std::map<std::string, std::string> short_names{
+      {"task.length", "length"},         {"task.data", "data"},
+      {"task.tokenizer", "tokenizer"},   {"task.vocabulary", "vocabulary"},
+      {"task.token-type", "token-type"}, {"task.end-token", "end-token"},
+      {"model.layers", "layers"},        {"model.width", "width"},
+      {"model.heads", "heads"},          {"optimiser.lr", "lr"}};
+  std::vector<Field> result;
+  std::map<std::string, int> holders;
+  for (const Group& group : groups()) {
+    for (const OptionInfo& option : group.options) {
+      Field field{group.prefix + option.name, "", group.title, option};
+      if (const auto known = short_names.find(field.name); known != short_names.end()) field.alias = known->second;
+      if (group.prefix.starts_with("pe.")) ++holders[field.alias = "pe." + option.name];
+      result.push_back(std::move(field));
+    }
+    for (const OptionInfo& option : group.others) result.push_back({group.prefix + option.name, "", "", option});
+  }
+  for (Field& field : result) {
+    if (holders[field.alias] > 1) field.alias.clear();
+  }
+  return result;
+}
+
+bool RunConfig::has(std::string_view name) const {
+  return std::ranges::any_of(fields(), [&](const Field& field) {
+    return name == field.name || (name == field.alias && !name.empty()) ||
+           (field.name.starts_with("pe.") && name == "pe." + field.option.name);
+  });
+}
+
+std::string did_you_mean_option(const RunConfig& config, std::string_view name) {
+  std::vector<std::string> all, own;
+  for (const RunConfig::Group& group : config.groups()) {
+    for (const OptionInfo& option : group.options) {
+      all.push_back(group.prefix + option.name);
+      own.push_back(option.name);
+    }
+  }
+  const std::string hint = did_you_mean(name, all);
+  if (!hint.empty()) return hint;
+  const std::string near = nearest_name(name.substr(name.rfind('.') + 1), own);  // npos + 1 is 0
+  if (near.empty()) return "; 'tally train --help' with this task and encoding lists all";
+  return did_you_mean(all[static_cast<std::size_t>(std::find(own.begin(), own.end(), near) - own.begin())], all);
+}
+
+void RunConfig::validate() const {
+  check_model(model, encoding);
+  check(run.micro_batch <= run.batch, "run", "micro-batch ", run.micro_batch, " is more than the batch of ", run.batch);
+  if (run.micro_batches > 0) {
+    check(run.micro_batch == 0, "run", "micro-batch ", run.micro_batch, " and micro-batches ", run.micro_batches,
+          " say the same of a batch; give one of them");
+    const std::int64_t parts = (run.batch + run.at_once() - 1) / run.at_once();
+    check(parts == run.micro_batches, "run", "a batch of ", run.batch, " has no ", run.micro_batches,
+          " micro-batches of one size; with ", run.at_once(), " sequences each there are ", parts);
+  }
+  optimiser.validate();
+  check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
+        run.steps, " steps; a shorter one is set with --optimiser.warmup");
+  const std::int64_t cooldown = cooldown_steps(optimiser, run.steps);
+  check(optimiser.warmup + cooldown <= run.steps, "optimiser", "warmup ", optimiser.warmup, " and a cooldown of ",
+        cooldown, " steps are longer than the run of ", run.steps,
+        " steps; shorter ones are set with --optimiser.warmup and --optimiser.cooldown");
+}
+
+void RunConfig::refuse_idle(const RunConfig* before) const {
+  const auto refuse = [&](std::string_view where, std::string_view name, std::string_view why) {
+    const std::string value = value_in(*this, name);
+    const auto made_with = [&](std::string_view of) { return value_in(make(task->name, encoding.text(), of), name); };
+    if (value == made_with({}) || value == made_with(preset)) return;
+    if (before != nullptr && value == value_in(*before, name)) return;
+    fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
+  };
+  for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
+  if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
+  if (optimiser.schedule == "constant") refuse("optimiser", "optimiser.lr-floor", "with schedule = constant");
+  if (cooldown_steps(optimiser, run.steps) == 0) {
+    const std::string beside = concat("with schedule = ", optimiser.schedule);
+    if (optimiser.schedule != "inverse-root") {
+      refuse("optimiser", "optimiser.cooldown", beside + "; it is for wsd and inverse-root");
+    }
+    refuse("optimiser", "optimiser.cooldown-shape", beside + " and no cooldown");
+  }
+  check(dtype() != DType::f64 || matmul_precision() == MatmulPrecision::f32, "run", "--precision ",
+        matmul_precision_names[static_cast<std::size_t>(matmul_precision())],
+        " has no effect with dtype = f64: it rounds products of f32");
+  if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
+}
+
+std::vector<RunConfig::Group> RunConfig::groups() const {
+  std::vector<Group> result;
+  result.push_back({"Run", "", options_of(run)});
+  result.push_back({concat("Task ", task->name), "task.", options_of(*task_options)});
+  for (const auto& part : encoding.parts) {
+    result.push_back(
+        {concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."), options_of(*part.options)});
+  }
+  result.push_back({"Model", "model.", options_of(model)});
+  result.push_back({"Optimiser", "optimiser.", options_of(optimiser), optimiser.others()});
+  return result;
+}
+
+JsonValue RunConfig::to_json() const {
+  JsonValue task_json = JsonValue::object({{"name", task->name}});
+  for (const OptionInfo& option : options_of(*task_options)) task_json.set(option.name, json_of(option.value));
+  JsonValue encoding_json = JsonValue::object();
+  for (const auto& part : encoding.parts) encoding_json.set(part.entry->name, json_of(options_of(*part.options)));
+  return JsonValue::object({{"format", 1},
+                            {"preset", preset},
+                            {"task", std::move(task_json)},
+                            {"pe", encoding.text()},
+                            {"pe-options", std::move(encoding_json)},
+                            {"model", json_of(options_of(model))},
+                            {"optimiser", json_of(options_of(optimiser))},
+                            {"run", json_of(options_of(run))}});
+}
+
+RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
+  check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
+  static const std::vector<std::string> known = {
+      "format", "preset",    "task", "pe",      "pe-options",
+      "model",  "optimiser", "run",  "imported"};  // only the run folder uses it
+  for (const JsonMember& member : json.members()) {
+    if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
+  }
+  if (json.contains("format")) {
+    check(json.integer("format") == 1, "config", "format ", json.integer("format"),
+          " is not one this version reads (1)");
+  }
+  const std::string preset = json.contains("preset") ? json.string("preset") : "";
+  check(json.at("task").is_object(), "config", "'task' must be an object with a name, not ", json.at("task").kind());
+  RunConfig config = make(json.at("task").string("name"), json.string("pe"), preset);
+  JsonValue task_options = json.at("task");
+  task_options.remove("name");
+  const auto set = [&](const std::string& key, const std::string& prefix, const JsonValue& object) {
+    set_members(config, key, prefix, object, other_rules);
+  };
+  set("task", "task.", task_options);
+  if (json.contains("pe-options")) {
+    for (const JsonMember& part : json.members("pe-options")) {
+      set(concat("pe-options.", part.name), concat("pe.", part.name, "."), part.value);
+    }
+  }
+  if (json.contains("model")) set("model", "model.", json.at("model"));
+  if (json.contains("optimiser")) set("optimiser", "optimiser.", json.at("optimiser"));
+  if (json.contains("run")) set("run", "", json.at("run"));
+  return config;
+}
+
+std::unique_ptr<Task> RunConfig::make_task() const {
+  return task->make(*task_options, static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed));
+}
+
+std::unique_ptr<SequenceModel> RunConfig::make_model(const Task& instance) const {
+  return tally::make_model(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
+                           instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype(), default_device());
+}
+
+std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {
+  std::vector<std::string> result;
+  if (before.task != after.task) result.push_back(concat("task ", before.task->name, " -> ", after.task->name));
+  if (before.encoding.text() != after.encoding.text()) {
+    result.push_back(concat("pe ", before.encoding.text(), " -> ", after.encoding.text()));
+  }
+  const auto old_groups = before.groups();
+  const auto new_groups = after.groups();
+  for (const auto& group : new_groups) {
+    for (const auto& old_group : old_groups) {
+      if (old_group.prefix != group.prefix || old_group.title != group.title) continue;
+      for (const OptionInfo& option : group.options) {
+        const OptionInfo* const old = find_option(old_group.options, option.name);
+        const std::string from = old != nullptr ? to_text(old->value) : "none", to = to_text(option.value);
+        if (from != to) result.push_back(concat(group.prefix, option.name, " ", from, " -> ", to));
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tally

@@ -1,0 +1,123 @@
+// Presets read from JSON, found by task and name, and applied to a run.
+#include "tasks/runs/preset.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "nn/options.hpp"
+#include "tasks/runs/config.hpp"
+
+namespace tally {
+namespace {
+
+constexpr const char* file_name = "tasks/presets.json";
+
+// Replaces settings in place; new ones are appended.
+void merge(Settings& settings, const Settings& changes) {
+  for (const auto& change : changes) {
+    const auto found = std::ranges::find(settings, change.first, [](const auto& setting) { return setting.first; });
+    if (found == settings.end()) {
+      settings.push_back(change);
+    } else {
+      *found = change;
+    }
+  }
+}
+
+// "flip-flop/quick" -> "flip-flop", "quick". An entry that is only a base has no task.
+void set_names(PresetEntry& entry, const std::string& full_name) {
+  const std::size_t slash = full_name.find('/');
+  const bool is_base = slash == std::string::npos;
+  const std::string task = is_base ? "" : find_task(full_name.substr(0, slash)).name;
+  check(entry.task.empty() || entry.task == task, "preset", "its base is a preset of another task, '", entry.task, "'");
+  entry.task = task;
+  entry.name = is_base ? full_name : full_name.substr(slash + 1);
+  check(!entry.name.empty(), "preset", "a preset is called task/name");
+}
+
+PresetEntry read_preset(const std::string& full_name, const JsonValue& json,
+                        const std::map<std::string, PresetEntry>& before) {
+  check_keys("preset", json, {"summary", "source", "note", "base", "settings"});
+  PresetEntry entry;
+  if (json.contains("base")) {
+    const std::string& base = json.string("base");
+    const auto found = before.find(base);
+    if (found == before.end()) {
+      std::vector<std::string> names;
+      for (const auto& known : before) names.push_back(known.first);
+      fail("preset", "its base '", base, "' is no entry before it in the file", did_you_mean(base, names));
+    }
+    entry = found->second;
+  }
+  set_names(entry, full_name);
+  entry.summary = json.string("summary");
+  if (json.contains("source")) entry.source = json.string("source");
+  if (json.contains("note")) entry.note = json.string("note");
+  check(json.contains("settings"), "preset", "'settings' is missing");
+  const Settings own = parse_settings("preset", joined(texts_in(json, "settings"), " "));
+  check_set_once("preset", own);
+  merge(entry.settings, own);
+  return entry;
+}
+
+}  // namespace
+
+std::vector<PresetEntry> read_presets(std::string_view json, const std::string& file) {
+  std::map<std::string, PresetEntry> read;
+  for_each_entry(parse_json(json, {}, file), file, [&](const std::string& name, const JsonValue& entry) {
+    read.emplace(name, read_preset(name, entry, read));
+  });
+  std::vector<PresetEntry> presets;
+  for (auto& [name, entry] : read) {
+    if (!entry.task.empty()) presets.push_back(std::move(entry));
+  }
+  std::ranges::sort(presets, {}, [](const PresetEntry& entry) { return std::tie(entry.task, entry.name); });
+  return presets;
+}
+
+const std::vector<PresetEntry>& preset_registry() {
+  static const std::vector<PresetEntry> presets = read_presets(data_file("presets.json"), file_name);
+  return presets;
+}
+
+std::string preset_names(std::string_view task) {
+  std::set<std::string> names;
+  for (const PresetEntry& entry : preset_registry()) {
+    if (task.empty() || entry.task == task) names.insert(entry.name);
+  }
+  return joined({names.begin(), names.end()});
+}
+
+const PresetEntry& find_preset(std::string_view task, std::string_view name) {
+  std::vector<std::string> names;
+  for (const PresetEntry& entry : preset_registry()) {
+    if (entry.task != task) continue;
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  check(!names.empty(), "preset", "the task '", task, "' has no presets, asked for '", name,
+        "', which would be an entry '", task, "/", name, "' in ", file_name);
+  fail("preset", "the task '", task, "' has no preset '", name, "'; it has ", preset_names(task),
+       did_you_mean(name, names));
+}
+
+void apply_preset(const PresetEntry& preset, RunConfig& config) {
+  in_file(concat(file_name, ": ", preset.task, "/", preset.name), [&] {
+    for (const auto& [name, value] : preset.settings) {
+      if (name.starts_with("pe.")) {
+        const std::string encoding = name.substr(3, name.find('.', 3) - 3);
+        const auto is_it = [&](const EncodingChoice::Part& part) { return part.entry->name == encoding; };
+        if (std::ranges::none_of(config.encoding.parts, is_it)) {
+          EncodingChoice::parse(encoding).set_option(name.substr(3), value);
+          continue;
+        }
+      }
+      config.set(name, value);
+    }
+  });
+}
+
+}  // namespace tally

@@ -1,0 +1,386 @@
+#include "tasks/runs/run_folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/folder_lock.hpp"
+#include "core/io/lease.hpp"
+#include "tasks/runs/task_paths.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+const JsonLimits config_limits{.max_depth = 16, .max_values = 10'000};
+constexpr const char* imported_key = "imported";
+const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key can be many
+
+// An unused name next to `path`.
+std::string aside_path(const std::string& path) {
+  std::string candidate = path + ".old";
+  for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = concat(path, ".old-", n);
+  return candidate;
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+// True if the folder is empty, or has only the remains of a process killed while it wrote the configuration of a new
+// run.
+bool holds_nothing(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename() != "config.json.tmp") return false;
+  }
+  return !error;
+}
+
+// The lock of a folder, held while it is open. Throws RunInUse if another process has it.
+FileDescriptor lock_of(const std::string& folder) {
+  // A process that makes a run, or checks whether it is free, holds the lock for a moment. Training holds it longer.
+  std::optional<FileDescriptor> lock = lock_folder("run", folder, 20);
+  if (!lock) throw RunInUse(concat("[run] another process is training in '", folder, "'"));
+  return std::move(*lock);
+}
+
+// Throws Error if a process trains in a run below the folder, such as a run of a sweep.
+void refuse_runs_at_work_below(const std::string& folder) {
+  std::error_code error;
+  const auto readable = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, readable, error), end; at != end; at.increment(error)) {
+    if (at->is_directory(error) && fs::exists(at->path() / "config.json", error)) lock_of(at->path().string());
+  }
+}
+
+}  // namespace
+
+std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
+                     std::int64_t seed) {
+  std::string name(encoding);
+  for (const auto& [key, value] : settings) name += concat("-", key, "=", value);
+  name += concat("-seed", seed);
+  for (char& c : name) {
+    if (c == '/' || static_cast<unsigned char>(c) <= ' ') c = '_';
+  }
+  return name;
+}
+
+FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
+  const std::string folder = without_slashes(path);
+  check(!folder.empty(), "run", "the name of the run folder is empty");
+  std::error_code error;
+  const auto status = fs::symlink_status(folder, error);
+  const bool there = fs::exists(status);
+  const bool empty_folder = there && fs::is_directory(folder, error) && holds_nothing(folder);
+  FileDescriptor lock_of_old;  // only one of two processes can move it
+  if (there && !empty_folder) {
+    // The lock comes first: a run that is being created has no config.json yet.
+    if (fs::is_directory(folder, error)) lock_of_old = lock_of(folder);
+    const bool is_run = fs::exists(folder + "/config.json", error);
+    check(force, "run", "'", folder,
+          is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
+                   "it aside"
+                 : "' is there already and is not a run; choose another name, or use --force to move it aside");
+    if (fs::is_directory(folder, error)) refuse_runs_at_work_below(folder);
+    const std::string aside = aside_path(folder);
+    fs::rename(folder, aside, error);
+    check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
+  }
+  return lock_of_old;
+}
+
+RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bool force, bool imported) {
+  config.validate();
+  const std::string folder = without_slashes(path);
+  const FileDescriptor lock_of_old = make_way(folder, force);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
+  RunFolder run(folder, config.clone());
+  run.imported_ = imported;
+  run.lock();
+  // Another process may have made and finished its run here between the check above and the lock.
+  check(holds_nothing(folder), "run", "'", folder, "' holds a run already: another process has just made it");
+  run.write_config();
+  return run;
+}
+
+RunFolder RunFolder::open(const std::string& path) {
+  RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
+  run.read_config();
+  return run;
+}
+
+RunFolder RunFolder::open_to_train(const std::string& path) {
+  RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
+  run.lock();
+  run.read_to_train();
+  return run;
+}
+
+RunFolder RunFolder::open_beside(const std::string& path) {
+  RunFolder run(without_slashes(path), {});
+  run.refuse_what_is_no_run();
+  run.writes_ = false;
+  run.read_to_train();
+  return run;
+}
+
+void RunFolder::read_to_train() {
+  read_config();
+  if (const auto steps = checkpoint_steps(); finished() && !steps.empty()) {
+    const std::int64_t good = newest_checkpoint([](const std::string&) {}).step;
+    last_checkpoint_damaged_ = good < std::min(steps.back(), config_.run.steps);
+  }
+}
+
+void RunFolder::refuse_what_is_no_run() const {
+  std::error_code error;
+  check(fs::is_directory(path_, error), "run", "there is no folder '", path_, "'");
+  check(fs::exists(config_path(), error), "run", "'", path_, "' holds no run: it has no config.json");
+}
+
+void RunFolder::read_config() {
+  const JsonValue json = read_json(config_path(), config_limits);
+  in_file(config_path(), [&] {
+    config_ = config_from(json);
+    config_.validate();
+    imported_ = json.contains(imported_key) && json.boolean(imported_key);
+  });
+}
+
+JsonValue RunFolder::stored_config() const {
+  JsonValue json = config_.to_json(), task = json.at("task");
+  const std::string folder = absolute_path(path_);
+  for (const std::string& name : path_options(*config_.task, *config_.task_options)) {
+    task.set(name, path_from(folder, task.string(name)));
+  }
+  json.set("task", std::move(task));
+  return imported_ ? json.set(imported_key, true) : json;
+}
+
+void RunFolder::write_config() const { write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n"); }
+
+RunConfig RunFolder::config_from(const JsonValue& stored) const {
+  RunConfig config = RunConfig::from_json(stored, OtherRules::leave_out);
+  const JsonValue& task = stored.at("task");
+  std::error_code error;
+  for (const std::string& name : path_options(*config.task, *config.task_options)) {
+    const fs::path path = task.contains(name) ? task.string(name) : "";
+    if (path.empty() || path.is_absolute()) continue;
+    // Earlier versions wrote paths relative to the working directory, or, for files in the folder, relative to the
+    // folder.
+    const fs::path own = fs::exists(path_ / path, error) || fs::exists(path, error) ? path : path.filename();
+    if (fs::exists(path_ / own, error)) config.set("task." + name, (path_ / own).string());
+  }
+  return config;
+}
+
+bool RunFolder::imported() const {
+  std::error_code error;
+  return imported_ || fs::exists(fs::symlink_status(checkpoint_path(0), error));
+}
+
+std::string RunFolder::checkpoint_path(std::int64_t step) const {
+  return concat(path_, "/checkpoints/", checkpoint_name(step));
+}
+
+bool RunFolder::finished() const {
+  std::error_code error;
+  return changes_.empty() && !last_checkpoint_damaged_ && fs::exists(results_path(), error);
+}
+
+JsonValue RunFolder::read_results() const {
+  check(finished(), "run", "'", path_, "' is not finished: it has no results.json");
+  JsonValue results = read_json(results_path(), results_limits);
+  return in_file(results_path(), [&] {
+    check(results.is_object(), "results", "must be an object, not ", results.kind());
+    results.integer("best_step");
+    for (const JsonValue& line : results.elements("evaluations")) evaluation_from_json(line);
+    return std::move(results);
+  });
+}
+
+void RunFolder::check_still_ours() const {
+  if (claim_ == 0 || !overtaken(path_, claim_)) return;
+  throw RunInUse(concat("[run] another process has taken '", path_, "' over, for this one did not renew its lease"));
+}
+
+void RunFolder::write_results(const JsonValue& results) const {
+  check_still_ours();
+  write_file_atomically(results_path(), write_json(results, 2) + "\n");
+}
+
+void RunFolder::change_config(const RunConfig& config) {
+  config.validate();
+  changes_ = differences(config_, config);
+  config_ = config.clone();
+}
+
+void RunFolder::relocate(const RunConfig& config) {
+  check_still_ours();
+  config_ = config_.with_paths_of(config);
+  if (writes_) write_config();
+}
+
+void RunFolder::begin() {
+  check_still_ours();
+  std::error_code error;
+  if (writes_) fs::remove(results_path(), error);
+  check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
+  last_checkpoint_damaged_ = false;
+  if (changes_.empty()) return;
+  if (writes_) write_config();
+  changes_.clear();
+}
+
+void RunFolder::lock() {
+  if (writes_ && !lock_.open()) lock_ = lock_of(path_);
+}
+
+std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  const std::string folder = path_ + "/checkpoints";
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::int64_t step = step_of_checkpoint(entry.path().filename().string());
+    if (step >= 0) steps.push_back(step);
+  }
+  check(!error || error == std::errc::no_such_file_or_directory, "checkpoint", "cannot read the folder '", folder,
+        "': ", error.message());
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model,
+                                 const NamedTensors& optimiser) const {
+  check_still_ours();
+  write_checkpoint_file(checkpoint_path(checkpoint.step), checkpoint, model, optimiser);
+  sound_.insert(checkpoint.step);
+}
+
+void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t last) const {
+  std::error_code error;
+  const std::string folder = path_ + "/checkpoints";
+  fs::create_directories(folder, error);
+  check(!error, "checkpoint", "cannot make the folder '", folder, "': ", error.message());
+  for (const std::int64_t step : checkpoint_steps()) {
+    const std::string path = checkpoint_path(step);
+    check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint", path,
+          ": is in the way of a checkpoint and is not a file");
+  }
+  const AtomicFile trial(checkpoint_path(first));  // deletes its temporary file again
+}
+
+StoredCheckpoint RunFolder::open_checkpoint(std::int64_t step) const {
+  StoredCheckpoint checkpoint = open_checkpoint_file(checkpoint_path(step), step);
+  sound_.insert(step);
+  return checkpoint;
+}
+
+StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std::string&)>& skipped) const {
+  for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
+    try {
+      return open_checkpoint(steps.back());
+    } catch (const Error& error) {
+      skipped(error.what());
+    }
+  }
+  return {};
+}
+
+void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const {
+  if (newest.step > 0) return;
+  check(newest.file || !imported(), "checkpoint", checkpoint_path(0),
+        ": is missing or cannot be read, and the run begins with the model in it; bring the file back, or import the "
+        "model again");
+  constexpr const char* advice =
+      "; bring them back (owner, rights), or begin again at step 0: 'tally resume --restart' moves what is left aside";
+  const std::vector<std::int64_t> steps = checkpoint_steps();
+  check(steps.empty() || steps.back() == 0, "checkpoint", "'", path_, "' has ", steps.size(),
+        " checkpoints, the newest of step ", steps.empty() ? 0 : steps.back(),
+        ", and none that was trained can be read", advice);
+  // The first checkpoint is written before any later step is recorded.
+  const std::optional<RunConfig> trained = trained_config(metrics);
+  const RunConfig& config = trained ? *trained : config_;
+  const std::int64_t first_saved = std::min(config.save_interval(), config.run.steps);
+  std::int64_t reached = 0;
+  for (const MetricsRecord& record : metrics) {
+    const std::int64_t before = std::holds_alternative<StartRecord>(record) ? 0 : first_saved;
+    if (step_of(record) > before) reached = std::max(reached, step_of(record));
+  }
+  std::error_code error;
+  check(reached == 0 && !fs::exists(results_path(), error), "checkpoint", "'", path_, "' was trained",
+        reached == 0 ? "" : concat(" to step ", reached), " before, and its checkpoints are gone", advice);
+}
+
+std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
+  std::error_code error;
+  const std::string folder = aside_path(path_ + "/checkpoints");
+  const auto done = [&](const std::string& what) {
+    check(!error, "run", "cannot move '", what, "' to '", folder, "': ", error.message());
+  };
+  const bool metrics = fs::exists(metrics_path(), error), results = fs::exists(results_path(), error);
+  if (steps.empty() && !metrics && !results) return "";
+  check_still_ours();
+  fs::create_directory(folder, error);
+  done(path_);
+  for (const std::int64_t step : steps) {
+    fs::rename(checkpoint_path(step), concat(folder, "/", checkpoint_name(step)), error);
+    done(checkpoint_path(step));
+  }
+  if (metrics) fs::copy_file(metrics_path(), folder + "/metrics.jsonl", error);
+  done(metrics_path());
+  if (results) fs::rename(results_path(), folder + "/results.json", error);
+  done(results_path());
+  return folder;
+}
+
+std::string RunFolder::restart() const {
+  if (imported()) open_checkpoint(0);  // throws
+  std::vector<std::int64_t> steps = checkpoint_steps();
+  std::erase(steps, 0);
+  const std::string folder = set_aside(steps);
+  std::error_code error;
+  fs::remove(metrics_path(), error);
+  check(!error, "run", "cannot remove '", metrics_path(), "': ", error.message());
+  return folder;
+}
+
+void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(std::int64_t)>& planned,
+                                  const std::function<void(const std::string&)>& skipped) const {
+  const auto is_sound = [&](std::int64_t step) {
+    try {
+      if (!sound_.contains(step)) open_checkpoint(step);
+      return true;
+    } catch (const Error& error) {
+      skipped(concat(error.what(), "; it is now in ", set_aside({step})));
+      return false;
+    }
+  };
+  std::int64_t newer = 0;  // planned checkpoints newer than the current one
+  for (std::vector<std::int64_t> steps = checkpoint_steps(); !steps.empty(); steps.pop_back()) {
+    const std::int64_t step = steps.back();
+    const bool keep = step == 0 || newer == 0 || step == best || (planned(step) && newer < 2);
+    newer += planned(step);
+    std::error_code error;
+    if (!keep && is_sound(step)) fs::remove(checkpoint_path(step), error);
+  }
+}
+
+std::optional<RunConfig> RunFolder::trained_config(const std::vector<MetricsRecord>& metrics) const {
+  for (const RunRecord& run : all_of<RunRecord>(metrics)) {
+    const JsonValue* config = run.json.find("config");
+    if (config == nullptr) continue;
+    return in_file(metrics_path(), [&] { return config_from(*config); });
+  }
+  return std::nullopt;
+}
+
+}  // namespace tally

@@ -1,0 +1,378 @@
+#include "tasks/sweep/run_plan.hpp"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <thread>
+
+#include "core/device/backend.hpp"
+#include "core/io/lease.hpp"
+#include "core/io/reader.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/signals.hpp"
+#include "tasks/command_line/training.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/print/statistics.hpp"
+#include "tasks/runs/run_folder.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+std::int64_t parse_seed(const std::string& text) {
+  const std::optional<std::int64_t> seed = whole_number(text);
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // as of --seed
+  if (!seed || *seed < 0 || *seed > most) {
+    throw UsageError(concat("[seeds] '", text, "' is not a seed, 0 to ", most, "; --seeds takes 1..3 or 1,2,5"));
+  }
+  return *seed;
+}
+
+// The folder of a planned run holds a different run.
+class OtherRun : public Error {
+ public:
+  using Error::Error;
+};
+
+bool is_open(const PlannedRun& run) { return run.state != RunState::finished; }
+
+// "in-distribution 0.1%, ood-sparse 1.8%"
+std::string results_text(const RunFolder& folder) {
+  std::string text;
+  const JsonValue results = folder.read_results();
+  for (const JsonValue& e : results.elements("evaluations")) {
+    text +=
+        concat(text.empty() ? "" : ", ", e.string("split"), " ", percent_text(evaluation_from_json(e).token_error()));
+  }
+  return text;
+}
+
+std::string last_line(const std::string& path) {
+  constexpr std::uint64_t most_bytes = 1 << 26;
+  try {
+    std::string text = read_text(path, most_bytes);
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// Approximate multiply-adds to train a run: matmuls and attention, times three for forward and backward.
+double work_of(const RunConfig& config) {
+  const double length = static_cast<double>(config.make_task()->splits().front().length);
+  const double width = static_cast<double>(config.model.width), layers = static_cast<double>(config.model.layers);
+  const double of_a_token = layers * (12 * width * width + 2 * length * width);
+  return 3 * of_a_token * length * static_cast<double>(config.run.batch) * static_cast<double>(config.run.steps);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> parse_seeds(const std::string& text) {
+  constexpr std::int64_t most = 10'000;
+  std::vector<std::int64_t> seeds;
+  for (const std::string& part : split_text(text, ',')) {
+    const std::size_t dots = part.find("..");
+    const std::int64_t first = parse_seed(part.substr(0, dots));
+    const std::int64_t last = dots == std::string::npos ? first : parse_seed(part.substr(dots + 2));
+    if (last < first || last - first >= most) {
+      throw UsageError(concat("[seeds] '", part, "' is not a range of 1 to ", most, " seeds"));
+    }
+    for (std::int64_t seed = first; seed <= last; ++seed) {
+      const bool twice = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
+      if (twice) throw UsageError(concat("[seeds] --seeds ", text, ": seed ", seed, " is there twice"));
+      seeds.push_back(seed);
+    }
+  }
+  return seeds;
+}
+
+RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common, double seconds)
+    : folder_(std::move(folder)), runs_(std::move(runs)), common_(common), child_(common), claims_(seconds) {
+  if (folder_.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
+  std::set<std::string> names;
+  for (PlannedRun& run : runs_) {
+    if (!names.insert(run.name).second) throw UsageError(concat("[usage] ", run.name, " is there twice"));
+    try {
+      bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
+    } catch (const DoesNotFit& why) {
+      run.too_large = why.what();
+    }
+  }
+}
+
+std::int64_t RunPlan::count(RunState state) const {
+  return std::count_if(runs_.begin(), runs_.end(), [state](const PlannedRun& run) { return run.state == state; });
+}
+
+bool RunPlan::is_too_large(const PlannedRun& run) const { return is_open(run) && !run.too_large.empty(); }
+
+bool RunPlan::can_finish() const {
+  return std::none_of(runs_.begin(), runs_.end(),
+                      [this](const PlannedRun& run) { return run.state == RunState::failed || is_too_large(run); });
+}
+
+std::string RunPlan::state_text(const PlannedRun& run) const {
+  return is_too_large(run) ? concat("does not fit: ", run.too_large) : std::string(name_of(run.state));
+}
+
+void RunPlan::take_stock() {
+  std::error_code error;
+  if (const std::string file = concat(folder_, "/", sweep_file_name); fs::exists(file, error)) read_sweep_file(file);
+  for (PlannedRun& run : runs_) {
+    claims_.take_stock(path_of(run));
+    if (!fs::exists(path_of(run) + "/config.json", error)) continue;
+    try {
+      look_at(run);
+    } catch (const OtherRun&) {
+      throw;
+    } catch (const RunInUse&) {
+      run.state = RunState::unfinished;
+    } catch (const Error& why) {
+      run.state = RunState::failed;
+      complain(concat(run.name, ": failed: ", why.what()));
+    }
+  }
+}
+
+bool RunPlan::look_at(PlannedRun& run) const {
+  const std::string path = path_of(run);
+  const RunFolder run_folder = RunFolder::open(path);
+  const std::vector<std::string> other = differences(run_folder.config(), run.config);
+  if (!other.empty()) {
+    throw OtherRun(
+        concat("[sweep] '", path, "' holds a run with other settings: ", other.front(), "; choose another folder"));
+  }
+  run.state = RunState::unfinished;
+  if (!run_folder.finished()) return false;
+  run_folder.read_results();  // damaged results do not count as the end of a run
+  try {
+    if (RunFolder::open_to_train(path).finished()) run.state = RunState::finished;
+  } catch (const RunInUse&) {  // its process is about to end
+  }
+  return run.state == RunState::finished;
+}
+
+std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
+  struct Rate {
+    double seconds = 0, work = 0;
+  };
+  std::map<const TaskEntry*, Rate> rates;
+  Rate all;
+  for (const PlannedRun& run : runs_) {
+    if (is_open(run)) continue;
+    const JsonValue results = RunFolder::open(path_of(run)).read_results();
+    if (!results.contains("seconds")) continue;
+    for (Rate* rate : {&rates[run.config.task], &all}) {
+      rate->seconds += results.real("seconds");
+      rate->work += work_of(run.config);
+    }
+  }
+  if (all.work <= 0) return std::nullopt;
+  double seconds = 0, longest = 0;
+  for (const PlannedRun& run : runs_) {
+    if (!is_open(run) || ended_badly(run.state) || is_too_large(run)) continue;
+    double share = 1;
+    if (run.state == RunState::unfinished) {
+      const std::vector<std::int64_t> steps = RunFolder::open(path_of(run)).checkpoint_steps();
+      if (!steps.empty()) share -= static_cast<double>(steps.back()) / static_cast<double>(run.config.run.steps);
+    }
+    const auto known = rates.find(run.config.task);
+    const Rate& rate = known == rates.end() ? all : known->second;
+    const double needed = std::max(0.0, share) * work_of(run.config) * rate.seconds / rate.work;
+    seconds += needed;
+    longest = std::max(longest, needed);
+  }
+  return std::max(longest, seconds / static_cast<double>(jobs));  // the last runs cannot overlap with others
+}
+
+std::int64_t RunPlan::jobs(std::int64_t wanted) const {
+  const auto open = std::max<std::int64_t>(1, std::count_if(runs_.begin(), runs_.end(), is_open));
+  if (wanted > 0) return std::min(wanted, open);
+  if (default_device().type == DeviceType::cuda) return 1;
+  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  const double fitting = bytes_of_run_ > 0 ? available_memory() / bytes_of_run_ : static_cast<double>(cores);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::min(fitting, static_cast<double>(cores))), 1, open);
+}
+
+void RunPlan::execute(std::int64_t jobs) {
+  write_list();
+  const Clock::time_point begin = Clock::now();
+  const std::atomic<bool>& stop = watch_signals();
+  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  jobs_ = jobs;
+  next_ = 0;
+  if (child_.threads == 0) child_.threads = std::max<std::int64_t>(1, cores / jobs);
+  child_.quiet = true;
+  child_.json = false;  // its log is for people
+  say(concat(runs_.size(), " runs, ", count(RunState::finished), " of them finished before; ", jobs, " at a time with ",
+             child_.threads, child_.threads == 1 ? " thread" : " threads", " each"));
+  bool told_to_stop = false;
+  while (true) {
+    if (!stop) fill();
+    if (children_.empty() && (stop || (next_ == runs_.size() && in_use_.empty()))) break;
+    if (stop && !told_to_stop) {
+      for (const auto& [process, child] : children_) kill(process, signal_exit_code() - 128);
+      told_to_stop = true;
+    }
+    renew_claims();
+    constexpr int patience_ms = 200;
+    if (const auto ended = wait_for_child(patience_ms)) finish(*ended, stop);
+  }
+  seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void RunPlan::fill() {
+  const auto room = [this] { return static_cast<std::int64_t>(children_.size()) < jobs_; };
+  for (; room() && next_ < runs_.size(); ++next_) {
+    if (is_open(runs_[next_])) start(next_);
+  }
+  // Then the runs that others train, one check at a time however many there are. Finished ones are counted, and
+  // abandoned ones are resumed.
+  if (!room() || in_use_.empty()) return;
+  const std::size_t index = in_use_.front();
+  in_use_.pop_front();
+  start(index);
+}
+
+std::string RunPlan::work_text() const {
+  return concat(trained_, trained_ == 1 ? " run" : " runs", " trained in ", duration_text(seconds_), ", ", jobs_,
+                " at a time with ", child_.threads, child_.threads == 1 ? " thread" : " threads", " each");
+}
+
+void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
+
+void RunPlan::start(std::size_t index) {
+  PlannedRun& run = runs_[index];
+  const std::string path = path_of(run);
+  try {
+    // A process that trains the run outside a plan, or that is about to exit, holds no claim.
+    std::error_code error;
+    const bool begun = fs::exists(path + "/config.json", error);
+    if (begun) RunFolder::open_to_train(path);
+    if (is_too_large(run) && !(begun && look_at(run))) throw DoesNotFit(run.too_large);  // and leaves it to others
+    switch (claims_.take(path)) {
+      case RunClaims::Answer::in_use: return wait_for_others(run, holder_text(claims_.found()));
+      case RunClaims::Answer::ours: start_claimed(index); break;
+      case RunClaims::Answer::ended:
+        run.state = claims_.found_state();
+        say(concat(run.name, ": ", name_of(run.state), " meanwhile, by ", holder_text(claims_.found())));
+    }
+  } catch (const RunInUse&) {
+    claims_.end(path, RunState::unfinished);
+    wait_for_others(run, "another process");
+  } catch (const Error& why) {
+    run.state = RunState::failed;
+    claims_.end(path, run.state);
+    complain(concat(run.name, ": failed: ", why.what()));
+  }
+  note(run);
+}
+
+void RunPlan::start_claimed(std::size_t index) {
+  PlannedRun& run = runs_[index];
+  const std::string path = path_of(run);
+  // A plan of another table may have created the run after take_stock().
+  std::error_code error;
+  const bool begun = fs::exists(path + "/config.json", error);
+  if (!begun) RunFolder::create(path, run.config, false);
+  if (begun && look_at(run)) {
+    claims_.end(path, run.state);
+    say(concat(run.name, ": finished meanwhile"));
+    return;
+  }
+  // A new run is also resumed, from step 0: its folder holds the whole configuration.
+  std::vector<std::string> words{"resume", path, concat("--claim=", claims_.number_of(path))};
+  for (const std::string& word : child_.words()) words.push_back(word);
+  children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
+  run.state = RunState::unfinished;
+  say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+}
+
+void RunPlan::wait_for_others(PlannedRun& run, const std::string& who) {
+  const auto index = static_cast<std::size_t>(&run - runs_.data());
+  if (told_.insert(index).second) say(concat(run.name, ": ", who, " is training it"));
+  std::error_code error;
+  run.state = fs::exists(path_of(run) + "/config.json", error) ? RunState::unfinished : RunState::waiting;
+  in_use_.push_back(index);
+}
+
+void RunPlan::renew_claims() {
+  for (const std::string& path : claims_.renew()) {
+    for (auto& [process, child] : children_) {
+      if (path_of(runs_[child.index]) != path || child.lost) continue;
+      child.lost = true;
+      kill(process, SIGKILL);
+    }
+  }
+}
+
+bool RunPlan::left_to_others(PlannedRun& run) {
+  try {
+    RunFolder::open_to_train(path_of(run));
+    return look_at(run);
+  } catch (const RunInUse&) {
+    wait_for_others(run, "another process");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void RunPlan::finish(const EndedProcess& ended, bool stopping) {
+  const auto child = children_.find(ended.process);
+  if (child == children_.end()) return;
+  PlannedRun& run = runs_[child->second.index];
+  const double seconds = std::chrono::duration<double>(Clock::now() - child->second.begin).count();
+  const bool lost = child->second.lost;
+  children_.erase(child);
+  const bool interrupted = ended.code == exit_code::interrupted || ended.code == exit_code::terminated;
+  if (ended.code == exit_code::done) {
+    run.state = RunState::finished;
+    ++trained_;
+    const std::optional<double> left = seconds_left(jobs_);
+    say(concat(run.name, ": done in ", duration_text(seconds), ": ", results_text(RunFolder::open(path_of(run))), "; ",
+               count(RunState::finished), " of ", runs_.size(),
+               left && *left > 0 ? concat(", about ", duration_text(*left), " left") : ""));
+  } else if (lost) {
+    complain(concat(run.name, ": left to others: its lease could not be renewed in time"));
+    claims_.forget(path_of(run));
+    wait_for_others(run, "another process");
+  } else if (stopping && interrupted) {
+    say(concat(run.name, ": interrupted"));
+  } else if (ended.code == exit_code::failed && left_to_others(run)) {
+    say(concat(run.name, ": ", run.state == RunState::finished ? "finished" : "trained", " by another process"));
+  } else {
+    run.state = ended.code == exit_code::diverged ? RunState::diverged : RunState::failed;
+    complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ", duration_text(seconds),
+                    ": ", last_line(path_of(run) + ".log")));
+  }
+  claims_.end(path_of(run), run.state);
+  note(run);
+}
+
+std::string RunPlan::states_text() const {
+  std::string text = concat(count(RunState::finished), " of ", runs_.size(), " runs finished");
+  for (const RunState state : run_states) {
+    if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
+  }
+  return text + concat("; all in ", printable(folder_), "\n");
+}
+
+int RunPlan::code() const {
+  if (const int signal = signal_exit_code(); signal != 0) return signal;
+  return count(RunState::finished) < static_cast<std::int64_t>(runs_.size()) ? exit_code::failed : exit_code::done;
+}
+
+JsonValue RunPlan::states_json() const {
+  JsonValue states = JsonValue::object();
+  for (const RunState state : run_states) states.set(name_of(state), count(state));
+  return states;
+}
+
+}  // namespace tally

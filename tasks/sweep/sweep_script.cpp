@@ -1,0 +1,129 @@
+#include "tasks/sweep/sweep_script.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace tally {
+namespace {
+
+// The word quoted for the shell.
+std::string quoted(const std::string& word) {
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+// The command of a worker, without the name of its run.
+std::string worker(const SweepScript& script) {
+  std::string command = concat(quoted(script.program), " sweep ", quoted(script.folder), " --worker --jobs=1");
+  for (const std::string& word : script.words) command += " " + quoted(word);
+  return command + " --only";
+}
+
+std::string head(const SweepScript& script, const std::string& how) {
+  return concat("# ", script.runs.size(), " runs of a sweep of tally; started again, it does what is left.\n# ", how,
+                "\n");
+}
+
+std::string slurm(const SweepScript& script) {
+  const auto elements = std::min<std::int64_t>(script.jobs, static_cast<std::int64_t>(script.runs.size()));
+  std::string text = "#!/usr/bin/env bash\n";
+  text += head(script, concat("sbatch THIS_FILE: an array of ", elements,
+                              " workers. Options of sbatch win: --time, "
+                              "--partition, ..."));
+  // Quotes would be part of the name in a line of options; %a is the element.
+  for (const char c : script.folder) {
+    check(static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\\', "sweep", "'", script.folder,
+          "' has a character that sbatch does not take in the name of a log");
+  }
+  text += "#SBATCH --job-name=tally\n";
+  text += concat("#SBATCH --array=0-", elements - 1, "\n");
+  text += concat("#SBATCH --cpus-per-task=", script.threads, "\n");
+  text += concat("#SBATCH --mem=", script.memory_mib, "M\n");
+  text += concat("#SBATCH --output=", script.folder, "/slurm-%a.log\n");
+  text += R"(#SBATCH --open-mode=append
+# Before the time limit, and where the machine is taken away or lost, the element goes back into the queue.
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
+
+)";
+  text += concat("elements=", elements, "\nruns=(\n");
+  for (const std::string& run : script.runs) text += concat("  ", quoted(run), "\n");
+  text += concat(R"()
+
+worker=
+requeue=no
+stop() { # the worker ends its step, saves and ends
+  if [ -n "$worker" ]; then kill -TERM "$worker" 2>/dev/null; fi
+}
+trap 'requeue=yes; stop' USR1 # the time is about to be up
+trap 'requeue=ended; stop' TERM # someone wants it to end
+
+status=0
+for ((i = SLURM_ARRAY_TASK_ID; i < ${#runs[@]}; i += elements)); do
+  if [ $requeue != no ]; then break; fi
+  )",
+                 worker(script), R"( "${runs[i]}" &
+  worker=$!
+  while true; do # a signal ends a wait, and not the worker
+    wait "$worker"
+    code=$?
+    if ! kill -0 "$worker" 2>/dev/null; then break; fi
+  done
+  worker=
+  if [ $code -gt 128 ] && [ $requeue = no ]; then # killed: by whom, it cannot say
+    if [ "${SLURM_RESTART_COUNT:-0}" -ge 5 ]; then exit $code; fi
+    requeue=yes
+  fi
+  if [ $code -ne 0 ] && [ $requeue = no ]; then status=$code; fi
+done
+if [ $requeue = yes ]; then
+  echo "goes back into the queue"
+  scontrol requeue "$SLURM_JOB_ID"
+  sleep 60 # it is ended here
+fi
+if [ $requeue = ended ]; then exit 143; fi
+exit $status
+)");
+  return text;
+}
+
+std::string parallel(const SweepScript& script) {
+  std::string text = "#!/usr/bin/env bash\n";
+  text += head(script,
+               "bash THIS_FILE: as many at a time as its first argument says, with GNU parallel; its other "
+               "arguments go to parallel,\n# as --sshloginfile machines.txt.");
+  text += concat("jobs=${1:-", script.jobs, "}\nshift\n");
+  text += concat("parallel --jobs \"$jobs\" --termseq TERM,100000,KILL,25 --line-buffer \"$@\" ",
+                 quoted(worker(script) + " {}"), " <<'RUNS'\n");
+  for (const std::string& run : script.runs) text += run + "\n";
+  return text + "RUNS\n";
+}
+
+std::string make(const SweepScript& script) {
+  std::string text = head(script, concat("make --keep-going --jobs ", script.jobs, " --file THIS_FILE"));
+  std::string targets;
+  std::string rules;
+  for (std::size_t i = 0; i < script.runs.size(); ++i) {
+    targets += concat(" run-", i + 1);
+    std::string command = concat(worker(script), " ", quoted(script.runs[i]));
+    for (std::size_t at = 0; (at = command.find('$', at)) != std::string::npos; at += 2) command.insert(at, "$");
+    rules += concat("run-", i + 1, ":\n\t@", command, "\n");
+  }
+  return concat(text, ".PHONY: all", targets, "\nall:", targets, "\n", rules);
+}
+
+}  // namespace
+
+std::string sweep_script(const std::string& kind, const SweepScript& script) {
+  for (const std::string& name : script.runs) {
+    check(name.find('\n') == std::string::npos, "sweep", "the name of a run has a line end");
+  }
+  if (kind == "slurm") return slurm(script);
+  if (kind == "parallel") return parallel(script);
+  check_internal(kind == "make", "sweep", "no such script: ", kind);
+  return make(script);
+}
+
+}  // namespace tally

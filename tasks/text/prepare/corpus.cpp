@@ -1,0 +1,316 @@
+#include "tasks/text/prepare/corpus.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "core/device/allocator.hpp"
+#include "core/error.hpp"
+#include "core/io/checksum.hpp"
+#include "core/io/reader.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/prepare/source_files.hpp"
+#include "tasks/text/text_pattern.hpp"
+
+namespace tally {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t chunk_bytes = 1 << 20;
+constexpr std::uint64_t begin_bytes = 1 << 16;  // enough of a file to recognise binary data
+constexpr std::int64_t noted_texts = 3;         // of each count
+
+std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
+
+class Selector {
+ public:
+  Selector(const CorpusRules& rules, const CorpusObserver& observer) : rules_(rules), observer_(observer) {
+    if (!rules.include.empty()) include_.emplace(rules.include);
+    if (!rules.exclude.empty()) exclude_.emplace(rules.exclude);
+    if (!rules.skip_if.empty()) skip_if_.emplace(rules.skip_if);
+  }
+
+  bool add_source(const CorpusSource& source) {
+    std::error_code error;
+    const fs::file_status status = fs::status(source.path, error);
+    check(fs::exists(status), "text", shown(source.path), ": does not exist");
+    if (!fs::is_directory(status)) {
+      return add_file({source.path, fs::path(source.path).filename().string(), source.split});
+    }
+    for (const SourceFile& file : files_below(source.path)) {
+      // A folder that cannot be opened may hold paths that match.
+      if (include_ && !file.is_folder && !include_->found_in(file.path)) continue;
+      if (exclude_ && exclude_->found_in(file.path)) {
+        ++corpus_.found;
+        ++corpus_.by_path;
+        continue;
+      }
+      const std::string path = file.path.empty() ? source.path : source.path + "/" + file.path;
+      if (file.problem == SourceFile::Problem::none) {
+        if (!add_file({path, file.path, source.split})) return false;
+        continue;
+      }
+      const bool unreadable = file.problem == SourceFile::Problem::unreadable;
+      ++corpus_.found;
+      drop(unreadable ? corpus_.unreadable : corpus_.not_files, unreadable && rules_.strict,
+           concat("[text] ", shown(path), ": ", file.reason));
+    }
+    return true;
+  }
+
+  Corpus take() { return std::move(corpus_); }
+
+ private:
+  // Counts a text that is dropped, or throws.
+  void drop(std::int64_t& count, bool refuse, const std::string& why) {
+    if (refuse) throw Error(why);
+    if (corpus_.first_reason.empty()) corpus_.first_reason = why;
+    ++count;
+    if (!observer_.note || count > noted_texts + 1) return;
+    observer_.note(count <= noted_texts ? concat("dropped: ", why)
+                                        : "dropped: others for the same reason, which are only counted");
+  }
+
+  // False if reading failed and the file was dropped.
+  template <class Read>
+  bool could(Read&& read) {
+    try {
+      read();
+      return true;
+    } catch (const Error& error) {
+      drop(corpus_.unreadable, rules_.strict, error.what());
+      return false;
+    }
+  }
+
+  bool add_file(CorpusText text) {
+    std::optional<FileReader> reader;
+    std::string begin;
+    const bool there = could([&] {
+      reader.emplace(text.file);
+      begin = reader->read_string(0, std::min(begin_bytes, reader->size()));
+    });
+    const std::size_t zero = there && rules_.invalid != "keep" ? begin.find('\0') : begin.npos;
+    if (there && zero == begin.npos && (text.path.ends_with(".jsonl") || text.path.ends_with(".ndjson"))) {
+      return add_lines(text, *reader);
+    }
+    ++corpus_.found;
+    if (!there) return true;
+    text.bytes = reader->size();
+    if (drop_by_size(text.bytes)) return true;
+    if (zero != begin.npos) {
+      drop_binary(text, begin, zero);
+      return true;
+    }
+    check_memory(text);
+    std::string bytes;
+    if (could([&] { bytes = reader->read_string(0, text.bytes); })) add_text(std::move(text), bytes);
+    return observer_.progress(read_ += bytes.size());
+  }
+
+  // A text is encoded whole, so its bytes and its tokens are in memory at once.
+  static void check_memory(const CorpusText& text) {
+    const double available = available_memory();
+    check(2 * static_cast<double>(text.bytes) <= available, "text", text.place(), ": has ", text.bytes,
+          " bytes; a text is one document and takes at least twice its size in memory, where ",
+          static_cast<std::uint64_t>(available), " bytes are available; split it, or make it lines of JSON");
+  }
+
+  bool add_lines(const CorpusText& file, const FileReader& reader) {
+    std::int64_t number = 0;
+    std::string rest;  // the current, unfinished line
+    for (std::uint64_t offset = 0, begin = 0; offset < reader.size() || !rest.empty();) {
+      const std::uint64_t count = std::min(chunk_bytes, reader.size() - offset);
+      const std::size_t seen = rest.size();  // without a line end
+      if (!could([&] { rest += reader.read_string(offset, count); })) {
+        ++corpus_.found;
+        return true;
+      }
+      offset += count;
+      std::size_t at = 0;
+      for (std::size_t end = rest.find('\n', seen); at < rest.size(); end = rest.find('\n', at)) {
+        if (end == rest.npos && offset < reader.size()) break;
+        const std::string_view line = std::string_view(rest).substr(at, end - at);
+        // A byte order mark is not part of the first line's JSON.
+        const std::size_t mark = begin + at == 0 && line.starts_with("\xef\xbb\xbf") ? 3 : 0;
+        CorpusText text{.file = file.file, .path = concat(file.path, ":", ++number), .split = file.split};
+        text.offset = begin + at + mark;
+        text.length = line.size() - mark;
+        add_line(std::move(text), line.substr(mark));
+        at += line.size() + 1;
+      }
+      begin += std::min(at, rest.size());
+      rest.erase(0, at);
+      if (!observer_.progress(read_ += count)) return false;
+    }
+    return true;
+  }
+
+  void add_line(CorpusText text, std::string_view line) {
+    if (line.find_first_not_of(" \t\r") == line.npos) return;
+    ++corpus_.found;
+    const std::size_t wrong = find_invalid_utf8(line);
+    if (wrong != line.npos) return drop_invalid(text, wrong);
+    std::string bytes;
+    try {
+      bytes = text_of_line(line, rules_.field, text.place());
+    } catch (const Error& error) {
+      return drop(corpus_.by_json, rules_.invalid == "refuse", error.what());
+    }
+    text.bytes = bytes.size();
+    if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
+  }
+
+  bool drop_by_size(std::uint64_t bytes) {
+    const bool drop =
+        std::cmp_less(bytes, rules_.min_bytes) || (rules_.max_bytes > 0 && std::cmp_greater(bytes, rules_.max_bytes));
+    corpus_.by_size += drop ? 1 : 0;
+    return drop;
+  }
+  void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
+    const std::string kind = binary_kind(bytes);
+    drop(corpus_.by_binary, rules_.invalid == "refuse",
+         concat("[text] ", text.place(), ": is ", kind.empty() ? concat("no text: byte ", zero, " is zero") : kind));
+  }
+  void drop_invalid(const CorpusText& text, std::size_t wrong) {
+    drop(corpus_.by_invalid, rules_.invalid == "refuse",
+         concat("[text] ", text.place(), ": byte ", wrong, " is not UTF-8"));
+  }
+
+  void add_text(CorpusText text, std::string_view bytes) {
+    if (text.length == 0 && rules_.invalid != "keep") {
+      const std::size_t zero = bytes.find('\0'), wrong = find_invalid_utf8(bytes);
+      const bool is_binary = zero != bytes.npos || (wrong != bytes.npos && !binary_kind(bytes).empty());
+      if (is_binary) return drop_binary(text, bytes, zero);
+      if (wrong != bytes.npos) return drop_invalid(text, wrong);
+    }
+    if (skip_if_ && has_line(bytes, *skip_if_)) {
+      ++corpus_.by_line;
+      return;
+    }
+    text.checksum = crc32c(bytes);
+    const auto [first, last] = by_checksum_.equal_range(text.checksum);
+    for (auto twin = first; twin != last; ++twin) {
+      if (same_bytes(corpus_.texts[twin->second], bytes)) {
+        ++corpus_.equal;
+        return;
+      }
+    }
+    by_checksum_.emplace(text.checksum, corpus_.texts.size());
+    if (text.split.empty()) text.split = split_of(text.path);
+    text.path = escape_for_print(text.path, text.path.size());
+    corpus_.texts.push_back(std::move(text));
+  }
+
+  // Also false for a text that has changed since: it is dropped when it is encoded.
+  bool same_bytes(const CorpusText& text, std::string_view bytes) const {
+    if (text.bytes != bytes.size()) return false;
+    try {
+      return read_corpus_text(text, rules_.field) == bytes;
+    } catch (const Error&) {
+      if (rules_.strict) throw;
+      return false;
+    }
+  }
+
+  static bool has_line(std::string_view text, const TextPattern& pattern) {
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      std::string_view line = text.substr(0, end);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (pattern.found_in(line)) return true;
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return false;
+  }
+
+  std::string split_of(const std::string& path) const {
+    const std::string key = rules_.split_by == "folder" ? fs::path(path).parent_path().string() : path;
+    const double u = crc32c(key) / 4294967296.0;
+    return u < rules_.validation ? "validation" : u < rules_.validation + rules_.test ? "test" : "train";
+  }
+
+  const CorpusRules& rules_;
+  const CorpusObserver& observer_;
+  std::optional<TextPattern> include_, exclude_, skip_if_;
+  std::unordered_multimap<std::uint32_t, std::size_t> by_checksum_;
+  std::uint64_t read_ = 0;
+  Corpus corpus_;
+};
+
+}  // namespace
+
+std::string CorpusText::place() const {
+  return length > 0 ? concat(shown(file), ": line ", path.substr(path.rfind(':') + 1)) : shown(file);
+}
+
+std::string text_of_line(std::string_view line, std::string_view field, const std::string& source) {
+  std::optional<std::string> text;
+  const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
+  std::set<std::string> names;
+  parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
+    check(names.insert(member.name).second, "jsonl", "the name is used twice");
+    if (member.name != field) return;
+    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), ", not a string");
+    text = std::move(member.value.string());
+  });
+  if (text) return std::move(*text);
+  std::string known;
+  for (const std::string& name : names) known += concat(known.empty() ? "" : ", ", escape_for_print(name, 60));
+  fail("jsonl", source, ": '", escape_for_print(field), "' is missing; the line has ",
+       known.empty() ? "no members" : escape_for_print(known), " (--field NAME takes another member)");
+}
+
+JsonValue CorpusRules::json() const {
+  return JsonValue::object({{"include", include},
+                            {"exclude", exclude},
+                            {"min_bytes", min_bytes},
+                            {"max_bytes", max_bytes},
+                            {"field", field},
+                            {"invalid", invalid},
+                            {"skip_if", skip_if},
+                            {"validation", validation},
+                            {"test", test},
+                            {"split_by", split_by}});
+}
+
+JsonValue Corpus::counts(std::int64_t kept) const {
+  return JsonValue::object({{"found", found},
+                            {"kept", kept},
+                            {"dropped", JsonValue::object({{"path", by_path},
+                                                           {"size", by_size},
+                                                           {"invalid", by_invalid},
+                                                           {"binary", by_binary},
+                                                           {"json", by_json},
+                                                           {"content", by_line},
+                                                           {"equal", equal},
+                                                           {"not_files", not_files},
+                                                           {"unreadable", unreadable}})}});
+}
+
+Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules,
+                    const CorpusObserver& observer) {
+  const bool are_parts = rules.validation >= 0 && rules.test >= 0 && rules.validation + rules.test <= 1;
+  check(are_parts, "text", "parts ", rules.validation, " and ", rules.test,
+        " of the texts; each at least 0, at most 1 together");
+  Selector selector(rules, observer);
+  for (const CorpusSource& source : sources) {
+    if (!selector.add_source(source)) return {};
+  }
+  return selector.take();
+}
+
+std::string read_corpus_text(const CorpusText& text, std::string_view field) {
+  const FileReader reader(text.file);
+  const std::uint64_t length = text.length > 0 ? text.length : reader.size();
+  std::string bytes = reader.read_string(text.offset, length);
+  if (text.length > 0) bytes = text_of_line(bytes, field, text.place());
+  check(bytes.size() == text.bytes && crc32c(bytes) == text.checksum, "text", text.place(),
+        ": has changed while it was read");
+  return bytes;
+}
+
+}  // namespace tally

@@ -1,0 +1,175 @@
+#include "tasks/text/prepare/text_tokens.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/io/checksum.hpp"
+#include "core/utf8.hpp"
+#include "tasks/text/prepare/end_token.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+std::string shown_file(std::string_view path) { return escape_for_print(path, 1000); }
+
+// Names used by nanoGPT and similar programs.
+constexpr std::pair<const char*, const char*> file_names[] = {
+    {"train", "train"}, {"validation", "validation"}, {"validation", "val"}, {"test", "test"}};
+
+}  // namespace
+
+bool is_prepared_text(const std::string& path) {
+  std::error_code error;
+  return fs::exists(path + "/manifest.json", error);
+}
+
+TextTokens::TextTokens(const TextSources& sources) : name_(sources.data) {
+  std::error_code error;
+  const bool files = !is_prepared_text(sources.data) &&
+                     (fs::is_regular_file(sources.data, error) || !sources.tokenizer.empty() || sources.vocabulary > 0);
+  files ? open_files(sources) : open_prepared(sources);
+}
+
+void TextTokens::open_prepared(const TextSources& sources) {
+  std::error_code error;
+  const bool there = is_prepared_text(sources.data);
+  check(there || !fs::exists(sources.data, error), "text", shown_file(sources.data),
+        "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
+        "said by --tokenizer FILE or --vocabulary N");
+  const PreparedText prepared(sources.data);
+  for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer},
+                                      {"validation", &sources.validation},
+                                      {"end-token", &sources.end_token}}) {
+    check(value->empty(), "text", option, " ", shown_file(*value), " means nothing beside ", shown_file(sources.data),
+          ", whose manifest says what it holds");
+  }
+  check(sources.token_type == "auto", "text", "token-type ", sources.token_type, " has no effect on ",
+        shown_file(sources.data), ", whose manifest names the type");
+  tokenizer_name_ = prepared.tokenizer_path();
+  tokenizer_.emplace(read_tokenizer(tokenizer_name_));
+  const TextManifest& manifest = prepared.manifest();
+  vocabulary_ = manifest.vocabulary;
+  check(tokenizer_->vocabulary() == vocabulary_, "text", shown_file(tokenizer_name_), " has ", tokenizer_->vocabulary(),
+        " tokens, and the manifest says ", vocabulary_);
+  end_of_text_ = manifest.end_of_text;
+  tokenizer_sum_ = manifest.tokenizer_checksum;
+  has_splits_ = !manifest.splits.empty();
+  for (const TextSplit& split : manifest.splits) {
+    if (split.tokens == 0) continue;
+    splits_.push_back({split.name, prepared.tokens(split.name)});
+    sums_.try_emplace(split.name, Sum{.wanted = split.token_checksum});
+  }
+}
+
+void TextTokens::open_files(const TextSources& sources) {
+  vocabulary_ = sources.vocabulary;
+  if (!sources.tokenizer.empty()) {
+    tokenizer_name_ = sources.tokenizer;
+    TokenizerParts parts = read_tokenizer(sources.tokenizer);
+    const std::string text = tokenizer_json(parts);  // as in a prepared folder
+    tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
+    tokenizer_.emplace(std::move(parts));
+    // A model may have more ids than its tokenizer, and token files of its own may contain them.
+    vocabulary_ = std::max(vocabulary_, tokenizer_->vocabulary());
+  }
+  end_of_text_ = end_of(sources);
+  check(vocabulary_ > 0, "text", shown_file(sources.data),
+        " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
+  std::error_code error;
+  if (!fs::is_directory(sources.data, error)) {
+    of_one_file_ = sources.validation.empty();
+    open_file(sources, of_one_file_ ? "test" : "train", sources.data);
+    if (!of_one_file_) open_file(sources, "validation", sources.validation);
+    return;
+  }
+  check(sources.validation.empty(), "text", "validation ", shown_file(sources.validation), " stands beside a folder, ",
+        shown_file(sources.data), "; beside a file it means something");
+  for (const auto& [split, stem] : file_names) {
+    for (const char* ending : {".bin", ".npy"}) {
+      const std::string path = concat(sources.data, "/", stem, ending);
+      if (!fs::exists(path, error)) continue;
+      check(!has(split), "text", shown_file(sources.data), " has two files of the split ", split, "; one is ",
+            shown_file(path));
+      open_file(sources, split, path);
+    }
+  }
+  check(!splits_.empty(), "text", shown_file(sources.data),
+        " holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy");
+}
+
+std::optional<std::int32_t> TextTokens::end_of(const TextSources& sources) const {
+  const std::string& name = sources.end_token;
+  if (tokenizer_ && name.empty()) return find_end_token(tokenizer_->parts(), sources.tokenizer);
+  if (tokenizer_ && tokenizer_->special(name)) return tokenizer_->special(name);
+  if (name.empty()) return std::nullopt;
+  const std::optional<std::int32_t> id = token_id(name, vocabulary_);
+  if (tokenizer_ && !id) return end_token(tokenizer_->parts(), name, sources.tokenizer);
+  check(id.has_value(), "text", "end-token '", escape_for_print(name, 60), "' is no id in 0 to ", vocabulary_ - 1,
+        "; names of tokens are known with --tokenizer FILE");
+  return id;
+}
+
+void TextTokens::open_file(const TextSources& sources, const std::string& split, const std::string& path) {
+  splits_.push_back({split, TokenFile(path, vocabulary_, token_format(sources.token_type))});
+  sums_.try_emplace(split);
+}
+
+const TokenFile* TextTokens::find(std::string_view split) const {
+  const auto found = std::ranges::find(splits_, split, &Split::name);
+  return found != splits_.end() ? &found->file : nullptr;
+}
+
+const TokenFile& TextTokens::tokens(std::string_view split) const {
+  const TokenFile* const file = find(split);
+  check(file != nullptr, "text", shown_file(name_), " has no tokens of the split '", escape_for_print(split), "'");
+  return *file;
+}
+
+void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
+  const TokenFile& file = tokens(name);
+  const std::scoped_lock lock(mutex_);
+  Sum& sum = sums_.find(name)->second;
+  const bool is_asked_for = bytes == std::numeric_limits<std::int64_t>::max();
+  if (sum.tokens == file.size() || (sum.wanted.empty() && !is_asked_for)) return;  // nothing to compare
+  const std::int64_t count =
+      std::min(file.size() - sum.tokens, std::max<std::int64_t>(1, bytes / file.element_bytes()));
+  sum.sum = file.checksum(sum.tokens, count, sum.sum);
+  // A bad text does not count as read, so a second request reads and refuses it again.
+  if (sum.tokens + count == file.size() && !sum.wanted.empty() && checksum_text(sum.sum) != sum.wanted) {
+    const std::string found = checksum_text(std::exchange(sum, Sum{.wanted = sum.wanted}).sum);
+    throw DamagedText(concat("[text] ", file.name(), ": its checksum is ", found, ", and the manifest says ",
+                             escape_for_print(sum.wanted), ": it has changed since it was made"));
+  }
+  sum.tokens += count;
+}
+
+std::string TextTokens::record() const {
+  constexpr std::int64_t at_end = 1 << 16;
+  std::string record;
+  for (const auto& [name, file] : splits_) {
+    std::string checksum;
+    {
+      const std::scoped_lock lock(mutex_);
+      checksum = sums_.find(name)->second.wanted;
+    }
+    if (checksum.empty()) {
+      const std::int64_t first = std::min(at_end, file.size()), last = std::min(at_end, file.size() - first);
+      checksum = checksum_text(file.checksum(file.size() - last, last, file.checksum(0, first, 0)));
+    }
+    record += concat(record.empty() ? "" : "; ", name, ": ", file.size(), " tokens, ", escape_for_print(checksum));
+  }
+  return record;
+}
+
+std::string TextTokens::checksum(std::string_view name) const {
+  read_on(name, std::numeric_limits<std::int64_t>::max());
+  const std::scoped_lock lock(mutex_);
+  return checksum_text(sums_.find(name)->second.sum);
+}
+
+}  // namespace tally
