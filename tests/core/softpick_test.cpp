@@ -1,9 +1,9 @@
-// The weight of softpick for one pair (core/attention/policies.hpp) in the limits that no other rule has.
+// The weight of softpick for one pair (core/attention/pair_functions.hpp) in the limits that no other rule has.
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "core/attention/policies.hpp"
+#include "core/attention/pair_functions.hpp"
 
 namespace tally {
 namespace softpick_test {

@@ -361,7 +361,7 @@ inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod
   pairs.distance = relu(transpose(index, 0, 1) - index);
   pairs.rows = scan.rows;
   pairs.heads = scan.heads;
-  return broadcast_to(scan.mod->on_tensors->place(pairs), pairs.s.shape());
+  return broadcast_to(scan.mod->on_tensors->position(pairs), pairs.s.shape());
 }
 
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or

@@ -118,12 +118,6 @@ struct Even final : Encoding {  // every key counts the same
     return Encoding::weights(multiply(logits, 0.0), seen, in);
   }
 };
-struct Sticks final : Encoding {
-  void score(const AttentionInput&, Score& score) const override {
-    score.set_scan(stick_breaking());
-    score.set_normaliser({SoftmaxRule::Kind::exp});
-  }
-};
 struct Turning final : Encoding {
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput&) const override { q = q + 1.0; }
 };
