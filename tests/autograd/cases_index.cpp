@@ -190,7 +190,7 @@ std::vector<OpCase> index_cases() {
       {.name = "embedding",
        .kernels = {"embedding", "embedding_backward"},
        .operands = {{Kind::real, -1, 1}, {Kind::id, 0, 4}},
-       .shapes = {{{4, 3}, {2, 5}}, {{4, 1}, {1}}, {{5, 2}, {}}, {{4, 3}, {0, 2}}, {{4, 0}, {2}}},
+       .shapes = {{{4, 3}, {2, 5}}, {{4, 1}, {1}}, {{5, 2}, {}}, {{4, 3}, {0, 2}}, {{4, 0}, {2}}, {{4, 2}, {131}}},
        .large = {{4, 130}, {7, 411}},
        .run = [](const auto& x) { return embedding(x[0], x[1]); },
        .reference = embedding_reference},

@@ -72,8 +72,8 @@ struct OpCase {
   std::string name;
   std::vector<std::string> kernels;  // of kernels.def that it must call, forward or backward
   std::vector<Operand> operands;
-  std::vector<Shapes> shapes;  // small ones: ordinary, broadcast, one element, no element
-  Shapes large;                // enough for several tiles of work
+  std::vector<Shapes> shapes;  // small ones: ordinary, broadcast, one element, no element, a whole block and a rest
+  Shapes large;                // enough for several tiles of work; left out where tests take a share
   std::function<Tensor(const std::vector<Tensor>&)> run;
   std::function<Array(const std::vector<Array>&)> reference;
   bool differentiable = true;
