@@ -148,6 +148,15 @@ void for_each_bias_operand(const F& f, First& first, More&... more) {
   }
 }
 
+template <class X>
+concept HasMoves = requires(X& x) {
+  x.moves;
+};
+template <class X>
+concept HasBiases = requires(X& x) {
+  x.biases;
+};
+
 // f(rule, the member of each...) for every operand that all have; the first has at most as many biases as the others.
 template <class F, class... All>
 void for_each_operand(const F& f, All&... all) {
@@ -167,13 +176,13 @@ void for_each_operand(const F& f, All&... all) {
   f(Rule{"the key of a product by distance", "BGWw", Type::matmul}, all.distance.key...);
   f(Rule{"the sink", "H"}, all.softmax_rule.sink...);
   f(Rule{"the rest", "BHTe", Type::packed}, all.softmax_rule.rest...);
-  if constexpr (requires { (all.moves, ...); }) {
+  if constexpr ((HasMoves<All> && ...)) {
     f(Rule{"the products in blocks", "BHTC"}, all.moves.own...);
     f(Rule{"what blocks read of queries", "BGKm"}, all.moves.read...);
     f(Rule{"what blocks take off queries", "BGKm"}, all.moves.taken...);
     f(Rule{"the factors of blocks", "BGNm"}, all.moves.factor...);
   }
-  if constexpr (requires { (all.biases, ...); }) {
+  if constexpr ((HasBiases<All> && ...)) {
     const auto with_biases = [&f](auto& first, auto&... more) {
       for (std::size_t n = 0; n < first.biases.size(); ++n) {
         for_each_bias_operand(f, first.biases[n], more.biases[n]...);
