@@ -8,10 +8,12 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/device/backend.hpp"
 #include "core/device/graph.hpp"
+#include "core/device/uncounted.hpp"
 #include "core/distributed/gradient_reducer.hpp"
 
 namespace tally::meta {
@@ -37,9 +39,12 @@ std::size_t size_of_block(std::size_t bytes) {
   return stands_for == DeviceType::cpu ? block_bytes(bytes) : bytes;
 }
 
+thread_local bool counts = true;
+
 template <DeviceType stands_for>
 void* allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
+  if (!counts) return address();
   using Own = Counted<stands_for>;
   const std::lock_guard lock(Own::mutex);
   MemoryCounters& own = Own::counters;
@@ -54,7 +59,7 @@ void* allocate(std::size_t bytes) {
 
 template <DeviceType stands_for>
 void release(void* block, std::size_t bytes, int) {
-  if (block == nullptr) return;
+  if (block == nullptr || !counts) return;
   using Own = Counted<stands_for>;
   const std::lock_guard lock(Own::mutex);
   Own::counters.live_bytes -= size_of_block<stands_for>(bytes);
@@ -134,6 +139,9 @@ const Backend& backend_for() {
 }
 
 }  // namespace
+
+Uncounted::Uncounted() : before_(std::exchange(counts, false)) {}
+Uncounted::~Uncounted() { counts = before_; }
 
 const Backend& backend(DeviceType stands_for) {
   switch (stands_for) {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/device/uncounted.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -308,9 +309,11 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
       }
       return made.size() == 1 ? std::move(made.front().encoding) : sum_of_encodings(std::move(made), name);
     };
-    // Before the parameters exist, so that a dry run counts the same peak of memory.
-    const EncodingSetup counting = of_group.counting();
-    const EncodingTraits traits = derived_traits(*make_for(counting), counting, name);
+    const EncodingTraits traits = [&] {
+      const meta::Uncounted no_part_of_the_run;
+      const EncodingSetup counting = of_group.counting();
+      return derived_traits(*make_for(counting), counting, name);
+    }();
     group.encoding = make_for(of_group);
     group.encoding->traits = traits;
     group.encoding->constants = setup.constants;

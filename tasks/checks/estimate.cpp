@@ -101,7 +101,6 @@ class OnlyCounting {
   // Current and peak bytes of tensors.
   double live() const { return static_cast<double>(memory_counters(device_).live_bytes - before_); }
   double peak() const { return static_cast<double>(memory_counters(device_).peak_bytes - before_); }
-  void reset_peak() const { reset_peak_memory(device_); }
   Device host() const { return host_of(device_); }
   bool stands_for_cpu() const { return device_ == host(); }
   Batch batch(const BatchForm& form) const {
@@ -159,7 +158,6 @@ MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
     estimate.parameter_count = parameter_count(shapes);
     estimate.encoding_parameter_count = encoding_parameter_count(shapes);
     estimate.parameters = counted.live();
-    counted.reset_peak();  // without the tensors from which traits of the encoding are derived
     work(*model, estimate, counted);
   });
 }
