@@ -132,7 +132,7 @@ struct Transformer::Parts {
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
-  // Of each group of heads of each layer.
+  // The encodings of all groups of heads, layer by layer.
   std::vector<const Encoding*> encodings() const {
     std::vector<const Encoding*> all;
     for (const auto& block : blocks) {

@@ -1,4 +1,4 @@
-// A compiled score modification, and what attention must provide for it. For the functions of its source see
+// A compiled score modification, and the operands and sums that it needs. For the functions of its source see
 // core/attention/score_mod.hpp, which only the files of score modifications and of kernels include.
 #pragma once
 

@@ -208,8 +208,8 @@ std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
   return rows;
 }
 
-// Whether what an encoding brings while a text is generated is a score modification that reads distances: then no key
-// may go beside first keys.
+// Whether the encoding's score modification reads distances during generation. Then no key may be evicted if there are
+// sink tokens.
 bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
   const auto encoding = testing::alone(choice, *part, long_length);
@@ -257,7 +257,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
-    // A score modification that reads distances lets nothing go beside first keys.
+    // With sink tokens and a score modification that reads distances, no key is evicted.
     const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
       return assignment.mask.is_causal_only() ||
              (assignment.mask.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {

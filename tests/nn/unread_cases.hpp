@@ -1,4 +1,4 @@
-// Score modifications that do not read the score, or but compare it: what it is made of gets no gradient, in no form.
+// Score modifications that do not read the score, or only compare it. Then q and k get no gradient in any form.
 #pragma once
 
 #include <vector>

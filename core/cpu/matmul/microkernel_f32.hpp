@@ -1,5 +1,5 @@
-// Products of small matrices that lie in memory as they come, for tiles of attention (core/cpu/attention/tile.hpp) and
-// for narrow layers (core/cpu/matmul_small.hpp).
+// The f32 and f64 microkernel for small matrices that are not packed: tiles of attention
+// (core/cpu/attention/tile.hpp) and narrow layers.
 #pragma once
 
 #include <cstdint>
