@@ -47,7 +47,7 @@ namespace tally::attention {
 template <class R, class ScoreMod, bool differentiates>
 struct DistanceInputs {
   using Mod = ScoreMod;
-  static constexpr auto scalar_count = static_cast<std::size_t>(rows_of<Mod> + heads_of<Mod>);
+  static constexpr auto scalar_count = std::size_t{rows_of<Mod>} + std::size_t{heads_of<Mod>};
 
   Dual<R, 0> distance;
   std::array<R, scalar_count == 0 ? 1 : scalar_count> scalars;  // of the row, then of the head

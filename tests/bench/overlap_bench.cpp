@@ -30,7 +30,7 @@ class Recorder final : public tally::GradientReducer {
   }
   void advance() override {}
   void finish() override {}
-  void share(const tally::Tensor&, const std::vector<std::int64_t>&) override {}
+  void all_gather(const tally::Tensor&, const std::vector<std::int64_t>&) override {}
   std::vector<std::pair<double, std::int64_t>> sent;
 };
 
