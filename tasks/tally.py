@@ -347,15 +347,18 @@ class Run:
 
     def evaluations(self, split=None):
         """{column: array} of what was measured on a split (on all): step, split, loss, token_error, sequence_error,
-        wrong of scored tokens, wrong_sequences of sequences."""
+        wrong of scored tokens, wrong_sequences of sequences. Raises KeyError for a split that the run does not have."""
         return self._of_split(self._evaluations, split)
 
     def final(self, split=None):
         """The same at the end, of a finished run; no rows for any other."""
         return self._of_split(self._final, split)
 
-    @staticmethod
-    def _of_split(columns, split):
+    def _of_split(self, columns, split):
+        known = list(dict.fromkeys([*self.splits, *self._final["split"].tolist()]))
+        all_known = self.results is not None or len(set(self._evaluations["step"])) > 1  # else it may be the next one
+        if split is not None and split not in known and all_known:
+            raise KeyError(f"{self.path} has no split {split!r}; it has {known}")
         kept = np.ones(len(columns["split"]), bool) if split is None else columns["split"] == split
         return {name: column[kept] for name, column in columns.items()}
 
@@ -475,7 +478,7 @@ class Runs:
         if os.path.realpath(folder) in self._seen:
             return True
         self._seen.add(os.path.realpath(folder))
-        if os.path.exists(os.path.join(folder, "config.json")):
+        if os.path.exists(os.path.join(folder, "config.json")) and not _is_foreign_model(folder):
             self._or_problem(lambda: self.runs.append(Run(folder)))
             return True
         below = [name for name in sorted(os.listdir(folder)) if not re.search(r"\.old(-\d*)?$", name)]
@@ -507,6 +510,16 @@ class Runs:
                 self.runs.append(Run.__new__(Run))
                 self.runs[-1]._begin(path, _get(entry, "config", dict, where), where,
                                      "failed" if state == "failed" else "waiting")
+
+
+def _is_foreign_model(folder):
+    """Whether config.json is one of Hugging Face, whose folder is no run."""
+    where = os.path.join(folder, "config.json")
+    try:
+        config = _parse(_content(where), where)
+    except TallyError:
+        return False
+    return "task" not in config and ("model_type" in config or "architectures" in config)
 
 
 def _groups(runs):

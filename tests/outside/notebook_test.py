@@ -202,6 +202,19 @@ class Damage(unittest.TestCase):
             read()
         self.assertIn(part, str(caught.exception))
 
+    def test_an_unknown_split_is_an_error(self):
+        run, group = tally.Run(str(self.run)), tally.Runs(str(self.run)).groups[0]
+        for read in (run.final, run.evaluations, group.final, group.pooled, group.curve):
+            with self.assertRaisesRegex(KeyError, "ood-sprase.*ood-sparse"):
+                read("ood-sprase")
+
+    def test_a_foreign_model_below_is_no_run(self):
+        other = self.run.parent / "hf"
+        other.mkdir()
+        (other / "config.json").write_text('{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}')
+        runs = tally.Runs(str(self.run.parent))
+        self.assertEqual((len(runs.runs), runs.problems), (1, []))
+
     def test_a_cut_last_line_is_left_out_and_noted(self):
         os.remove(self.run / "results.json")
         self.change("metrics.jsonl", lambda text: text[:-20])
