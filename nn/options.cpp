@@ -184,8 +184,8 @@ std::string to_text(const OptionValue& value) {
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
-  constexpr std::size_t most_edits = 4;
-  std::size_t best_distance = std::min(most_edits, std::max<std::size_t>(1, name.size() / 2)) + 1;
+  constexpr std::size_t most_edits = 3;  // and at most a third of the name
+  std::size_t best_distance = std::min(most_edits, std::max<std::size_t>(1, name.size() / 3)) + 1;
   std::string best;
   for (const std::string& candidate : candidates) {
     // A name may come from a file and be of any length: comparing lengths is enough in most cases.

@@ -100,7 +100,7 @@ class CommandLine {
  public:
   // `words`: those after the command's name. Options that depend on others (--pe cope brings --pe.p-max) look ahead in
   // them.
-  explicit CommandLine(std::vector<std::string> words) : words_(std::move(words)) {}
+  explicit CommandLine(std::vector<std::string> words);
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
@@ -116,7 +116,7 @@ class CommandLine {
 
   // Parses the words into the targets and `common`. Returns the help text if it was requested, else an empty string.
   // Throws UsageError naming the option and the nearest existing one.
-  std::string parse(std::string_view command, std::string_view summary);
+  std::string parse(std::string_view command, std::string_view summary, std::string_view examples);
 
   CommonOptions common;
   std::string json_help = "print one JSON object at the end";
@@ -147,7 +147,9 @@ int print(const CommonOptions& common, const Result& result);
 
 struct Command {
   std::string name;
+  std::string_view group;     // a heading of the help
   std::string_view summary;
+  std::string_view examples;  // indented lines
   // Declares options and arguments. Returns the function to run once they are parsed.
   std::function<Result()> (*declare)(CommandLine& line);
 };

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
+#include "tasks/runs/option_hint.hpp"
 
 namespace tally {
 namespace {
@@ -42,17 +42,33 @@ void declare(CLI::App& app, const Option& option) {
   declared->required(rules.required);
 }
 
-// CLI11 names the unknown option; this adds the nearest known one.
+// "NAME is required: table or figure: table2, ...".
+std::string required_text(const CLI::App& app, const CLI::RequiredError& error) {
+  const std::string text = error.what();
+  const CLI::Option* option = app.get_option_no_throw(text.substr(0, text.find(' ')));
+  if (option == nullptr) return text;
+  return concat(text, ": ", option->get_description(), " ('", app.get_name(), " --help')");
+}
+
+// CLI11 names the unknown option; this adds the option that was probably meant.
 std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) known.push_back(name);
   }
   for (const std::string& word : words) {
     if (!word.starts_with("--")) continue;
-    const std::string name = word.substr(0, word.find('='));
+    const std::string name = word.substr(2, word.find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return concat("unknown option '", name, "'", did_you_mean(name, known));
+    const std::string meant = meant_option(name, known);
+    return concat("unknown option '--", name, "'",
+                  meant.empty() ? concat("; '", app.get_name(), " --help' lists all")
+                                : concat("; did you mean '--", meant, "'?"));
+  }
+  if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error)) return required_text(app, *required);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string text = error.what();
+    if (text.find(" required ") != std::string::npos) return concat(text.substr(0, text.find(':')), " needs a value");
   }
   return error.what();
 }
@@ -70,6 +86,13 @@ void refuse_empty_values(std::string_view command, const CLI::App& app, const st
 
 }  // namespace
 
+CommandLine::CommandLine(std::vector<std::string> words) : words_(std::move(words)) {
+  for (std::string& word : words_) {
+    const std::size_t end = word.find('=');
+    if (word.starts_with("--")) word = option_spelling(word.substr(0, end)) + word.substr(std::min(end, word.size()));
+  }
+}
+
 std::vector<std::string> CommandLine::look_ahead_all(std::string_view name) const {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < words_.size(); ++i) {
@@ -84,8 +107,8 @@ std::string CommandLine::look_ahead(std::string_view name) const {
   return values.empty() ? "" : values.back();
 }
 
-std::string CommandLine::parse(std::string_view command, std::string_view summary) {
-  CLI::App app(std::string(summary), concat("tally ", command));
+std::string CommandLine::parse(std::string_view command, std::string_view summary, std::string_view examples) {
+  CLI::App app(concat(summary, "\n\nExamples:\n", examples), concat("tally ", command));
   app.get_formatter()->column_width(34);
   app.footer(footer);
   std::vector<Option> common_options = common.options();

@@ -5,7 +5,7 @@
 
 namespace tally {
 
-#define TALLY_COMMAND(name, summary) std::function<Result()> declare_##name(CommandLine& line);
+#define TALLY_COMMAND(name, ...) std::function<Result()> declare_##name(CommandLine& line);
 #include "tasks/command_line/commands.def"
 #undef TALLY_COMMAND
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "tasks/command_line/command.hpp"
+#include "tasks/runs/option_hint.hpp"
 
 namespace tally {
 
@@ -32,7 +33,7 @@ std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts, std
     if (equals == 0 || equals == std::string::npos) {
       throw UsageError(concat("[usage] ", option, " takes key=value,value, not '", text, "'"));
     }
-    GridDimension dimension{text.substr(0, equals), split_text(text.substr(equals + 1), ',')};
+    GridDimension dimension{option_spelling(text.substr(0, equals)), split_text(text.substr(equals + 1), ',')};
     const bool twice = std::any_of(dimensions.begin(), dimensions.end(),
                                    [&](const GridDimension& other) { return other.key == dimension.key; });
     if (twice) throw UsageError(concat("[usage] ", option, " ", dimension.key, " is there twice"));

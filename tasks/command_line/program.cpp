@@ -20,8 +20,10 @@ namespace {
 
 std::string overview() {
   std::string text =
-      concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n\n");
+      concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n");
+  std::string_view group;
   for (const Command& command : commands()) {
+    if (group != command.group) text += concat("\n", group = command.group, ":\n");
     text += concat("  ", command.name, std::string(14 - command.name.size(), ' '), command.summary, "\n");
   }
   return text +
@@ -32,7 +34,7 @@ std::string overview() {
 int run_command(const Command& command, std::vector<std::string> words) {
   CommandLine line(std::move(words));
   const std::function<Result()> run = command.declare(line);
-  if (const std::string help = line.parse(command.name, command.summary); !help.empty()) {
+  if (const std::string help = line.parse(command.name, command.summary, command.examples); !help.empty()) {
     if (ProcessGroup::world().first()) std::cout << help;
     return exit_code::done;
   }
@@ -68,7 +70,8 @@ std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
 
 std::span<const Command> commands() {
   static const std::array all{
-#define TALLY_COMMAND(name, summary) Command{name_from_stem(#name), summary, declare_##name},
+#define TALLY_COMMAND(name, group, summary, examples) \
+  Command{name_from_stem(#name), group, summary, examples, declare_##name},
 #include "tasks/command_line/commands.def"
 #undef TALLY_COMMAND
   };

@@ -20,6 +20,7 @@
 #include "tasks/evaluation/generate.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/varied.hpp"
+#include "tasks/runs/option_hint.hpp"
 
 namespace tally {
 namespace {
@@ -63,10 +64,10 @@ void check_changes(const std::vector<std::string>& changes, const std::vector<Ru
 std::string did_you_mean_of_task(const RunConfig& config, const std::string& name) {
   std::vector<std::string> names;
   for (const RunConfig::Field& field : config.fields()) {
-    if (field.name.starts_with("task.")) names.push_back(field.option.name);
+    if (field.name.starts_with("task.")) names.push_back(field.name);
   }
-  const std::string nearest = nearest_name(name.starts_with("task.") ? name.substr(5) : name, names);
-  return nearest.empty() ? "" : concat("; did you mean 'task.", nearest, "'?");
+  const std::string meant = meant_option(name, names);
+  return meant.empty() ? "" : concat("; did you mean '", meant, "'?");
 }
 
 // The full name of a task's option; empty if the task has no option of this name.

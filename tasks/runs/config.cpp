@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "core/precision.hpp"
+#include "tasks/runs/option_hint.hpp"
 #include "tasks/runs/preset.hpp"
 #include "tasks/runs/task_paths.hpp"
 
@@ -212,18 +213,13 @@ bool RunConfig::has(std::string_view name) const {
 }
 
 std::string did_you_mean_option(const RunConfig& config, std::string_view name) {
-  std::vector<std::string> all, own;
+  std::vector<std::string> all;
   for (const RunConfig::Group& group : config.groups()) {
-    for (const OptionInfo& option : group.options) {
-      all.push_back(group.prefix + option.name);
-      own.push_back(option.name);
-    }
+    for (const OptionInfo& option : group.options) all.push_back(group.prefix + option.name);
   }
-  const std::string hint = did_you_mean(name, all);
-  if (!hint.empty()) return hint;
-  const std::string near = nearest_name(name.substr(name.rfind('.') + 1), own);  // npos + 1 is 0
-  if (near.empty()) return "; 'tally train --help' with this task and encoding lists all";
-  return did_you_mean(all[static_cast<std::size_t>(std::find(own.begin(), own.end(), near) - own.begin())], all);
+  const std::string meant = meant_option(name, all);
+  if (meant.empty()) return "; 'tally train --help' with this task and encoding lists all";
+  return concat("; did you mean '", meant, "'?");
 }
 
 void RunConfig::validate() const {

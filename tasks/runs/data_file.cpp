@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "nn/options.hpp"
 #include "tasks/runs/config.hpp"
+#include "tasks/runs/option_hint.hpp"
 
 namespace tally {
 
@@ -17,7 +18,7 @@ Settings parse_settings(std::string_view where, std::string_view text) {
     const std::string_view word = text.substr(begin, end - begin);
     const std::size_t equals = word.find('=');
     check(equals != std::string_view::npos && equals > 0, where, "'", word, "' is not option=value");
-    settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+    settings.emplace_back(option_spelling(word.substr(0, equals)), word.substr(equals + 1));
     begin = text.find_first_not_of(blanks, end);
   }
   return settings;

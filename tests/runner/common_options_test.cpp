@@ -34,7 +34,7 @@ TEST(CommonOptions, EachOfThemReachesAChild) {
     before = given.words();
   }
   CommandLine child(given.words());
-  EXPECT_EQ(child.parse("resume", ""), "");
+  EXPECT_EQ(child.parse("resume", "", ""), "");
   EXPECT_EQ(child.common.words(), given.words());
 }
 

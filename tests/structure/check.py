@@ -69,8 +69,8 @@ MAY_SWITCH = {"core/math/random.hpp", "cuda/runtime/runtime.hpp", "cuda/runtime/
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
 STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
-# And what names several to compare, or those that formats of others know.
-NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign")}
+# These name encodings: to compare several, for foreign formats, in the examples of the help.
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "foreign"), ("tasks", "command_line", "commands.def")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
@@ -121,7 +121,7 @@ def check_kernel_rules(file, line):
 
 
 def check_encoding_names(file, line, encodings):
-    in_generic_code = file.parts[0] in FLOORS and file.parts[:2] not in NAMES_ENCODINGS
+    in_generic_code = file.parts[0] in FLOORS and not {file.parts, file.parts[:2]} & NAMES_ENCODINGS
     code = PE_EXAMPLE.sub('"', line.split("//")[0]) if in_generic_code else ""
     for text in STRING.findall(code):
         for name in {text} - STRINGS_TOO | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
