@@ -167,6 +167,7 @@ std::string ConfigOptions::missing_encoding() const {
 
 RunConfig ConfigOptions::resolve() const {
   RunConfig config = begin(encoding_);
+  config.shorten_warmup();
   check_whole(config);
   return config;
 }
@@ -254,6 +255,7 @@ std::string config_text(const RunConfig& config) {
       text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
     text += "\n";
   }
+  if (const std::string note = config.warmup_note(); !note.empty()) text += note + "\n";
   for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
   text.pop_back();
   return text;

@@ -84,7 +84,7 @@ std::string breakdown_text(const Evaluation& e) {
 }
 
 Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
-  const TrainedModel trained = load_trained(settings.run, settings.checkpoint, settings.changes);
+  const TrainedModel trained = load_trained(settings.run, settings.checkpoint, settings.changes, settings.data);
   const RunConfig& config = trained.config;
   say(common, concat(printable(trained.folder.path()), ", step ", trained.step,
                      settings.changes.empty() ? "" : ", with " + printable(joined(settings.changes))));

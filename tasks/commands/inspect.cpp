@@ -81,7 +81,9 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   known_ending(settings.out, {".html", ".htm"});
   check_output(settings.out);
   std::vector<TrainedModel> trained;
-  for (const std::string& run : settings.runs) trained.push_back(load_trained(run, settings.checkpoint));
+  for (const std::string& run : settings.runs) {
+    trained.push_back(load_trained(run, settings.checkpoint, {}, settings.data));
+  }
   const std::unique_ptr<Task> other = other_task(settings, trained.front());
   const Task& task = other != nullptr ? *other : *trained.front().task;
   std::vector<InspectedRun> runs;

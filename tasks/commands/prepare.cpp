@@ -1,8 +1,10 @@
 // tally prepare: tokenizes files and folders into a folder that the task text trains on.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "core/cpu/parallel.hpp"
@@ -67,7 +69,21 @@ std::string table(const JsonValue& manifest) {
                        printable(tokenizer.string("pattern")), ", checksum ", tokenizer.string("checksum"), "\n");
 }
 
+// Refuses `prepare SOURCE OUT`, the order of cp: it would move the corpus aside as an old output.
+void refuse_swapped_folders(const Choices& choices) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const auto exists = [&](const std::string& path) { return fs::exists(path, error); };
+  const std::string& out = choices.out;
+  if (!exists(out) || exists(out + "/manifest.json") || fs::is_empty(out, error)) return;
+  const auto missing = std::ranges::find_if_not(choices.sources, exists);
+  throw UsageError(concat("'", out, "' exists and holds no prepared text; the output comes first: ",
+                          missing == choices.sources.end() ? "tally prepare OUT SOURCE ..."
+                                                           : concat("tally prepare ", *missing, " ", out)));
+}
+
 Result run_prepare(Choices& choices, const CommonOptions& common) {
+  refuse_swapped_folders(choices);
   PrepareSettings& settings = choices.settings;
   for (const std::string& path : choices.sources) settings.sources.push_back({path, ""});
   for (const auto& [paths, split] :
@@ -116,7 +132,7 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   CorpusRules& rules = settings.rules;
   choices->recipe = line.look_ahead("--recipe");
   fill_in(choices->recipe, settings);
-  line.add("OUT", &choices->out, "folder to make", {.required = true});
+  line.add("OUT", &choices->out, "folder to make; it comes before the sources", {.required = true});
   line.add("SOURCE", &choices->sources, "files and folders of text; of .jsonl and .ndjson files each line is a text");
   line.add("--field", &rules.field, "member of a line of JSON that is its text");
   line.add("--train", &choices->train, "a source that is the training split", {.group = "Split"});

@@ -88,6 +88,7 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
       as_usage([&] {
         for (const auto& [key, value] : combination) config.set(key, value);
       });
+      config.shorten_warmup();
       options.check_whole(config, base.preset);
       variants.emplace_back(combination, SweepVariant{base.folder, std::move(config)});
     }

@@ -27,6 +27,17 @@ bool moved_aside(const std::string& name) {
   return tail == ".old" || (tail.starts_with(".old-") && tail.find_first_not_of("0123456789", 5) == tail.npos);
 }
 
+// Whether a folder holds a model of Hugging Face, which has a config.json but is no run.
+bool is_foreign_model(const std::string& folder) {
+  try {
+    const JsonValue config = read_json(folder + "/config.json", {.max_depth = 24, .max_values = 100'000});
+    return config.is_object() && !config.contains("task") &&
+           (config.contains("model_type") || config.contains("architectures"));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 class Gatherer {
  public:
   explicit Gatherer(Report& report) : report_(report) {}
@@ -34,7 +45,7 @@ class Gatherer {
   // Collects the runs in a folder and its subfolders. Returns false if there is none.
   bool visit(const std::string& folder) {
     std::error_code error;
-    if (fs::exists(folder + "/config.json", error)) {
+    if (fs::exists(folder + "/config.json", error) && !is_foreign_model(folder)) {
       if (seen_.insert(fs::canonical(folder, error).string()).second) {
         or_problem(folder, [&] { report_.runs.push_back(read_run(folder)); });
       }

@@ -221,6 +221,7 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
       config.set(key, value);
     }
     config.run.seed = seed;
+    config.shorten_warmup();
     config.validate();
     config.refuse_idle();
     const std::string folder = concat(column.task, preset == name_of(scale) ? "" : "-" + preset);

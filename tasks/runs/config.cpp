@@ -222,6 +222,31 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
   return concat("; did you mean '", meant, "'?");
 }
 
+namespace {
+
+// The warm-up of a preset for a run of `steps` steps.
+std::int64_t warmup_of(const RunConfig& preset, std::int64_t steps) {
+  const std::int64_t warmup = preset.optimiser.warmup;
+  return warmup <= steps ? warmup : std::max<std::int64_t>(1, warmup * steps / preset.run.steps);
+}
+
+}  // namespace
+
+void RunConfig::shorten_warmup() {
+  if (preset.empty() || optimiser.warmup <= run.steps) return;
+  const RunConfig of_preset = make(task->name, encoding.text(), preset);
+  if (optimiser.warmup == of_preset.optimiser.warmup) optimiser.warmup = warmup_of(of_preset, run.steps);
+}
+
+std::string RunConfig::warmup_note() const {
+  if (preset.empty()) return "";
+  const RunConfig of_preset = make(task->name, encoding.text(), preset);
+  const std::int64_t usual = of_preset.optimiser.warmup;
+  if (usual <= run.steps || optimiser.warmup != warmup_of(of_preset, run.steps)) return "";
+  return concat("note: the warm-up of preset ", preset, ", ", usual, " steps, is shortened to ", optimiser.warmup,
+                " for a run of ", run.steps);
+}
+
 void RunConfig::validate() const {
   check_model(model, encoding);
   check(run.micro_batch <= run.batch, "run", "micro-batch ", run.micro_batch, " is more than the batch of ", run.batch);

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "core/cpu/parallel.hpp"
 #include "core/device/backend.hpp"
 #include "core/io/lease.hpp"
 #include "core/io/reader.hpp"
@@ -207,9 +208,15 @@ void RunPlan::execute(std::int64_t jobs) {
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   jobs_ = jobs;
   next_ = 0;
-  if (child_.threads == 0) child_.threads = std::max<std::int64_t>(1, cores / jobs);
+  // thread_count() respects OMP_NUM_THREADS.
+  if (child_.threads == 0) child_.threads = std::clamp<std::int64_t>(cores / jobs, 1, thread_count());
   child_.quiet = true;
   child_.json = false;  // its log is for people
+  std::set<std::string> notes;
+  for (const PlannedRun& run : runs_) notes.insert(run.config.warmup_note());
+  for (const std::string& note : notes) {
+    if (!note.empty()) say(note);
+  }
   say(concat(runs_.size(), " runs, ", count(RunState::finished), " of them finished before; ", jobs, " at a time with ",
              child_.threads, child_.threads == 1 ? " thread" : " threads", " each"));
   bool told_to_stop = false;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -62,6 +63,15 @@ class Reports : public ::testing::Test {
   TemporaryFolder folder_;
   std::string sweep_ = folder_.path().string();
 };
+
+TEST_F(Reports, AForeignModelBelowIsNoRun) {
+  add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
+  std::filesystem::create_directory(folder_ / "gpt2");
+  write_file(folder_ / "gpt2/config.json", R"({"model_type": "gpt2", "activation_function": "gelu_new"})");
+  const Report report = make_report({sweep_});
+  EXPECT_EQ(report.runs.size(), 1u);
+  EXPECT_TRUE(report.problems.empty()) << report.problems.front();
+}
 
 TEST_F(Reports, MeanDeviationAndCounts) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);

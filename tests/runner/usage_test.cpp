@@ -7,6 +7,7 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/atomic_file.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/runs/preset.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
@@ -63,6 +64,22 @@ TEST(Usage, HelpAndVersion) {
   EXPECT_TRUE(holds(cope.out, "--pe.cope.p-max,--pe.p-max=64") && holds(cope.out, "--task.vars=1")) << cope.out;
 }
 
+TEST(Usage, EveryHelpBeginsWithThreeExamples) {
+  const TemporaryFolder folder;
+  for (const Command& command : commands()) {
+    const std::string help = run_tally({command.name, "--help"}, folder).out;
+    const std::string begin = concat(command.summary, "\n\nExamples:\n");
+    EXPECT_TRUE(help.starts_with(begin)) << help;
+    const std::string example = concat("  tally ", command.name);
+    std::size_t count = 0;
+    for (std::size_t at = help.find(example, begin.size() - 1); at != std::string::npos;
+         at = help.find(example, at + 1)) {
+      ++count;
+    }
+    EXPECT_EQ(count, 3U) << help;
+  }
+}
+
 TEST(Usage, HelpKnowsPresetsAndEncodings) {
   const TemporaryFolder folder;
   // The help wraps long lines.
@@ -106,6 +123,7 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
   const TemporaryFolder folder;
   expect_refused({{{"trian"}, "did you mean 'train'?"},
                   {{"train"}, "RUN is required"},
+                  {{"reproduce"}, "NAME is required: table or figure: "},
                   {{"resume"}, "RUN is required"},
                   {{"train", "", "--task=flip-flop", "--pe=cope"}, "the name of the run folder is empty"},
                   {{"sweep", "", "--task=flip-flop", "--pe=cope"}, "the name of the folder for the runs is empty"},
@@ -122,7 +140,7 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {sweep_with(folder, "pe.pmax=8"), "did you mean 'pe.cope.p-max'?"},
                   {train_with(folder, {"--model.widht=8"}), "did you mean '--model.width'?"},
                   {train_with(folder, {"--pe.pmax=8"}), "did you mean '--pe.p-max'?"},
-                  {train_with(folder, {"--steps"}), "--steps"},
+                  {train_with(folder, {"--steps"}), "--steps needs a value"},
                   {train_with(folder, {"--steps=1", "--steps=2"}), "--steps"},
                   {train_with(folder, {"--threads=many"}), "--threads"},
                   {train_with(folder, {"--device=gpu"}), "'gpu' is not a device"},
@@ -131,6 +149,62 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {{"gradcheck", "--pe=alibis"}, "did you mean 'alibi'?"}},
                  folder);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Usage, NamesOfOtherProgramsLeadToTheOption) {
+  const TemporaryFolder folder;
+  std::vector<WrongUsage> cases;
+  for (const auto& [name, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"--seq-len", "length"},
+                                                        {"--epochs", "steps"},
+                                                        {"--gpu", "device"},
+                                                        {"--weight-decay", "optimiser.weight-decay"},
+                                                        {"--learning-rate", "lr"},
+                                                        {"--batch-size", "batch"},
+                                                        {"--batch_size", "batch"},
+                                                        {"--d_model", "width"},
+                                                        {"--dropout", "model.dropout"},
+                                                        {"--encoding", "pe"},
+                                                        {"--eval-interval", "eval-every"},
+                                                        {"--model.n_embd", "width"}}) {
+    cases.push_back({train_with(folder, {name, "1"}), concat("did you mean '--", meant, "'?")});
+  }
+  cases.push_back({train_with(folder, {"--compile"}), "unknown option '--compile'; 'tally train --help' lists all"});
+  cases.push_back({sweep_with(folder, "n_layer=1,2"), "did you mean 'model.layers'?"});
+  expect_refused(cases, folder);
+}
+
+TEST(Usage, BothSpellingsOfTheOptimiserAreUnderstood) {
+  const TemporaryFolder folder;
+  const Finished train = run_tally(train_with(folder, {"--optimizer.lr=0.5", "--dry-run", "--json"}), folder);
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(parse_json(train.out, {}, "").at("config").at("optimiser").real("lr"), 0.5);
+  std::vector<std::string> words = sweep_with(folder, "optimizer.lr=0.5,0.1");
+  words.insert(words.end(), {"--dry-run", "--seeds=1"});
+  const Finished sweep = run_tally(words, folder);
+  EXPECT_TRUE(holds(sweep.out, "cope-optimiser.lr=0.5-seed1")) << sweep.out << sweep.err;
+}
+
+TEST(Usage, AWarmUpOfAPresetIsShortenedForAShortRun) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{"--preset=quick", "--steps=5", "--dry-run"};
+  const Finished shorter = run_tally(train_with(folder, words), folder);
+  EXPECT_EQ(shorter.code, 0) << shorter.err;
+  EXPECT_TRUE(holds(shorter.out, "note: the warm-up of preset quick, 100 steps, is shortened to 1 for a run of 5"))
+      << shorter.out;
+  std::vector<std::string> longer = words;
+  longer.emplace_back("--optimiser.warmup=6");
+  expect_refused({{train_with(folder, longer), "warmup 6 is longer than the run of 5 steps"}}, folder);
+}
+
+TEST(Usage, PrepareWithItsFoldersSwappedNamesTheRightForm) {
+  const TemporaryFolder folder;
+  const std::string texts = folder / "texts", target = folder / "target";
+  std::filesystem::create_directory(texts);
+  write_file_atomically(texts + "/a.txt", "a text");
+  const std::string right = concat("the output comes first: tally prepare ", target, " ", texts);
+  expect_refused({{{"prepare", texts, target}, right}, {{"prepare", texts, target, "--force"}, right}}, folder);
+  EXPECT_TRUE(std::filesystem::exists(texts + "/a.txt"));
 }
 
 // The word after an empty value is not used as the value.

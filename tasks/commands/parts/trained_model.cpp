@@ -67,16 +67,30 @@ RunConfig with_changes(const RunConfig& config, const std::vector<std::string>& 
   return changed;
 }
 
+// The run's own task or, if its text cannot be read, the task on `data`. The checkpoint checks the vocabulary.
+std::unique_ptr<Task> make_task_on(const std::string& data, const RunFolder& folder) {
+  try {
+    return make_own_task(folder, folder.config());
+  } catch (const Error&) {
+    if (data.empty() || !has_option(folder.config(), "data")) throw;
+    RunConfig other = folder.config().clone();
+    for (const ChangedOption& change : other_text(other, data, "--data")) {
+      other.set("task." + change.name, change.value);
+    }
+    return other.make_task();
+  }
+}
+
 }  // namespace
 
 TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
-                          const std::vector<std::string>& changes) {
+                          const std::vector<std::string>& changes, const std::string& data) {
   RunFolder folder = RunFolder::open(run);
   RunConfig config = with_changes(folder.config(), changes);
   check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint",
         folder.finished() ? " any more: its results were kept without it; move the folder away and train it again"
                           : " yet");
-  std::unique_ptr<Task> task = make_own_task(folder, folder.config());
+  std::unique_ptr<Task> task = make_task_on(data, folder);
   in_file(folder.config_path(), [&] { check_fits(estimate_loading(folder.config(), *task)); });
   const StoredCheckpoint chosen = choose_checkpoint(folder, checkpoint);
   std::unique_ptr<SequenceModel> model = config.make_model(*task);

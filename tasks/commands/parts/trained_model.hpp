@@ -22,9 +22,10 @@ struct TrainedModel {
 // `checkpoint`: "newest" (the newest with valid checksums; skipped ones are named on stderr), "best", or a step. Throws
 // UsageError for any other text, Error when the run has no such checkpoint, and DoesNotFit before it allocates the
 // model. `changes`: "pe.relative.far=cap", encoding options that may change after training
-// (EncodingEntry::after_training). Throws UsageError for any other option.
+// (EncodingEntry::after_training). Throws UsageError for any other option. `data`: another text, which replaces the
+// text of the run if that cannot be read.
 TrainedModel load_trained(const std::string& run, const std::string& checkpoint = "newest",
-                          const std::vector<std::string>& changes = {});
+                          const std::vector<std::string>& changes = {}, const std::string& data = {});
 
 // Help of an option that becomes the argument `changes`.
 inline constexpr const char* changes_help =
