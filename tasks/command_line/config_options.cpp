@@ -4,6 +4,7 @@
 #include <set>
 
 #include "tasks/command_line/grid.hpp"
+#include "tasks/runs/model_record.hpp"
 #include "tasks/runs/suite.hpp"
 
 namespace tally {
@@ -245,15 +246,30 @@ void ConfigOptions::apply(RunConfig& config) const {
   });
 }
 
-std::string config_text(const RunConfig& config) {
+std::string config_text(const RunConfig& config, bool all) {
+  constexpr std::size_t columns = 100;
   std::string text = concat("task ", config.task->name, ", encoding ", config.encoding.text(),
-                            config.preset.empty() ? "" : concat(", preset ", config.preset), "\n");
-  for (const RunConfig::Group& group : config.groups()) {
-    if (group.options.empty()) continue;
-    text += concat(group.title, ":");
-    for (const OptionInfo& option : group.options)
-      text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
-    text += "\n";
+                            config.preset.empty() ? "" : concat(", preset ", config.preset),
+                            all ? "" : "; settings that differ from the defaults:", "\n");
+  const std::vector<RunConfig::Group> groups = config.groups();
+  std::size_t indent = 0;
+  for (const RunConfig::Group& group : groups) indent = std::max(indent, group.title.size() + 4);
+  const ModelRecord usual = settings_of(RunConfig::make(config.task->name, config.encoding.text()));
+  for (const RunConfig::Group& group : groups) {
+    std::string line = concat("  ", group.title, std::string(indent - 2 - group.title.size(), ' '));
+    const std::size_t empty = line.size();
+    for (const OptionInfo& option : group.options) {
+      const std::string name = group.prefix + option.name, value = to_text(option.value);
+      if (const auto known = usual.find(name); !all && known != usual.end() && known->second == value) continue;
+      const std::string word = concat(name, "=", value);
+      if (line.size() > empty && line.size() - (line.rfind('\n') + 1) + word.size() > columns) {
+        line += "\n" + std::string(indent, ' ');
+      } else if (line.size() > empty) {
+        line += " ";
+      }
+      line += word;
+    }
+    if (line.size() > empty) text += line + "\n";
   }
   if (const std::string note = config.warmup_note(); !note.empty()) text += note + "\n";
   for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";

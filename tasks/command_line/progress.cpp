@@ -1,10 +1,13 @@
 #include "tasks/command_line/progress.hpp"
 
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <span>
 
 #include "core/cpu/matmul/blas.hpp"
 #include "core/cpu/parallel.hpp"
@@ -15,6 +18,12 @@ namespace tally {
 namespace {
 
 constexpr double redraw_seconds = 0.1, plain_line_seconds = 10;
+
+// Columns of a terminal; 0 if unknown.
+std::size_t width_of(std::FILE* terminal) {
+  winsize size{};
+  return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 }  // namespace
 
@@ -85,71 +94,146 @@ void ProgressPrinter::print(const std::string& text) {
 
 void ProgressPrinter::message(const std::string& text) { print(printable(text)); }
 
+std::string progress_line(std::vector<ProgressField> fields, std::size_t width) {
+  constexpr std::size_t between = 2;
+  const auto too_wide = [&] {
+    std::size_t columns = 0;
+    for (const ProgressField& field : fields) columns += field.text.size() + between;
+    return columns > width + between;
+  };
+  while (width > 0 && fields.size() > 1 && too_wide()) {
+    fields.erase(std::ranges::min_element(fields, {}, &ProgressField::importance));
+  }
+  std::string line;
+  for (const ProgressField& field : fields) line += concat(line.empty() ? "" : "  ", field.text);
+  return line;
+}
+
 void ProgressPrinter::started(const RunConfig& config, const SequenceModel& model, std::int64_t from_step) {
   first_step_ = from_step;
   steps_ = config.run.steps;
-  last_drawn_ = Clock::now();
+  started_ = last_drawn_ = Clock::now();
   if (quiet_) return;
   const auto task = config.make_task();
   const std::int64_t tokens = config.run.batch * task->splits().front().length;
+  tokens_per_step_ = static_cast<double>(tokens);
+  const std::int64_t interval = config.eval_interval(), last = steps_ - 1;  // the last step evaluates whole splits
+  const std::int64_t evaluations = std::max<std::int64_t>(0, last / interval - std::min(from_step, last) / interval);
+  for (const Split& split : std::span(task->splits()).subspan(1)) {
+    const std::int64_t count = config.run.eval_count == 0 ? split.count : std::min(split.count, config.run.eval_count);
+    const std::int64_t sequences = evaluations * count + split.count * (config.run.eval_generated ? 2 : 1);
+    evaluation_.all_tokens += static_cast<double>(sequences * split.length);
+    split_width_ = std::max(split_width_, split.name.size());
+  }
   sequences_of_epoch_ = task->epoch();
   print(concat(config.task->name, " with ", config.label(), ": ", with_commas(model.parameter_count()), " parameters, ",
                with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ", blas_info().core, ", ",
                thread_count(), thread_count() == 1 ? " thread" : " threads"));
-  if (from_step > 0) print(concat("going on from step ", from_step, " of ", steps_));
+  if (from_step > 0) print(concat("continues from step ", from_step, " of ", steps_));
 }
 
-// "  epoch 1.25": how often the training's text or set has been seen.
+// "epoch 1.25": how often the training's text or set has been seen; empty without epochs.
 std::string ProgressPrinter::epoch_text(std::int64_t sequences) const {
   if (sequences_of_epoch_ <= 0) return "";
   char text[48];
-  std::snprintf(text, sizeof text, "  epoch %.2f",
+  std::snprintf(text, sizeof text, "epoch %.2f",
                 static_cast<double>(sequences) / static_cast<double>(sequences_of_epoch_));
   return text;
+}
+
+bool ProgressPrinter::is_due(bool last) {
+  const Clock::time_point now = Clock::now();
+  const double since = std::chrono::duration<double>(now - last_drawn_).count();
+  if (since < (terminal_ ? redraw_seconds : plain_line_seconds) && !last) return false;
+  last_drawn_ = now;
+  return true;
+}
+
+void ProgressPrinter::draw(std::vector<ProgressField> fields) {
+  std::erase_if(fields, [](const ProgressField& field) { return field.text.empty(); });
+  if (!terminal_) return print(progress_line(std::move(fields), 0));
+  const std::string line = progress_line(std::move(fields), width_of(out_));
+  std::fprintf(out_, "\r\033[K\033[?7l%s\033[?7h", line.c_str());  // cut where the terminal ends, not wrapped
+  std::fflush(out_);
+  line_drawn_ = true;
+}
+
+std::string ProgressPrinter::left_text(std::int64_t step) const {
+  // Until an evaluation was measured: a training step takes about three times as long per token.
+  const double guess = tokens_per_step_ > 0 ? seconds_per_step_ / tokens_per_step_ / 3 : 0;
+  const double per_token = evaluation_.tokens > 0 ? evaluation_.seconds / evaluation_.tokens : guess;
+  const double tokens = std::max(0.0, evaluation_.all_tokens - evaluation_.tokens);
+  return concat(duration_text(seconds_per_step_ * static_cast<double>(steps_ - step) + per_token * tokens), " left");
 }
 
 void ProgressPrinter::stepped(const StepReport& report) {
   if (first_tokens_ < 0) first_tokens_ = report.tokens, first_seconds_ = report.seconds;
   tokens_ = report.tokens;
   seconds_ = report.seconds;
-  if (quiet_) return;
-  const double since = std::chrono::duration<double>(Clock::now() - last_drawn_).count();
-  if (since < (terminal_ ? redraw_seconds : plain_line_seconds) && report.step != report.steps) return;
-  last_drawn_ = Clock::now();
   const double span = seconds_ - first_seconds_;
+  if (report.step > first_step_ + 1) seconds_per_step_ = span / static_cast<double>(report.step - first_step_ - 1);
+  if (quiet_ || !is_due(report.step == report.steps)) return;
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
-  const double per_step = report.step > first_step_ + 1 ? span / static_cast<double>(report.step - first_step_ - 1) : 0;
-  const std::string line =
-      concat("step ", report.step, "/", report.steps, epoch_text(report.sequences), "  loss ",
-             short_number(report.loss), "  error ", percent_text(report.token_error), "  lr ", short_number(report.lr),
-             "  grad ", short_number(report.grad_norm), "  ", with_commas(std::llround(rate)), " tokens/s  ",
-             duration_text(per_step * static_cast<double>(report.steps - report.step)), " left");
-  if (terminal_) {
-    std::fprintf(out_, "\r\033[K\033[?7l%s\033[?7h", line.c_str());  // cut where the terminal ends, not wrapped
-    std::fflush(out_);
-    line_drawn_ = true;
-  } else {
-    print(line);
+  draw({{concat("step ", report.step, "/", report.steps), 8},
+        {epoch_text(report.sequences), 3},
+        {concat("loss ", short_number(report.loss)), 6},
+        {concat("error ", percent_text(report.token_error)), 5},
+        {concat("lr ", short_number(report.lr)), 2},
+        {concat("grad ", short_number(report.grad_norm)), 1},
+        {concat(with_commas(std::llround(rate)), " tokens/s"), 4},
+        {left_text(report.step), 7}});
+}
+
+void ProgressPrinter::count_evaluated(std::int64_t done) {
+  const Clock::time_point now = Clock::now();
+  evaluation_.tokens += static_cast<double>(done - evaluation_.done) * evaluation_.length;
+  evaluation_.seconds += std::chrono::duration<double>(now - evaluation_.since).count();
+  evaluation_.done = done;
+  evaluation_.since = now;
+}
+
+void ProgressPrinter::evaluating(std::int64_t step, const Split& split, std::int64_t done, std::int64_t count) {
+  if (quiet_) return;
+  if (done == 0) {
+    evaluation_.done = 0;
+    evaluation_.count = count;
+    evaluation_.length = static_cast<double>(split.length);
+    evaluation_.since = Clock::now();
+    return;
   }
+  count_evaluated(done);
+  if (!is_due(false)) return;
+  draw({{concat("step ", step, "/", steps_), 3},
+        {concat("evaluating ", split.name), 2},
+        {concat(with_commas(done), "/", with_commas(count), " sequences"), 1},
+        {left_text(step), 4}});
 }
 
 void ProgressPrinter::evaluated(std::int64_t step, const Evaluation& evaluation) {
+  count_evaluated(evaluation_.count);
   if (quiet_ && step != steps_) return;
-  print(concat("step ", step, "  ", evaluation.split, ": ", evaluation_text(evaluation)));
+  const std::string pad(split_width_ - std::min(split_width_, evaluation.split.size()), ' ');
+  print(concat("step ", step, "  ", evaluation.split, ": ", pad, evaluation_text(evaluation)));
 }
 
 void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
   clear_line();
   if (quiet_) return;
   if (outcome == TrainOutcome::interrupted) {
-    print(concat("interrupted; 'tally resume ", printable(folder.path()), "' goes on from here"));
+    print(concat("interrupted; 'tally resume ", printable(folder.path()), "' continues it"));
     return;
   }
   const double span = seconds_ - first_seconds_;
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
-  print(concat("done in ", duration_text(seconds_), ", ", with_commas(std::llround(rate)), " tokens/s, peak memory ",
-               with_commas(peak_rss_mib()), " MiB; metrics, checkpoints and results.json in ",
-               printable(folder.path())));
+  const double all = std::chrono::duration<double>(Clock::now() - started_).count();
+  const std::string path = printable(folder.path());
+  const std::string training =
+      rate > 0 ? concat(", training ", duration_text(seconds_), " at ", with_commas(std::llround(rate)), " tokens/s")
+               : "";
+  print(concat("done in ", duration_text(all), training, ", peak memory of the process ", with_commas(peak_rss_mib()),
+               " MiB; metrics, checkpoints and curves.svg in ", path));
+  print(concat("next: 'tally inspect ", path, " --out page.html' shows its attention, 'tally report ", path,
+               "' its errors"));
 }
 
 }  // namespace tally

@@ -115,7 +115,7 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
       check_fits(estimate_evaluation(config, task, batch, split.length));
       const auto& evaluate_as = settings.generate ? evaluate_generated : evaluate;
       const Evaluation result = evaluate_as(*trained.model, task, split.name,
-                                            settings.count == 0 ? split.count : settings.count, batch, nullptr);
+                                            settings.count == 0 ? split.count : settings.count, batch, nullptr, {});
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
       tell(common, concat(label, ": ", evaluation_text(result)));
       if (settings.by) tell(common, breakdown_text(result));

@@ -35,8 +35,8 @@ Result plan_of(const RunConfig& config, const MemoryEstimate& estimate) {
           .text = concat(with_commas(estimate.parameter_count), " parameters, ",
                          with_commas(estimate.encoding_parameter_count), " of them the encoding's; ", config.run.steps,
                          " steps of up to ", with_commas(tokens),
-                         " tokens\nmemory: ", estimate.at_most ? "at most " : "about ", bytes_text(estimate.total()),
-                         " (parameters ", bytes_text(estimate.parameters), ", gradients ",
+                         " tokens\nmemory for tensors: ", estimate.at_most ? "at most " : "about ",
+                         bytes_text(estimate.total()), " (parameters ", bytes_text(estimate.parameters), ", gradients ",
                          bytes_text(estimate.gradients), ", optimiser ", bytes_text(estimate.optimiser),
                          ", activations ", bytes_text(estimate.activations), ")\n")};
 }
@@ -50,7 +50,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   if (settings.dry_run) {
     refuse_with_dry_run("train", "--force", settings.force);
     refuse_with_dry_run("train", "--profile", !settings.profile.empty());
-    say(common, config_text(config));
+    say(common, config_text(config, true));
     for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
     return plan_of(config, need);
   }
@@ -58,7 +58,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   watch_signals();  // before the first output
   RunFolder folder =
       open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
-  say(common, config_text(config));  // a refused run prints only the error
+  say(common, config_text(config, false));  // a refused run prints only the error
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 

@@ -255,7 +255,8 @@ std::int64_t sequences_at_once(const Split& split) {
 }
 
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
-                    std::int64_t batch, const std::atomic<bool>* stop) {
+                    std::int64_t batch, const std::atomic<bool>* stop,
+                    const std::function<void(std::int64_t done)>& progress) {
   count = sequences_of(task, split, count);
   Evaluation result = evaluation_of(task, split);
   std::optional<LossBlockCounter> parts;
@@ -266,6 +267,7 @@ Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view spl
   std::int64_t begin = 0;
   const auto next = [&]() -> std::optional<Batch> {
     if (begin >= count) return std::nullopt;
+    if (progress) progress(begin);
     const std::int64_t from = std::exchange(begin, std::min(begin + batch, count));
     return collate(examples_of(task, split, from, begin));
   };

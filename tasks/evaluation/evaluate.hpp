@@ -100,9 +100,11 @@ std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t
 std::int64_t sequences_at_once(const Split& split);
 
 // Evaluates the first `count` sequences of a split (all if 0; an endless split needs a count), in batches of `batch`.
-// Once `stop` is true it ends after the current batch and returns the counts so far.
+// Once `stop` is true it ends after the current batch and returns the counts so far. `progress` gets the number of
+// finished sequences before each batch.
 Evaluation evaluate(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
-                    std::int64_t batch, const std::atomic<bool>* stop = nullptr);
+                    std::int64_t batch, const std::atomic<bool>* stop = nullptr,
+                    const std::function<void(std::int64_t done)>& progress = {});
 
 // The form used in metrics.jsonl, results.json and varied.json: step, split, loss (or that answers were generated),
 // both errors and their counts. With a breakdown, "by" holds its name, both means over keys, and keys and counts as

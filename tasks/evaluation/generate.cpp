@@ -100,7 +100,8 @@ Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t cou
 }
 
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
-                              std::int64_t batch, const std::atomic<bool>* stop) {
+                              std::int64_t batch, const std::atomic<bool>* stop,
+                              const std::function<void(std::int64_t done)>& progress) {
   count = sequences_of(task, split, count);
   Evaluation result = evaluation_of(task, split);
   result.generated = true;
@@ -124,6 +125,7 @@ Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::strin
   };
   const ProcessGroup& ranks = ProcessGroup::world();
   while (!ranks.any(stop != nullptr && stop->load())) {
+    if (progress) progress(index - (ahead ? 1 : 0));
     std::vector<Group> groups;  // one for each rank
     while (static_cast<std::int64_t>(groups.size()) < ranks.size()) {
       Group group = next_group();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "nn/model.hpp"
@@ -30,6 +31,7 @@ Answer answer_of(const Example& example, std::string_view split, std::int64_t in
 // Like `evaluate`, on generated answers. The model gets each sequence up to its first scored position, then its
 // own answers. Throws Error if the scored positions are not contiguous.
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
-                              std::int64_t batch, const std::atomic<bool>* stop = nullptr);
+                              std::int64_t batch, const std::atomic<bool>* stop = nullptr,
+                              const std::function<void(std::int64_t done)>& progress = {});
 
 }  // namespace tally

@@ -264,9 +264,13 @@ class Run {
     for (std::size_t i = 1; i < task_->splits().size(); ++i) {
       const Split& split = task_->splits()[i];
       const std::int64_t wanted = last || config_.run.eval_count == 0 ? split.count : config_.run.eval_count;
+      const std::int64_t count = std::min(wanted, split.count);
+      const auto begin = Clock::now();
       const Evaluation e = at_step(step, [&] {
-        return evaluate(*model_, *task_, split.name, std::min(wanted, split.count), sequences_at_once(split), &stop_);
+        return evaluate(*model_, *task_, split.name, count, sequences_at_once(split), &stop_,
+                        [&](std::int64_t done) { observer_.evaluating(step, split, done, count); });
       });
+      evaluation_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
       if (ranks_.any(stop_.load())) return false;
       if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
       note(Measurement{step, e});
@@ -295,9 +299,12 @@ class Run {
   bool generate_all(JsonValue& generated) {
     for (const Split& split : std::span(task_->splits()).subspan(1)) {
       const std::int64_t step = config_.run.steps;
+      const auto begin = Clock::now();
       const Evaluation e = at_step(step, [&] {
-        return evaluate_generated(*model_, *task_, split.name, split.count, config_.run.eval_batch, &stop_);
+        return evaluate_generated(*model_, *task_, split.name, split.count, config_.run.eval_batch, &stop_,
+                                  [&](std::int64_t done) { observer_.evaluating(step, split, done, split.count); });
       });
+      evaluation_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
       if (ranks_.any(stop_.load())) return false;
       generated.push(evaluation_json(step, e));
       observer_.evaluated(step, e);
@@ -320,6 +327,7 @@ class Run {
     if (config_.run.eval_generated) results.set("generated", std::move(generated));
     results.set("tokens", tokens_);
     results.set("seconds", seconds_);
+    results.set("evaluation_seconds", evaluation_seconds_);
     results.set("peak_tensor_bytes", memory_counters(model_->device()).peak_bytes);
     if (folder_.writes()) folder_.write_results(results);
     ranks_.barrier();  // the run is finished for all observers
@@ -339,7 +347,7 @@ class Run {
   TrainingOrder order_;
   // Rebuilt from checkpoint and metrics after a kill.
   std::int64_t tokens_ = 0, sequences_ = 0;
-  double seconds_ = 0;
+  double seconds_ = 0, evaluation_seconds_ = 0;  // the latter of this process only
   std::vector<Measurement> measurements_;
   std::optional<MetricsWriter> metrics_;
   Batch batch_;  // of the latest step

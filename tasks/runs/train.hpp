@@ -20,6 +20,10 @@ class TrainObserver {
     (void)config, (void)model, (void)from_step;
   }
   virtual void stepped(const StepReport& report) { (void)report; }
+  // Before each batch of an evaluation: `done` of its `count` sequences are evaluated.
+  virtual void evaluating(std::int64_t step, const Split& split, std::int64_t done, std::int64_t count) {
+    (void)step, (void)split, (void)done, (void)count;
+  }
   virtual void evaluated(std::int64_t step, const Evaluation& evaluation) { (void)step, (void)evaluation; }
   virtual void message(const std::string& text) { (void)text; }
 };

@@ -66,7 +66,7 @@ RunCost measure_cost(const RunConfig& config) {
     const std::int64_t looked_at = run.eval_count == 0 ? split.count : std::min(run.eval_count, split.count);
     const auto of_one = [&](const auto& evaluate_as, std::int64_t at_once) {
       const std::int64_t batch = std::min(at_once, split.count);
-      const double seconds = time_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr); });
+      const double seconds = time_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr, {}); });
       return seconds / static_cast<double>(batch);
     };
     cost.evaluations +=

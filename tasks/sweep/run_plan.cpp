@@ -169,8 +169,9 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
     if (is_open(run)) continue;
     const JsonValue results = RunFolder::open(path_of(run)).read_results();
     if (!results.contains("seconds")) continue;
+    const double evaluations = results.contains("evaluation_seconds") ? results.real("evaluation_seconds") : 0;
     for (Rate* rate : {&rates[run.config.task], &all}) {
-      rate->seconds += results.real("seconds");
+      rate->seconds += results.real("seconds") + evaluations;
       rate->work += work_of(run.config);
     }
   }

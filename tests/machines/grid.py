@@ -25,7 +25,7 @@ def content(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     files["metrics.jsonl"] = [{k: v for k, v in line.items() if k != "seconds"} for line in lines if "start" not in line]
     results = json.loads((run / "results.json").read_text())
-    files["results.json"] = {k: v for k, v in results.items() if k not in ("seconds", "peak_tensor_bytes")}
+    files["results.json"] = {k: v for k, v in results.items() if k not in ("seconds", "evaluation_seconds", "peak_tensor_bytes")}
     return files
 
 

@@ -61,7 +61,7 @@ inline std::vector<std::string> metrics_of(const std::string& run) {
 // results.json without measured time and memory.
 inline std::string results_of(const std::string& run) {
   JsonValue results = parse_json(read_file(run + "/results.json"), {}, "results");
-  for (const char* measured : {"seconds", "peak_tensor_bytes"}) results.remove(measured);
+  for (const char* measured : {"seconds", "evaluation_seconds", "peak_tensor_bytes"}) results.remove(measured);
   return write_json(results, 2);
 }
 

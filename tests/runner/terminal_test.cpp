@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/io/file_descriptor.hpp"
+#include "tasks/command_line/progress.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
@@ -117,6 +118,15 @@ TEST(Terminal, TheLineIsClearedBeforeAnErrorToo) {
   for (const std::string& line : screen_of(seen.bytes)) EXPECT_FALSE(holds(line, "step 4/4")) << line;
 }
 #endif
+
+TEST(Terminal, ANarrowLineLosesItsLeastImportantFields) {
+  const std::vector<ProgressField> fields{{"step 1/9", 4}, {"lr 0.001", 1}, {"loss 0.5", 2}, {"3.0 s left", 3}};
+  EXPECT_EQ(progress_line(fields, 0), "step 1/9  lr 0.001  loss 0.5  3.0 s left");
+  EXPECT_EQ(progress_line(fields, 40), progress_line(fields, 0));
+  EXPECT_EQ(progress_line(fields, 39), "step 1/9  loss 0.5  3.0 s left");
+  EXPECT_EQ(progress_line(fields, 20), "step 1/9  3.0 s left");
+  EXPECT_EQ(progress_line(fields, 3), "step 1/9");
+}
 
 TEST(Terminal, NothingIsDrawnWhenQuiet) {
   const TemporaryFolder folder;

@@ -58,11 +58,12 @@ TEST(Train, PrintsTheConfigurationAndPlainLinesUnlessQuiet) {
   std::erase(words, "--quiet");
   words[1] = folder / "loud";
   const Finished loud = run_tally(words, folder);
-  for (const char* part :
-       {"model.width=8", "pe.cope.p-max=", "parameters", "BLAS", "thread", "tokens/s", "peak memory", "95% interval"}) {
+  for (const char* part : {"model.width=8", "next: 'tally inspect ", "parameters", "BLAS", "thread", "tokens/s",
+                           "peak memory", "95% interval"}) {
     EXPECT_TRUE(holds(loud.out, part)) << part << "\n" << loud.out;
   }
   EXPECT_FALSE(holds(loud.out, "\r") || holds(loud.out, "\033")) << "no terminal, no redrawn line";
+  EXPECT_FALSE(holds(loud.out, "model.norm=")) << "a default\n" << loud.out;
   EXPECT_FALSE(holds(quiet.out, "model.width")) << quiet.out;
   EXPECT_TRUE(holds(quiet.out, "ood-dense")) << quiet.out;
 
@@ -128,7 +129,7 @@ TEST(Train, DryRunSaysWhereMemoryIsLearned) {
   const std::vector<std::string> words{"train",          folder / "plan", "--task=flip-flop",
                                        "--preset=quick", "--pe=fire",     "--dry-run"};
   const Finished result = run_tally(words, folder);
-  EXPECT_TRUE(holds(result.out, "\nmemory: at most ")) << result.out;
+  EXPECT_TRUE(holds(result.out, "\nmemory for tensors: at most ")) << result.out;
 }
 
 // The error comes at the start, not when a split first has such a sequence, possibly at the end of the run.

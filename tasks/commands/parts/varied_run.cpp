@@ -58,7 +58,7 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     const std::int64_t batch = question.generate ? config.run.eval_batch : sequences_at_once(split);
     check_fits(estimate_evaluation(config, *varied.task, batch, split.length));
     const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
-    const Evaluation found = evaluate_as(*trained_->model, *varied.task, split.name, count, batch, &stop_);
+    const Evaluation found = evaluate_as(*trained_->model, *varied.task, split.name, count, batch, &stop_, {});
     if (stop_.load()) return;
     file_.add(key, found);
     say(common_, concat(printable(label), ": ", evaluation_text(found)));
