@@ -513,13 +513,13 @@ class Runs:
 
 
 def _is_foreign_model(folder):
-    """Whether config.json is one of Hugging Face, whose folder is no run."""
+    """Whether a folder holds a model of Hugging Face, which has a config.json but is no run."""
     where = os.path.join(folder, "config.json")
     try:
         config = _parse(_content(where), where)
     except TallyError:
         return False
-    return "task" not in config and ("model_type" in config or "architectures" in config)
+    return isinstance(config, dict) and ("model_type" in config or "architectures" in config)
 
 
 def _groups(runs):

@@ -5,7 +5,6 @@
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/io/json.hpp"
 #include "tasks/command_line/command.hpp"
 #include "tasks/foreign/imported_record.hpp"
 #include "tasks/results/report.hpp"
@@ -24,19 +23,6 @@ fs::path settled(const std::string& path) {
   return result.has_filename() ? result : result.parent_path();
 }
 
-// A folder that `tally import` reads, by its config.json. A run's config.json has neither member.
-bool is_model_of_another_library(const fs::path& folder) {
-  std::error_code error;
-  const fs::path path = folder / "config.json";
-  if (!fs::is_regular_file(path, error)) return false;
-  try {
-    const JsonValue config = read_json(path.string());
-    return config.is_object() && (config.find("model_type") != nullptr || config.find("architectures") != nullptr);
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // The run, sweep, prepared text or foreign model that contains this file; empty for none.
 fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   const auto is_run = [&](const fs::path& folder) {
@@ -52,8 +38,7 @@ fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
     return folder.parent_path();
   std::error_code error;
   const bool of_a_text = fs::exists(folder / "manifest.json", error);
-  if ((name == sweep_file_name || of_a_text || is_model_of_another_library(folder)) && fs::exists(file, error))
-    return folder;
+  if ((name == sweep_file_name || of_a_text || is_foreign_model(folder)) && fs::exists(file, error)) return folder;
   return {};
 }
 

@@ -27,17 +27,6 @@ bool moved_aside(const std::string& name) {
   return tail == ".old" || (tail.starts_with(".old-") && tail.find_first_not_of("0123456789", 5) == tail.npos);
 }
 
-// Whether a folder holds a model of Hugging Face, which has a config.json but is no run.
-bool is_foreign_model(const std::string& folder) {
-  try {
-    const JsonValue config = read_json(folder + "/config.json", {.max_depth = 24, .max_values = 100'000});
-    return config.is_object() && !config.contains("task") &&
-           (config.contains("model_type") || config.contains("architectures"));
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 class Gatherer {
  public:
   explicit Gatherer(Report& report) : report_(report) {}
@@ -235,6 +224,18 @@ JsonValue read_sweep_file(const std::string& path) {
   check(sweep.integer("format") == 1, "sweep", path, ": format ", sweep.integer("format"),
         " is not one that this version reads (1)");
   return sweep;
+}
+
+bool is_foreign_model(const std::string& folder) {
+  std::error_code error;
+  const std::string path = folder + "/config.json";
+  if (!fs::is_regular_file(path, error)) return false;
+  try {
+    const JsonValue config = read_json(path);
+    return config.is_object() && (config.contains("model_type") || config.contains("architectures"));
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 Report make_report(const std::vector<std::string>& paths) {
