@@ -1,18 +1,22 @@
 // tally check: tests every property that an encoding must have (gradients, causality and others) and measures its cost,
-// within a minute; or compares it with another encoding that should be the same function.
+// within a minute; or tests only some properties; or compares it with another encoding that should be the same
+// function.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <span>
 
+#include "nn/options.hpp"
 #include "tasks/checks/encoding_rewriting.hpp"
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/config_options.hpp"
+#include "tasks/command_line/grid.hpp"
 
 namespace tally {
 namespace {
 
 struct CheckSettings {
-  std::string encoding, against;
+  std::string encoding, against, only;
   bool no_costs = false;
 };
 
@@ -53,9 +57,26 @@ JsonValue told(const std::string& property, const std::string& promise, const st
                             {"wrong", wrong}});
 }
 
-JsonValue look_at_properties(const std::vector<EncodingVariant>& variants, const CommonOptions& common) {
+// The properties of `only`, "gradients,forms", or all if it is empty.
+std::vector<EncodingProperty> wanted_properties(const std::string& only) {
+  const std::span<const EncodingProperty> all = encoding_properties();
+  std::vector<EncodingProperty> wanted(all.begin(), all.end());
+  if (only.empty()) return wanted;
+  std::vector<std::string> known;
+  for (const EncodingProperty& property : all) known.push_back(property.name);
+  const std::vector<std::string> names = split_text(only, ',');
+  for (const std::string& name : names) {
+    if (std::ranges::count(known, name) > 0) continue;
+    throw UsageError(concat("[check] there is no property '", name, "'", did_you_mean_or_known(name, known)));
+  }
+  std::erase_if(wanted, [&](const auto& property) { return std::ranges::count(names, property.name) == 0; });
+  return wanted;
+}
+
+JsonValue look_at_properties(std::span<const EncodingProperty> wanted, const std::vector<EncodingVariant>& variants,
+                             const CommonOptions& common) {
   JsonValue properties = JsonValue::array();
-  for (const EncodingProperty& property : encoding_properties()) {
+  for (const EncodingProperty& property : wanted) {
     std::vector<Found> found;
     for (std::size_t n = 0; n < variants.size(); ++n) {
       if (!property.of_each_variant && n > 0 && n + 1 < variants.size()) continue;
@@ -108,6 +129,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   const bool alone = settings.against.empty();
   const EncodingChoice choice = options.encoding(settings.encoding),
                        other = options.encoding(alone ? "none" : settings.against);
+  const std::vector<EncodingProperty> wanted = wanted_properties(settings.only);
   const std::vector<std::string> given = options.given_of_encodings();
   std::vector<EncodingVariant> variants;
   std::vector<Rewriting> rewritings;
@@ -127,7 +149,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   for (const Rewriting& one : rewritings) labels.push_back(one.rewritten.label);
   say(common, options_text(labels));
 
-  JsonValue properties = alone ? look_at_properties(variants, common) : compare_all(rewritings, common);
+  JsonValue properties = alone ? look_at_properties(wanted, variants, common) : compare_all(rewritings, common);
   const std::int64_t wrong = std::ranges::count_if(
       properties.elements(), [](const JsonValue& property) { return property.integer("wrong") > 0; });
   const char* const promises = wrong == 1 ? " promise" : " promises";
@@ -139,14 +161,14 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
                                             {"properties", std::move(properties)}}),
                 .notice = true};
   if (alone) {
-    result.text =
-        wrong > 0 ? concat(wrong, promises, wrong == 1 ? " is" : " are", " not kept\n") : "all promises are kept\n";
+    result.text = wrong > 0 ? concat(wrong, promises, wrong == 1 ? " is" : " are", " not kept\n")
+                            : concat(settings.only.empty() ? "all" : "these", " promises are kept\n");
   } else {
     result.value.set("against", settings.against);
     result.text =
         concat(settings.encoding, wrong > 0 ? " is not " : " is ", "the same function as ", settings.against, "\n");
   }
-  if (!settings.no_costs) add_costs(result, choice, other);
+  if (!settings.no_costs && settings.only.empty()) add_costs(result, choice, other);
   if (wrong > 0) {
     complain(concat("[check] ", settings.encoding,
                     alone ? concat(" does not keep ", wrong, promises) : concat(" differs from ", settings.against)));
@@ -163,6 +185,8 @@ std::function<Result()> declare_check(CommandLine& line) {
   line.add("--against", &settings->against,
            "another one that should be the same function, such as the form in which an idea was first written: instead "
            "of promises, compares logits and gradients in f64, with its parameters taken by name");
+  line.add("--only", &settings->only, "only these properties, without costs: gradients,forms",
+           {.excludes = {"--against"}});
   line.add("--no-costs", &settings->no_costs, "leave out time and memory beside none, or beside the other one");
   const auto options =
       ConfigOptions::declare_for_encodings(line, {line.look_ahead("--pe"), line.look_ahead("--against")});

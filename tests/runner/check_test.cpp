@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/devices.hpp"
 #include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -56,8 +57,37 @@ TEST(CheckCommand, ChecksTheEncodingAsConfigured) {
     EXPECT_EQ(check(wrong).code, 2) << wrong.back();
   }
   EXPECT_TRUE(holds(run_tally({"check", "--help", "--pe=cope"}, folder).out, "--pe.cope.p-max"));
-  const JsonValue cases = json_of(run_tally({"gradcheck", "--pe=cope", "--pe.gates=values", "--json"}, folder));
-  EXPECT_EQ(cases.elements("cases").front().string("encoding"), "cope gates=values");
+}
+
+TEST(CheckCommand, ChecksOnlySomeProperties) {
+  const TemporaryFolder folder;
+  const Finished some = run_tally({"check", "--pe=cope+rope", "--only=forms,gradients"}, folder);
+  EXPECT_EQ(some.code, 0) << some.out << some.err;
+  for (const char* part : {"\ngradients   ok ", "\nforms       ok ", "tiled and composed attention of 150",
+                           " variants)\n", "\nthese promises are kept\n"}) {
+    EXPECT_TRUE(holds(some.out, part)) << part << "\n" << some.out;
+  }
+  for (const char* part : {"causality", "step  "}) EXPECT_FALSE(holds(some.out, part)) << part << "\n" << some.out;
+  const Finished unknown = run_tally({"check", "--pe=cope", "--only=gradient"}, folder);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(holds(unknown.err, "no property 'gradient'; did you mean 'gradients'?")) << unknown.err;
+  EXPECT_EQ(run_tally({"check", "--pe=cope", "--only=gradients", "--against=rope"}, folder).code, 2);
+}
+
+// Encodings.HaveTheGradientsOfCentralDifferences checks all encodings; these cases check the command.
+TEST(CheckCommand, ChecksGradientsOnEveryDevice) {
+  const TemporaryFolder folder;
+  std::vector<Device> devices = kernel_devices();
+  devices.emplace_back();
+  for (const Device device : devices) {
+    for (const char* encoding : {"relative", "cope-alibi", "selective"}) {
+      SCOPED_TRACE(concat(device, " ", encoding));
+      const JsonValue json = json_of(run_tally(
+          {"check", "--only=gradients", "--device=" + to_text(device), concat("--pe=", encoding), "--json"}, folder));
+      EXPECT_EQ(json.integer("wrong"), 0);
+      EXPECT_EQ(json.elements("properties").front().string("found"), "ok");
+    }
+  }
 }
 
 TEST(CheckCommand, HoldsAnEncodingAgainstAnother) {

@@ -78,7 +78,7 @@ TEST(Combinations, AreRefusedAlikeByEveryCommand) {
     EXPECT_TRUE(holds(trained.err, " each ")) << trained.err;
     const std::vector<std::string> small{"--model.layers=2", "--model.width=8", "--model.heads=2", "--length=8"};
     for (std::vector<std::string> words : {std::vector<std::string>{"describe", pe},
-                                           {"gradcheck", "--pe", pe},
+                                           {"check", "--pe", pe},
                                            {"bench", "size", "--pe", pe},
                                            {"bench", "step", "--pe", pe},
                                            {"bench", "attention", "--pe", pe}}) {
@@ -189,9 +189,9 @@ TEST(Combinations, AreSweptWithSemicolons) {
 
 TEST(Combinations, HaveTheirGradientsChecked) {
   const TemporaryFolder folder;
-  const Finished result = run_tally({"gradcheck", "--pe", "0:none,1-2:cope@0-1,alibi@2"}, folder);
+  const Finished result = run_tally({"check", "--only=gradients", "--pe", "0:none,1-2:cope@0-1,alibi@2"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.out, "gates=values")) << result.out;
+  EXPECT_TRUE(holds(result.out, "gates=values") && holds(result.out, "gradients   ok ")) << result.out;
 }
 
 }  // namespace combination_test

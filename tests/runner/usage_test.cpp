@@ -50,7 +50,7 @@ TEST(Usage, HelpAndVersion) {
   for (const char* word : {"--help", "-h", "help"}) {
     const Finished result = run_tally({word}, folder);
     EXPECT_EQ(result.code, 0);
-    for (const char* command : {"train", "resume", "eval", "list", "gradcheck"})
+    for (const char* command : {"train", "resume", "eval", "list", "check"})
       EXPECT_TRUE(holds(result.out, command));
   }
   EXPECT_EQ(run_tally({"--version"}, folder).out, "tally " TALLY_VERSION "\n");
@@ -146,7 +146,7 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {train_with(folder, {"--device=gpu"}), "'gpu' is not a device"},
                   {{"list", "task"}, "did you mean 'tasks'?"},
                   {{"describe", "ropes"}, "did you mean 'rope'?"},
-                  {{"gradcheck", "--pe=alibis"}, "did you mean 'alibi'?"}},
+                  {{"check", "--pe=alibis"}, "did you mean 'alibi'?"}},
                  folder);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
