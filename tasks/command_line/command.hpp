@@ -64,6 +64,7 @@ struct Rules {
   std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> allowed = {};   // texts; any when empty
   std::vector<std::string> excludes = {};  // options declared earlier that exclude this one
+  std::vector<std::string> needs = {};     // options declared earlier without which this one has no effect
   bool required = false;
   bool flag = false;       // for a function: the value may be omitted
   std::string usual = {};  // for a function: the default
@@ -147,7 +148,7 @@ int print(const CommonOptions& common, const Result& result);
 
 struct Command {
   std::string name;
-  std::string_view group;     // a heading of the help
+  std::string_view group;  // a heading of the help
   std::string_view summary;
   std::string_view examples;  // indented lines
   // Declares options and arguments. Returns the function to run once they are parsed.

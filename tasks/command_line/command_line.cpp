@@ -39,6 +39,7 @@ void declare(CLI::App& app, const Option& option) {
   if (rules.least > any_least || rules.most < any_most) declared->check(CLI::Range(rules.least, rules.most));
   if (!rules.allowed.empty()) declared->check(CLI::IsMember(rules.allowed));
   for (const std::string& other : rules.excludes) declared->excludes(app.get_option(other));
+  for (const std::string& other : rules.needs) declared->needs(app.get_option(other));
   declared->required(rules.required);
 }
 

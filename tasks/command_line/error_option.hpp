@@ -2,15 +2,17 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tasks/command_line/command.hpp"
 #include "tasks/results/report.hpp"
 
 namespace tally {
 
-inline void add_error_option(CommandLine& line, std::string* target) {
+inline void add_error_option(CommandLine& line, std::string* target, std::vector<std::string> needs = {}) {
   line.add("--error", target, "what is wrong: token, sequence, or the one by which the task is usually judged (task)",
-           {.allowed = {"task", "token", "sequence"}});
+           {.allowed = {"task", "token", "sequence"}, .needs = std::move(needs)});
 }
 
 inline ErrorKind error_kind(const std::string& text) {

@@ -1,12 +1,14 @@
 // tally eval: error rates of a trained model with counts, also for sequences longer than the training sequences and for
-// free-running generation.
+// free-running generation. With --over, of several models as one option of their task changes.
 #include <algorithm>
 #include <limits>
 #include <memory>
 
 #include "tasks/checks/estimate.hpp"
 #include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/error_option.hpp"
 #include "tasks/command_line/progress.hpp"
+#include "tasks/commands/parts/evaluate_over.hpp"
 #include "tasks/commands/parts/other_task.hpp"
 #include "tasks/commands/parts/sequences.hpp"
 #include "tasks/commands/parts/trained_model.hpp"
@@ -19,12 +21,11 @@
 namespace tally {
 namespace {
 
-struct EvalSettings {
-  std::string run, split, checkpoint = "newest", data, token_type;
-  std::vector<std::string> changes;
+struct EvalSettings : OverSettings {
+  std::string checkpoint = "newest", data, token_type;
   std::vector<std::int64_t> lengths;
-  std::int64_t count = 0, stride = 0;
-  bool generate = false, by = false;
+  std::int64_t stride = 0;
+  bool by = false;
 };
 
 // A task that --lengths or another option requests instead of the run's own.
@@ -84,7 +85,12 @@ std::string breakdown_text(const Evaluation& e) {
 }
 
 Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
-  const TrainedModel trained = load_trained(settings.run, settings.checkpoint, settings.changes, settings.data);
+  if (!settings.over.empty()) return evaluate_over(settings, common);
+  if (settings.folders.size() != 1) {
+    throw UsageError("[eval] several runs are evaluated with --over; 'tally report' prints their results");
+  }
+  const TrainedModel trained =
+      load_trained(settings.folders.front(), settings.checkpoint, settings.changes, settings.data);
   const RunConfig& config = trained.config;
   say(common, concat(printable(trained.folder.path()), ", step ", trained.step,
                      settings.changes.empty() ? "" : ", with " + printable(joined(settings.changes))));
@@ -135,26 +141,35 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
 
 std::function<Result()> declare_eval(CommandLine& line) {
   const auto settings = std::make_shared<EvalSettings>();
-  line.add("RUN", &settings->run, "folder of the run", {.required = true});
-  line.add("--split", &settings->split, "one split; all but the training split without");
+  line.add("RUN", &settings->folders, "folder of the run; with --over also several, or folders with finished runs",
+           {.required = true});
+  line.add("--over", &settings->over,
+           "option=value,value of the task: a table of the errors at each value: task.length=64,256, "
+           "task.p-ignore=0.1,0.9, task.blanks=8,64");
+  line.add("--split", &settings->split,
+           "one split; all but the training split without it, or the first of these with --over");
   line.add("--lengths", &settings->lengths, "sequences of these lengths, where the task has one: 64,128",
-           {.least = 1, .most = std::numeric_limits<std::int32_t>::max()});
+           {.least = 1, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--over"}});
   line.add("--stride", &settings->stride,
            "on text: windows end every so many tokens, whose targets count; 0: side by side, or with --lengths half "
            "the shortest, all lengths on the same targets",
-           {.least = 0, .most = std::numeric_limits<std::int32_t>::max()});
+           {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--over"}});
   line.add("--data", &settings->data,
            "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
-           "programs, with the ids of that tokenizer");
+           "programs, with the ids of that tokenizer",
+           {.excludes = {"--over"}});
   line.add("--token-type", &settings->token_type, concat("of --data: ", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,
            "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
   line.add("--by", &settings->by,
-           "a table of the errors by length, gap or whatever the task breaks them down by; --json always has it");
+           "a table of the errors by length, gap or whatever the task breaks them down by; --json always has it",
+           {.excludes = {"--over"}});
   line.add("--set", &settings->changes, changes_help);
-  line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help, {.excludes = {"--over"}});
+  line.add("--out", &settings->out, "file for the curves of --over, .svg", {.needs = {"--over"}});
+  add_error_option(line, &settings->error, {"--over"});
   return [settings, &common = line.common] { return run_eval(*settings, common); };
 }
 

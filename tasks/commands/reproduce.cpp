@@ -63,7 +63,21 @@ struct ContextCell {
   std::string path;  // of its run
   std::int64_t steps = 0;
   ContextQuestion question;
+
+  // Of its stored evaluation, with any count of sequences.
+  VariedKey key() const {
+    return {steps,
+            "task.length",
+            question.value,
+            question.split,
+            0,
+            false,
+            changes_text(question.beside, question.changes)};
+  }
 };
+
+// Throws Error if the stored evaluations of the run cannot be read.
+bool is_stored(const ContextCell& cell) { return VariedFile(cell.path).find_largest(cell.key()) != nullptr; }
 
 // All context cells, grouped by run and row.
 std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
@@ -100,10 +114,16 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
       if (!same_run) summary = read_run(cell.path);
       before = &cell;
       if (summary->state != RunState::finished) continue;
+      if (is_stored(cell)) continue;
       if (!work) work.emplace(*summary, cell.question.changes, common, stop);
       VariedCell found;
       work->evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
       all &= found.refusal.empty();
+      if (found.results.empty()) continue;
+      VariedKey key = cell.key();
+      key.step = work->step();
+      key.count = found.results.front().sequences;
+      VariedFile(cell.path).add(key, found.results.front());
     } catch (const Error& why) {  // of one run; the others are still evaluated
       complain(concat(cell.path, ": ", why.what()));
       all = false;
@@ -115,10 +135,8 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
 // The number of cells without a stored evaluation.
 std::int64_t count_missing(const std::vector<ContextCell>& cells) {
   return std::ranges::count_if(cells, [](const ContextCell& cell) {
-    const ContextQuestion& question = cell.question;
     try {
-      return VariedFile(cell.path).find_largest({cell.steps, "task.length", question.value, question.split, 0, false,
-                                                 changes_text(question.beside, question.changes)}) == nullptr;
+      return !is_stored(cell);
     } catch (const Error&) {  // reported later, when the file is read for the table
       return true;
     }

@@ -148,8 +148,8 @@ struct ReproductionRun {
 };
 // The preset of the task in a column of runs.
 std::string preset_of(const ReproductionColumn& column, Scale scale);
-// The context of a cell that is evaluated after training, as in 'tally vary --over task.length'
-// (tasks/commands/vary.cpp): the evaluation of its run, without step and count.
+// The context of a cell that is evaluated after training, as in 'tally eval --over task.length'
+// (tasks/commands/parts/evaluate_over.hpp): the evaluation of its run, without step and count.
 struct ContextQuestion {
   std::string value, split;                                      // of task.length
   std::vector<std::pair<std::string, std::string>> beside = {};  // other task options that change with it

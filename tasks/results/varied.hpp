@@ -1,5 +1,5 @@
-// The errors of trained models as one option of their task changes. Results are stored with each run and shown as a
-// table, as JSON, and as a chart.
+// The errors of trained models as one option of their task changes, as a table, as JSON, and as a chart. The
+// evaluations that 'tally reproduce' needs are stored with each run.
 #pragma once
 
 #include <cstdint>

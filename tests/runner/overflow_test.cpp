@@ -38,7 +38,7 @@ TEST_F(LongWords, ArePrintedAndStoredByTheirLogarithms) {
   EXPECT_EQ(run_tally({"resume", run, "--steps=14", "--quiet"}, folder_).code, 0);  // which reads the metrics
   EXPECT_EQ(json_of({"eval", run, "--split=validation"}, folder_).elements("evaluations").size(), 1u);
   EXPECT_TRUE(holds(run_tally({"report", run}, folder_).out, "| e^"));
-  const Finished varied = run_tally({"vary", run, "--over=length=8,16", "--split=validation", "--json"}, folder_);
+  const Finished varied = run_tally({"eval", run, "--over=length=8,16", "--split=validation", "--json"}, folder_);
   EXPECT_EQ(varied.code, 0) << varied.err;
 }
 

@@ -149,7 +149,7 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   std::vector<std::string> relative = training("runs/relative");
   *std::ranges::find(relative, "--pe=cope") = "--pe=relative";
   ASSERT_EQ(run_tally(relative, folder_).code, 0);
-  const std::vector<std::string> words{"vary", folder_ / "runs", "--over", "length=8,16,32", "--split=test"};
+  const std::vector<std::string> words{"eval", folder_ / "runs", "--over", "length=8,16,32", "--split=test"};
   std::vector<std::string> refused = words;
   const Finished told = run_tally(refused, folder_);
   EXPECT_EQ(told.code, 1);
@@ -265,7 +265,7 @@ TEST_F(TextRuns, DamagedDataIsNoWrongUsage) {
 }
 
 // Reproduces a figure of the paper with one command: trains, evaluates each model at the contexts on the same targets,
-// stores the evaluations, and prints the same results as vary and eval.
+// stores the evaluations, and prints the same results as eval.
 TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   std::vector<std::string> words{"reproduce", "figure3",     "--dir",   folder_ / "runs",
                                  "--seeds=1", "--threads=1", "--jobs=1"};

@@ -20,18 +20,13 @@ VariedTask::VariedTask(const RunConfig& config, const std::string& option, const
   value = settings_of(other).at(option);
   if (task->vocabulary_record() != config.make_task()->vocabulary_record()) {
     throw UsageError(
-        concat("[vary] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
+        concat("[eval] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
   }
 }
 
 VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
                      const std::atomic<bool>& stop)
-    : run_(run),
-      changes_(std::move(changes)),
-      common_(common),
-      stop_(stop),
-      file_(run.path),
-      folder_(RunFolder::open(run.path)) {}
+    : run_(run), changes_(std::move(changes)), common_(common), stop_(stop) {}
 
 void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
   const std::string label = concat(run_.path, ", ", question.option, "=", question.value);
@@ -39,20 +34,7 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     const VariedTask varied(run_.config, question.option, question.value, question.beside);
     const Split& split = varied.task->split(question.split);
     const std::int64_t count = question.count == 0 ? split.count : question.count;
-    VariedKey key{0,
-                  question.option,
-                  varied.value,
-                  split.name,
-                  count,
-                  question.generate,
-                  changes_text(question.beside, changes_)};
-    // The step of the last checkpoint, if the checkpoint files have not been read yet. A finished run whose results
-    // were kept without its checkpoints has results for its last step.
-    const std::vector<std::int64_t> steps = folder_.checkpoint_steps();
-    key.step = trained_ ? trained_->step : steps.empty() ? run_.config.run.steps : steps.back();
-    if (const Evaluation* known = file_.find(key)) return cell.results.push_back(*known);
     if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
-    key.step = trained_->step;
     const RunConfig& config = trained_->config;
     trained_->model->check_length(split.length);
     const std::int64_t batch = question.generate ? config.run.eval_batch : sequences_at_once(split);
@@ -60,7 +42,6 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
     const Evaluation found = evaluate_as(*trained_->model, *varied.task, split.name, count, batch, &stop_, {});
     if (stop_.load()) return;
-    file_.add(key, found);
     say(common_, concat(printable(label), ": ", evaluation_text(found)));
     cell.results.push_back(found);
   } catch (const Error& why) {

@@ -1,5 +1,5 @@
-// Evaluations of a trained run at other values of a task option, computed once and stored in the run's folder. Used by
-// tally vary and by contexts in tally reproduce.
+// Evaluations of a trained run at other values of a task option, for tally eval --over and the contexts of tally
+// reproduce.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,6 @@
 #include "tasks/commands/parts/trained_model.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/results/varied.hpp"
-#include "tasks/runs/run_folder.hpp"
 
 namespace tally {
 
@@ -38,21 +37,21 @@ struct VariedQuestion {
 
 class VariedRun {
  public:
-  // A finished run. changes: to its encoding, for the evaluation. Throws Error if stored evaluations cannot be read.
+  // A finished run. changes: to its encoding, for the evaluation.
   VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
             const std::atomic<bool>& stop);
 
   // Adds a result or a refusal. Adds nothing after `stop`.
   void evaluate(const VariedQuestion& question, VariedCell& cell);
+  // Of the evaluated checkpoint; call it after evaluate() added a result.
+  std::int64_t step() const { return trained_->step; }
 
  private:
   const RunSummary& run_;
   std::vector<std::string> changes_;
   const CommonOptions& common_;
   const std::atomic<bool>& stop_;
-  VariedFile file_;
-  RunFolder folder_;
-  std::optional<TrainedModel> trained_;  // once something has to be computed
+  std::optional<TrainedModel> trained_;
 };
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// tally vary: error rates of trained models, each from one checkpoint, as one option of their task changes, such as the
-// sequence length.
+#include "tasks/commands/parts/evaluate_over.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -8,7 +8,6 @@
 #include <set>
 
 #include "core/io/atomic_file.hpp"
-#include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/error_option.hpp"
 #include "tasks/command_line/grid.hpp"
 #include "tasks/command_line/output_file.hpp"
@@ -25,20 +24,13 @@
 namespace tally {
 namespace {
 
-struct VarySettings {
-  std::vector<std::string> folders, over, changes;
-  std::string split, out, error = "task";
-  std::int64_t count = 0;
-  bool generate = false;
-};
-
 // Options that change together with the context of a text, so that all contexts score the same targets; otherwise none.
 TaskSettings beside(const RunConfig& config, const std::string& option, const std::vector<std::string>& values) {
   if (option != "task.length" || !has_option(config, "after") || !has_option(config, "stride")) return {};
   std::vector<std::int64_t> lengths;
   for (const std::string& value : values) {
     const std::optional<std::int64_t> length = whole_number(value);
-    if (!length || *length < 1) throw UsageError(concat("[vary] '", value, "' is no length"));
+    if (!length || *length < 1) throw UsageError(concat("[eval] '", value, "' is no length"));
     lengths.push_back(*length);
   }
   return same_targets(lengths);
@@ -55,7 +47,7 @@ bool concerns(const std::string& change, const RunConfig& config) {
 void check_changes(const std::vector<std::string>& changes, const std::vector<RunSummary>& runs) {
   for (const std::string& change : changes) {
     if (std::ranges::none_of(runs, [&](const RunSummary& run) { return concerns(change, run.config); })) {
-      throw UsageError(concat("[vary] --set ", change, " belongs to the encoding of none of the runs"));
+      throw UsageError(concat("[eval] --set ", change, " belongs to the encoding of none of the runs"));
     }
   }
 }
@@ -87,14 +79,14 @@ struct Plan {
   std::vector<std::string> values = {};  // as the option prints them
 };
 
-std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, const GridDimension& over) {
+std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, const GridDimension& over) {
   std::vector<Plan> plans;
   std::string without;
   for (const ReportTask& task : report.tasks) {
     const RunConfig& config = task.groups.front().runs.front()->config;
     const std::string option = option_of(config, over.key);
     if (option.empty()) {
-      without += concat("[vary] the task ", config.task->name, " has no option '", over.key, "'",
+      without += concat("[eval] the task ", config.task->name, " has no option '", over.key, "'",
                         did_you_mean_of_task(config, over.key));
       continue;
     }
@@ -108,7 +100,7 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
       plans.back().values.push_back(varied.value);
       const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
       if (of.count == 0 && settings.count == 0) {
-        throw UsageError(concat("[vary] the split '", split, "' is endless; say how many sequences with --count"));
+        throw UsageError(concat("[eval] the split '", split, "' is endless; say how many sequences with --count"));
       }
       as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
       constexpr std::int64_t looked_at = 4;
@@ -119,7 +111,7 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
       sequences.insert(std::move(texts));
     }
     if (over.values.size() > 1 && sequences.size() == 1) {
-      throw UsageError(concat("[vary] ", option, " changes nothing in the split '", split,
+      throw UsageError(concat("[eval] ", option, " changes nothing in the split '", split,
                               "': its sequences are the same for all values; choose another with --split"));
     }
   }
@@ -127,8 +119,8 @@ std::vector<Plan> plans_of(const Report& report, const VarySettings& settings, c
   return plans;
 }
 
-VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOptions& common,
-                 const std::atomic<bool>& stop) {
+VariedTable evaluated(const Plan& plan, const OverSettings& settings, const CommonOptions& common,
+                      const std::atomic<bool>& stop) {
   VariedTable table{plan.report->task->name,
                     plan.option,
                     plan.split,
@@ -159,24 +151,26 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
   return table;
 }
 
-Result run_vary(const VarySettings& settings, const CommonOptions& common) {
+}  // namespace
+
+Result evaluate_over(const OverSettings& settings, const CommonOptions& common) {
   if (!settings.out.empty()) {
     known_ending(settings.out, {".svg"});
     check_output(settings.out);
   }
   const std::vector<GridDimension> dimensions = parse_grid(settings.over, "--over");
-  if (dimensions.size() != 1) throw UsageError("[vary] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
+  if (dimensions.size() != 1) throw UsageError("[eval] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
   const GridDimension& over = dimensions.front();
   const Report report = make_report(settings.folders);
   const auto finished = [](const RunSummary& run) { return run.state == RunState::finished; };
-  check(std::ranges::any_of(report.runs, finished), "vary", "none of the runs is finished");
+  check(std::ranges::any_of(report.runs, finished), "eval", "none of the runs is finished");
   check_changes(settings.changes, report.runs);
   const std::vector<Plan> plans = plans_of(report, settings, over);
   const std::atomic<bool>& stop = watch_signals();
   std::vector<VariedTable> tables;
-  for (const Plan& plan : plans) tables.push_back(vary(plan, settings, common, stop));
+  for (const Plan& plan : plans) tables.push_back(evaluated(plan, settings, common, stop));
   if (stop.load()) {
-    say(common, "interrupted; the same command goes on from here");
+    say(common, "interrupted");
     return {signal_exit_code()};
   }
   bool refused = !report.problems.empty();
@@ -193,25 +187,6 @@ Result run_vary(const VarySettings& settings, const CommonOptions& common) {
     say(common, concat("curves: ", printable(settings.out)));
   }
   return {refused ? exit_code::failed : exit_code::done, std::move(json), varied_text(tables)};
-}
-
-}  // namespace
-
-std::function<Result()> declare_vary(CommandLine& line) {
-  const auto settings = std::make_shared<VarySettings>();
-  line.add("DIR", &settings->folders, "runs, or folders with runs in them; the finished ones are evaluated",
-           {.required = true});
-  line.add("--over", &settings->over,
-           "option=value,value of the task: task.length=64,256, task.p-ignore=0.1,0.9, task.blanks=8,64",
-           {.required = true});
-  line.add("--split", &settings->split, "where sequences come from; the first evaluation split");
-  line.add("--count", &settings->count, "sequences at each value; 0: the whole split",
-           {.least = 0, .most = endless_count});
-  line.add("--generate", &settings->generate, "the model goes on from its own answers, as in 'tally eval --generate'");
-  line.add("--set", &settings->changes, changes_help);
-  line.add("--out", &settings->out, "file for the curves, .svg");
-  add_error_option(line, &settings->error);
-  return [settings, &common = line.common] { return run_vary(*settings, common); };
 }
 
 }  // namespace tally

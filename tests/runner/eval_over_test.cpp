@@ -1,7 +1,6 @@
-// tally vary: the errors of eval at every value, stored with the runs, over seeds.
+// tally eval --over: the errors of eval at every value, over seeds. Stored evaluations of tally reproduce.
 #include <gtest/gtest.h>
 
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,51 +11,52 @@
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
-namespace vary_test {
+namespace eval_over_test {
 
-class Vary : public ::testing::Test {
+class EvalOver : public ::testing::Test {
  protected:
   void train(const std::string& name, const std::string& encoding, const std::vector<std::string>& more = {}) {
     const Finished finished = run_tally(tiny_training(runs_ + "/" + name, encoding, more), folder_);
     ASSERT_EQ(finished.code, 0) << finished.err;
   }
-  Finished vary(std::vector<std::string> words) {
-    words.insert(words.begin(), {"vary", runs_});
+  Finished eval(std::vector<std::string> words) {
+    words.insert(words.begin(), {"eval", runs_});
     return run_tally(words, folder_);
   }
   JsonValue table(std::vector<std::string> words, int code = 0) {
     words.emplace_back("--json");
-    const Finished finished = vary(words);
+    const Finished finished = eval(words);
     EXPECT_EQ(finished.code, code) << finished.err;
-    return parse_json(finished.out, JsonLimits{}, "vary").elements("tables").at(0);
+    return parse_json(finished.out, JsonLimits{}, "eval").elements("tables").at(0);
   }
 
   TemporaryFolder folder_;
   std::string runs_ = folder_ / "runs";
 };
 
-TEST_F(Vary, GivesTheErrorsOfEvalOverSeeds) {
+TEST_F(EvalOver, GivesTheErrorsOfEvalOverSeeds) {
   std::filesystem::create_directory(runs_);
   train("cope-1", "cope");
   train("cope-2", "cope", {"--seed=2"});
   train("none-1", "none");
   train("none-2", "none", {"--seed=2", "--steps=6"});
-  const Finished text = vary({"--over", "task.length=8,32", "--out", folder_ / "curves.svg"});
+  const Finished text = eval({"--over", "task.length=8,32", "--out", folder_ / "curves.svg"});
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_TRUE(holds(text.out, "flip-flop, in-distribution, wrong tokens against task.length")) << text.out;
   EXPECT_TRUE(holds(text.out, ", n 2)")) << text.out;
   EXPECT_TRUE(holds(read_file(folder_ / "curves.svg"), "task.length"));
 
   const JsonValue found = table({"--over", "length=8,32"});
+  EXPECT_FALSE(std::filesystem::exists(runs_ + "/cope-1/varied.json"));
   ASSERT_EQ(found.elements("groups").size(),
             3u);  // no run was trained for 4 and for 6 steps
   const JsonValue& cope = found.elements("groups")[0];
   EXPECT_EQ(cope.elements("runs").size(), 2u);
   std::int64_t wrong = 0, of = 0;
   for (const std::string run : {"/cope-1", "/cope-2"}) {
-    const Finished eval =
+    const Finished single =
         run_tally({"eval", runs_ + run, "--lengths", "32", "--split", "in-distribution", "--json"}, folder_);
-    const JsonValue one = parse_json(eval.out, JsonLimits{}, "eval").elements("evaluations").at(0);
+    const JsonValue one = parse_json(single.out, JsonLimits{}, "eval").elements("evaluations").at(0);
     wrong += one.integer("wrong"), of += one.integer("scored");
   }
   const JsonValue& at_32 = cope.elements("values").at(1);
@@ -66,35 +66,10 @@ TEST_F(Vary, GivesTheErrorsOfEvalOverSeeds) {
   EXPECT_EQ(at_32.at("token_error").integer("n"), 2);
 }
 
-// Stored results are used again for the same question. Nothing else is possible, because the checkpoint is gone.
-TEST_F(Vary, KeepsWhatItFound) {
-  std::filesystem::create_directory(runs_);
-  train("cope", "cope");
-  const std::string first = write_json(table({"--over", "task.p-ignore=0.1,0.5"}));
-  const std::string checkpoint = runs_ + "/cope/checkpoints/step-00000004.safetensors";
-  const std::string bytes = read_file(checkpoint);
-  write_file(checkpoint, "");
-  EXPECT_EQ(write_json(table({"--over", "task.p-ignore=0.10,0.5"})), first);
-  EXPECT_EQ(vary({"--over", "task.p-ignore=0.1,0.5", "--quiet"}).code, 0);
-  write_file(checkpoint, bytes);
-  EXPECT_NE(write_json(table({"--over", "task.p-ignore=0.1,0.5", "--count", "2"})), first);
-  EXPECT_NE(write_json(table({"--over", "task.length=8,16", "--split", "ood-dense"})), first);
-  EXPECT_EQ(parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied").elements("results").size(), 6u);
-  std::filesystem::remove_all(runs_ + "/cope/checkpoints");  // results can outlive their checkpoints
-  EXPECT_EQ(write_json(table({"--over", "task.p-ignore=0.1,0.5"})), first);
-  const Finished missing = vary({"--over", "task.p-ignore=0.1,0.2"});
-  EXPECT_EQ(missing.code, 1);
-  EXPECT_TRUE(holds(missing.err, "p-ignore=0.2: [checkpoint]")) << missing.err;
-  EXPECT_TRUE(holds(missing.err, "has no checkpoint any more: ")) << missing.err;
-  EXPECT_TRUE(holds(missing.err, "train it again")) << missing.err;
-  EXPECT_FALSE(holds(missing.err, "p-ignore=0.1:")) << missing.err;
-  write_file(runs_ + "/cope/varied.json", "{");
-  EXPECT_EQ(vary({"--over", "task.p-ignore=0.1"}).code, 1);
-}
-
 // Both processes read the file before either writes.
-TEST_F(Vary, TwoWritersLoseNothing) {
-  const std::string run = folder_ / "run";
+TEST(StoredEvaluations, TwoWritersLoseNothing) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
   std::filesystem::create_directory(run);
   write_file(run + "/config.json", "{}");
   VariedFile one(run), other(run);
@@ -118,29 +93,7 @@ TEST_F(Vary, TwoWritersLoseNothing) {
   EXPECT_EQ(parse_json(read_file(run + "/varied.json"), JsonLimits{}, "varied").elements("results").size(), 3u);
 }
 
-TEST_F(Vary, TwoProcessesLoseNothing) {
-  std::filesystem::create_directory(runs_);
-  train("cope", "cope");
-  std::vector<pid_t> processes;
-  std::vector<std::string> all;
-  for (const std::string first : {"0.0", "0."}) {  // 0.01 to 0.08, 0.1 to 0.8
-    std::string values;
-    for (int n = 1; n <= 8; ++n) {
-      all.push_back(concat(first, n));
-      values += (n == 1 ? "" : ",") + all.back();
-    }
-    processes.push_back(start_program({TALLY_RUNNER, "vary", runs_, "--over", "task.p-ignore=" + values, "--threads=1"},
-                                      folder_, first));
-  }
-  EXPECT_EQ(finish_program(processes[0], folder_, "0.0").code, 0);
-  EXPECT_EQ(finish_program(processes[1], folder_, "0.").code, 0);
-  std::set<std::string> kept;
-  const JsonValue file = parse_json(read_file(runs_ + "/cope/varied.json"), JsonLimits{}, "varied");
-  for (const JsonValue& result : file.elements("results")) kept.insert(result.string("value"));
-  EXPECT_EQ(kept, std::set<std::string>(all.begin(), all.end()));
-}
-
-TEST_F(Vary, SaysWhatAnEncodingCannotTake) {
+TEST_F(EvalOver, SaysWhatAnEncodingCannotTake) {
   std::filesystem::create_directory(runs_);
   train("absolute", "absolute");
   train("rope", "rope");
@@ -150,15 +103,15 @@ TEST_F(Vary, SaysWhatAnEncodingCannotTake) {
   EXPECT_FALSE(absolute[1].contains("token_error"));
   EXPECT_TRUE(holds(absolute[1].string("refused"), "[absolute]")) << absolute[1].string("refused");
   EXPECT_EQ(found.elements("groups")[1].elements("values")[1].at("token_error").integer("n"), 1);
-  EXPECT_TRUE(holds(vary({"--over", "task.length=8,64"}).out, "absolute at 64: [absolute]"));
+  EXPECT_TRUE(holds(eval({"--over", "task.length=8,64"}).out, "absolute at 64: [absolute]"));
 }
 
-TEST_F(Vary, RefusesWhatMeansNothing) {
+TEST_F(EvalOver, RefusesWhatMeansNothing) {
   std::filesystem::create_directory(runs_);
-  EXPECT_EQ(vary({"--over", "task.length=8"}).code, 1);  // no run
+  EXPECT_EQ(eval({"--over", "task.length=8"}).code, 1);  // no run
   train("cope", "cope");
   const auto refused = [&](const std::vector<std::string>& words, const std::string& why) {
-    const Finished finished = vary(words);
+    const Finished finished = eval(words);
     EXPECT_EQ(finished.code, 2) << finished.err;
     EXPECT_TRUE(holds(finished.err, why)) << finished.err;
   };
@@ -175,7 +128,10 @@ TEST_F(Vary, RefusesWhatMeansNothing) {
   refused({"--over", "task.length=8", "--split", "train"}, "endless");
   refused({"--over", "task.p-ignore=0.1,0.9", "--split", "ood-sparse"}, "changes nothing in the split 'ood-sparse'");
   refused({"--over", "task.length=8", "--set", "pe.relative.far=cap"}, "belongs to the encoding of none of the runs");
+  refused({"--over", "task.length=8", "--lengths", "8"}, "--lengths excludes --over");
+  refused({"--out", "curves.svg"}, "--out requires --over");
+  refused({runs_ + "/cope"}, "several runs are evaluated with --over");
 }
 
-}  // namespace vary_test
+}  // namespace eval_over_test
 }  // namespace tally::testing
