@@ -4,7 +4,7 @@
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
 # --with-browser: also Chromium, in which pages are opened; without it that test is skipped.
 # --with-mpi: also OpenMPI, by which several processes train one run; without it those tests are skipped.
-# --with-slurm: also Slurm and GNU parallel, which start the workers of a sweep; without them those tests are skipped.
+# --with-slurm: also Slurm, which starts the workers of a sweep; without it that test is skipped.
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev libpcre2-dev
@@ -25,7 +25,7 @@ done
 if $with_clang; then packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev); fi
 if $with_browser; then packages+=(chromium fonts-dejavu-core); fi
 if $with_mpi; then packages+=(openmpi-bin); fi
-if $with_slurm; then packages+=(slurm-wlm munge parallel make); fi
+if $with_slurm; then packages+=(slurm-wlm munge); fi
 
 if command -v apt-get >/dev/null; then
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
@@ -80,7 +80,6 @@ if $with_mpi; then need "OpenMPI" mpirun --version; fi
 if $with_slurm; then
   need "Slurm (sbatch, slurmctld, slurmd)" sbatch --version
   need "munge" munge --version
-  need "GNU parallel" parallel --version
 fi
 if $with_clang; then
   need "clang++ (14 or newer)" clang++ --version

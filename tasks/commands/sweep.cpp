@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/config_options.hpp"
@@ -143,10 +142,9 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
     if (run.state != RunState::finished) script.runs.push_back(run.name);
   }
   check(!script.runs.empty(), "sweep", "every run in '", plan.folder(), "' is finished: there is nothing to start");
-  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   constexpr std::int64_t elements = 100;  // of an array, to leave room for other users of the cluster
-  script.jobs = settings.jobs > 0 ? settings.jobs : settings.print == "slurm" ? elements : cores;
-  const std::string text = sweep_script(settings.print, script);
+  script.jobs = settings.jobs > 0 ? settings.jobs : elements;
+  const std::string text = slurm_script(script);
   return {.value = JsonValue::object({{"script", text}}), .text = text};
 }
 
@@ -209,9 +207,8 @@ std::function<Result()> declare_sweep(CommandLine& line) {
   line.add("--lease", &settings->lease,
            "seconds after which a worker that gives no sign of life is taken for dead; 60 and more where NFS is shared",
            {.group = machines, .least = 1, .most = 86'400});
-  line.add("--print", &settings->print,
-           "list the runs in the folder and print a script that trains them: with Slurm, GNU parallel or make",
-           {.group = machines, .allowed = script_kinds, .excludes = {"--dry-run", "--worker"}});
+  line.add("--print", &settings->print, "list the runs in the folder and print a script that trains them with Slurm",
+           {.group = machines, .allowed = {"slurm"}, .excludes = {"--dry-run", "--worker"}});
   line.add("--status", &settings->status, "how far the runs are and who trains them",
            {.group = machines, .excludes = {"--dry-run", "--worker", "--print"}});
   return [settings, options, &common = line.common] { return run_sweep(*settings, *options, common); };

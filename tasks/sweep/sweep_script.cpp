@@ -21,17 +21,16 @@ std::string worker(const SweepScript& script) {
   return command + " --only";
 }
 
-std::string head(const SweepScript& script, const std::string& how) {
-  return concat("# ", script.runs.size(), " runs of a sweep of tally; started again, it does what is left.\n# ", how,
-                "\n");
-}
+}  // namespace
 
-std::string slurm(const SweepScript& script) {
+std::string slurm_script(const SweepScript& script) {
+  for (const std::string& name : script.runs) {
+    check(name.find('\n') == std::string::npos, "sweep", "the name of a run has a line end");
+  }
   const auto elements = std::min<std::int64_t>(script.jobs, static_cast<std::int64_t>(script.runs.size()));
-  std::string text = "#!/usr/bin/env bash\n";
-  text += head(script, concat("sbatch THIS_FILE: an array of ", elements,
-                              " workers. Options of sbatch win: --time, "
-                              "--partition, ..."));
+  std::string text = concat(
+      "#!/usr/bin/env bash\n# ", script.runs.size(), " runs of a sweep of tally; a second start trains the rest.\n",
+      "# sbatch THIS_FILE: an array of ", elements, " workers. Options of sbatch override: --time, --partition, ...\n");
   // Quotes would be part of the name in a line of options; %a is the element.
   for (const char c : script.folder) {
     check(static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\\', "sweep", "'", script.folder,
@@ -87,43 +86,6 @@ if [ $requeue = ended ]; then exit 143; fi
 exit $status
 )");
   return text;
-}
-
-std::string parallel(const SweepScript& script) {
-  std::string text = "#!/usr/bin/env bash\n";
-  text += head(script,
-               "bash THIS_FILE: as many at a time as its first argument says, with GNU parallel; its other "
-               "arguments go to parallel,\n# as --sshloginfile machines.txt.");
-  text += concat("jobs=${1:-", script.jobs, "}\nshift\n");
-  text += concat("parallel --jobs \"$jobs\" --termseq TERM,100000,KILL,25 --line-buffer \"$@\" ",
-                 quoted(worker(script) + " {}"), " <<'RUNS'\n");
-  for (const std::string& run : script.runs) text += run + "\n";
-  return text + "RUNS\n";
-}
-
-std::string make(const SweepScript& script) {
-  std::string text = head(script, concat("make --keep-going --jobs ", script.jobs, " --file THIS_FILE"));
-  std::string targets;
-  std::string rules;
-  for (std::size_t i = 0; i < script.runs.size(); ++i) {
-    targets += concat(" run-", i + 1);
-    std::string command = concat(worker(script), " ", quoted(script.runs[i]));
-    for (std::size_t at = 0; (at = command.find('$', at)) != std::string::npos; at += 2) command.insert(at, "$");
-    rules += concat("run-", i + 1, ":\n\t@", command, "\n");
-  }
-  return concat(text, ".PHONY: all", targets, "\nall:", targets, "\n", rules);
-}
-
-}  // namespace
-
-std::string sweep_script(const std::string& kind, const SweepScript& script) {
-  for (const std::string& name : script.runs) {
-    check(name.find('\n') == std::string::npos, "sweep", "the name of a run has a line end");
-  }
-  if (kind == "slurm") return slurm(script);
-  if (kind == "parallel") return parallel(script);
-  check_internal(kind == "make", "sweep", "no such script: ", kind);
-  return make(script);
 }
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// tally sweep --print: scripts with which an existing scheduler starts the workers of a sweep.
+// tally sweep --print slurm: a script with which Slurm starts the workers of a sweep.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,13 @@ struct SweepScript {
   std::string folder;              // of the sweep, with its whole path
   std::vector<std::string> runs;   // names of the open runs
   std::vector<std::string> words;  // common options of the workers: {"--threads=2"}
-  std::int64_t jobs = 1;           // at a time: elements of the array of Slurm
+  std::int64_t jobs = 1;           // at a time: elements of the array
   std::int64_t threads = 1;        // of a worker
   std::int64_t memory_mib = 0;     // that a run needs at most
 };
 
-inline const std::vector<std::string> script_kinds{"slurm", "parallel", "make"};
-
-// The text of the script; `kind` is one of the names above. Each run gets a worker of its own (--only), so a script
-// that is restarted, or runs next to others, trains only the remaining runs.
-std::string sweep_script(const std::string& kind, const SweepScript& script);
+// The text of the script. Each run gets a worker of its own (--only), so a script that is restarted, or runs next to
+// others, trains only the remaining runs.
+std::string slurm_script(const SweepScript& script);
 
 }  // namespace tally

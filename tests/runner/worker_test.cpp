@@ -34,7 +34,7 @@ class Workers : public ::testing::Test {
   // Lists the runs of a grid in the folder.
   void list(const std::vector<std::string>& options) {
     std::vector<std::string> words = grid(sweep_, options);
-    words.emplace_back("--print=make");
+    words.emplace_back("--print=slurm");
     ASSERT_EQ(run_tally(words, folder_).code, 0);
   }
   JsonValue status() {
@@ -196,25 +196,19 @@ TEST_F(Workers, AStoppedWorkerGivesItsRunsBack) {
   EXPECT_EQ(status().at("states").integer("unfinished"), 1);
 }
 
-TEST_F(Workers, ScriptsNameEveryOpenRun) {
+TEST_F(Workers, TheScriptNamesEveryOpenRun) {
   list({"--seeds=1,2"});
   ASSERT_EQ(run_tally(worker({"--only=cope-seed2"}), folder_).code, 0);
-  for (const std::string kind : {"slurm", "parallel", "make"}) {
-    const Finished script = run_tally({"sweep", sweep_, "--print", kind, "--jobs=2", "--threads=1"}, folder_);
-    ASSERT_EQ(script.code, 0) << script.err;
-    for (const char* name : {"cope-seed1", "rope-seed1", "rope-seed2"}) EXPECT_TRUE(holds(script.out, name)) << kind;
-    EXPECT_FALSE(holds(script.out, "cope-seed2")) << kind << ": it is finished";
-    EXPECT_TRUE(holds(script.out, fs::canonical(sweep_).string())) << script.out;
-    if (kind != "make") {
-      write_file(folder_ / "script", script.out);
-      EXPECT_EQ(run_program({"/bin/bash", "-n", folder_ / "script"}, folder_).code, 0) << kind;
-    }
-    if (kind == "slurm") {
-      EXPECT_TRUE(holds(script.out, "#SBATCH --array=0-1\n")) << script.out;
-    }
-  }
+  const Finished script = run_tally({"sweep", sweep_, "--print=slurm", "--jobs=2", "--threads=1"}, folder_);
+  ASSERT_EQ(script.code, 0) << script.err;
+  for (const char* name : {"cope-seed1", "rope-seed1", "rope-seed2"}) EXPECT_TRUE(holds(script.out, name)) << name;
+  EXPECT_FALSE(holds(script.out, "cope-seed2")) << "it is finished";
+  EXPECT_TRUE(holds(script.out, fs::canonical(sweep_).string())) << script.out;
+  EXPECT_TRUE(holds(script.out, "#SBATCH --array=0-1\n")) << script.out;
+  write_file(folder_ / "script", script.out);
+  EXPECT_EQ(run_program({"/bin/bash", "-n", folder_ / "script"}, folder_).code, 0);
   EXPECT_EQ(run_tally({"sweep", sweep_, "--print=lsf"}, folder_).code, 2);
-  EXPECT_EQ(run_tally({"sweep", sweep_, "--print=make", "--worker"}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"sweep", sweep_, "--print=slurm", "--worker"}, folder_).code, 2);
 }
 
 // Simulates one element of the array: it trains its runs, and a signal ends it with a checkpoint and requeues it.
