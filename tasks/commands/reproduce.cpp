@@ -3,10 +3,8 @@
 // table.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 
-#include "core/cpu/parallel.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/grid.hpp"
@@ -17,8 +15,6 @@
 #include "tasks/commands/parts/varied_run.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/reproduction.hpp"
-#include "tasks/runs/machine.hpp"
-#include "tasks/sweep/run_cost.hpp"
 #include "tasks/sweep/run_plan.hpp"
 
 namespace tally {
@@ -28,7 +24,7 @@ struct ReproduceSettings {
   std::string name, scale = "quick", folder, seeds = "1..3", out, rows, tasks;
   std::vector<std::string> changes;
   std::int64_t jobs = 0;
-  bool dry_run = false, show = false, cost = false;
+  bool dry_run = false, show = false;
 };
 
 // The command that reproduces this table in any folder.
@@ -152,42 +148,8 @@ std::string left_text(const RunPlan& plan, const std::optional<double>& seconds,
     return contexts == 0 ? "nothing is left" : concat("what is left is ", evaluations);
   }
   const std::string then = contexts == 0 ? "" : concat("; then ", evaluations);
-  if (!seconds)
-    return concat("how long the others take is known when one has finished, or is measured by --cost", then);
+  if (!seconds) return concat("the time of the others is known when one has finished", then);
   return concat("what is left takes about ", duration_text(*seconds), ", ", jobs, " at a time", then);
-}
-
-// The estimated cost of the remaining runs. Runs that differ only in the seed are measured once. As in a plan on a CPU,
-// each run has one thread, and cores and memory limit how many run at a time.
-Result cost_of(const RunPlan& plan, const ReproduceSettings& settings, std::int64_t jobs, const CommonOptions& common) {
-  if (common.threads == 0 && default_device().type != DeviceType::cuda) set_thread_count(1);
-  std::vector<CostedRuns> costs;
-  std::map<std::string, std::size_t> known;  // by configuration without the seed
-  JsonValue too_large = JsonValue::array();
-  std::string told;  // the text for these
-  for (const PlannedRun& run : plan.runs()) {
-    if (run.state == RunState::finished) continue;
-    if (plan.is_too_large(run)) {
-      too_large.push(JsonValue::object({{"run", run.name}, {"why", run.too_large}}));
-      told += concat(printable(run.name), ": ", plan.state_text(run), "\n");
-      continue;
-    }
-    RunConfig config = run.config.clone();
-    config.run.seed = 0;
-    const auto [entry, is_new] = known.insert({write_json(config.to_json()), costs.size()});
-    if (is_new) {
-      costs.push_back({run.name, 0, measure_cost(run.config)});
-      tally::say(common, concat(printable(run.name), ": measured"));
-    }
-    ++costs[entry->second].count;
-  }
-  JsonValue json = cost_json(costs, jobs);
-  json.set("scale", settings.scale).set("does_not_fit", std::move(too_large));
-  return {
-      told.empty() ? exit_code::done : exit_code::failed, std::move(json),
-      concat(told, plan.count(RunState::finished), " of ", plan.runs().size(), " runs of ", settings.name, ", scale ",
-             settings.scale, ", are finished. What the others take, from their start, in time of the processor, on ",
-             printable(Machine::here().text()), ":\n\n", cost_text(costs, jobs))};
 }
 
 // The runs, their states and the remaining work.
@@ -216,7 +178,6 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
   if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());
-  if (settings.cost && !settings.out.empty()) throw UsageError("[reproduce] --out has no effect with --cost");
   const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
   if (!settings.out.empty()) {
     known_ending(settings.out, {".md"});
@@ -242,7 +203,6 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
                concat(printable(folder), ", scale ", settings.scale, ": ", plan.count(RunState::finished), " of ",
                       plan.runs().size(), " runs are finished; ", left_text(plan, left, jobs, missing)));
     if (settings.dry_run) return dry_run(plan, settings, left, missing);
-    if (settings.cost) return cost_of(plan, settings, jobs, common);
     plan.execute(jobs);
     contexts = evaluate_contexts(cells, common);
   }
@@ -298,9 +258,6 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
   line.add("--show", &settings->show, "train nothing: show what is there");
   line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
            {.excludes = {"--show"}});
-  line.add("--cost", &settings->cost,
-           "measure a few steps and evaluations of each run that is left, say what all take, and stop",
-           {.excludes = {"--show", "--dry-run"}});
   return [settings, &common = line.common] { return run_reproduce(*settings, common); };
 }
 

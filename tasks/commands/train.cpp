@@ -2,15 +2,19 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "core/distributed/process_group.hpp"
 #include "tasks/checks/attention_memory.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
+#include "tasks/command_line/progress.hpp"
 #include "tasks/command_line/signals.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/statistics.hpp"
+#include "tasks/sweep/run_cost.hpp"
 
 namespace tally {
 namespace {
@@ -21,24 +25,31 @@ struct TrainSettings {
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
-// The plan of the run. The model is not created.
-Result plan_of(const RunConfig& config, const MemoryEstimate& estimate) {
+// The plan of the run.
+Result plan_of(const RunConfig& config, const MemoryEstimate& estimate, const std::optional<RunCost>& cost) {
   const std::unique_ptr<Task> task = config.make_task();
   const std::int64_t tokens = config.run.batch * task->splits().front().length;
-  return {.value = JsonValue::object({{"config", config.to_json()},
-                                      {"parameters", estimate.parameter_count},
-                                      {"encoding_parameters", estimate.encoding_parameter_count},
-                                      {"memory_bytes", estimate.total()},
-                                      {"memory_at_most", estimate.at_most},
-                                      {"steps", config.run.steps},
-                                      {"tokens_per_step", tokens}}),
-          .text = concat(with_commas(estimate.parameter_count), " parameters, ",
-                         with_commas(estimate.encoding_parameter_count), " of them the encoding's; ", config.run.steps,
-                         " steps of up to ", with_commas(tokens),
-                         " tokens\nmemory for tensors: ", estimate.at_most ? "at most " : "about ",
-                         bytes_text(estimate.total()), " (parameters ", bytes_text(estimate.parameters), ", gradients ",
-                         bytes_text(estimate.gradients), ", optimiser ", bytes_text(estimate.optimiser),
-                         ", activations ", bytes_text(estimate.activations), ")\n")};
+  Result result{
+      .value = JsonValue::object({{"config", config.to_json()},
+                                  {"parameters", estimate.parameter_count},
+                                  {"encoding_parameters", estimate.encoding_parameter_count},
+                                  {"memory_bytes", estimate.total()},
+                                  {"memory_at_most", estimate.at_most},
+                                  {"steps", config.run.steps},
+                                  {"tokens_per_step", tokens}}),
+      .text = concat(
+          with_commas(estimate.parameter_count), " parameters, ", with_commas(estimate.encoding_parameter_count),
+          " of them the encoding's; ", config.run.steps, " steps of up to ", with_commas(tokens),
+          " tokens\nmemory for tensors: ", estimate.at_most ? "at most " : "about ", bytes_text(estimate.total()),
+          " (parameters ", bytes_text(estimate.parameters), ", gradients ", bytes_text(estimate.gradients),
+          ", optimiser ", bytes_text(estimate.optimiser), ", activations ", bytes_text(estimate.activations), ")\n")};
+  if (cost) {
+    result.value.set("training_seconds", cost->training).set("evaluation_seconds", cost->evaluations);
+    result.text +=
+        concat("time on this machine: about ", duration_text(cost->training + cost->evaluations), " (training ",
+               duration_text(cost->training), ", evaluations ", duration_text(cost->evaluations), ")\n");
+  }
+  return result;
 }
 
 Result run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
@@ -52,7 +63,9 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
     refuse_with_dry_run("train", "--profile", !settings.profile.empty());
     say(common, config_text(config, true));
     for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
-    return plan_of(config, need);
+    std::optional<RunCost> cost;
+    if (!common.quiet && ProcessGroup::world().alone()) cost = measure_cost(config);
+    return plan_of(config, need, cost);
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   watch_signals();  // before the first output
@@ -86,7 +99,7 @@ std::function<Result()> declare_train(CommandLine& line) {
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);
   line.add("--force", &settings->force, "move what the folder holds aside");
-  line.add("--dry-run", &settings->dry_run, "print the configuration, parameters, memory and steps, and stop");
+  line.add("--dry-run", &settings->dry_run, "print the configuration, parameters, memory, steps and time, and stop");
   line.add("--profile", &settings->profile, profile_help);
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };

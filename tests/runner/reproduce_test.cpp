@@ -179,38 +179,6 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   }
 }
 
-// Seeds are measured once, finished runs are not counted, and nothing is written.
-TEST(Reproduce, TellsWhatTheRunsThatAreLeftCost) {
-  const TemporaryFolder folder;
-  const std::string runs = folder / "runs";
-  const auto cost = [&] {
-    const Finished finished = run_tally(words(runs, {"--cost", "--json", "--jobs=2"}), folder);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return parse_json(finished.out, JsonLimits{}, "cost");
-  };
-  const JsonValue all = cost();
-  EXPECT_FALSE(fs::exists(runs));
-  const std::vector<JsonValue>& kinds = all.elements("costs");
-  ASSERT_EQ(kinds.size(), find_reproduction("figure5").rows.size());
-  double seconds = 0;
-  for (const JsonValue& kind : kinds) {
-    EXPECT_EQ(kind.integer("runs"), 2);
-    EXPECT_EQ(kind.integer("steps"), 40);
-    EXPECT_GT(kind.real("step_s"), 0);
-    EXPECT_GT(kind.real("evaluations_s"), 0);
-    EXPECT_DOUBLE_EQ(kind.real("run_s"), 40 * kind.real("step_s") + kind.real("evaluations_s"));
-    seconds += 2 * kind.real("run_s");
-  }
-  EXPECT_DOUBLE_EQ(all.real("seconds"), seconds);
-  EXPECT_DOUBLE_EQ(all.real("seconds_left"), seconds / 2);
-
-  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
-  EXPECT_EQ(cost().elements("costs").size(), kinds.size() - 1);
-  const Finished text = run_tally(words(runs, {"--cost"}), folder);
-  EXPECT_TRUE(holds(text.out, "2 of 6 runs of figure5")) << text.out;
-  EXPECT_TRUE(holds(text.out, "together")) << text.out;
-}
-
 TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs";
@@ -239,12 +207,10 @@ TEST(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
     all.emplace_back(option);
     return run_tally(all, folder);
   };
-  const Finished dry = with("--dry-run"), cost = with("--cost");
+  const Finished dry = with("--dry-run");
   EXPECT_EQ(dry.code, 1);
   EXPECT_TRUE(holds(dry.out, "-seed1: does not fit: [memory] this needs ")) << dry.out << dry.err;
   EXPECT_TRUE(holds(dry.out, "-seed2: does not fit: ")) << dry.out;
-  EXPECT_EQ(cost.code, 1);
-  EXPECT_TRUE(holds(cost.out, "-seed1: does not fit: ")) << cost.out << cost.err;
   const Finished trained = with("--quiet");
   EXPECT_EQ(trained.code, 1);
   EXPECT_TRUE(holds(trained.err, "-seed1: failed: [memory] this needs ")) << trained.err;

@@ -124,12 +124,13 @@ TEST(Train, DryRunTellsAndStops) {
 }
 
 // FIRE learns whether its bias depends only on the distance.
-TEST(Train, DryRunSaysWhereMemoryIsLearned) {
+TEST(Train, DryRunReportsTimeAndLearnedMemory) {
   const TemporaryFolder folder;
   const std::vector<std::string> words{"train",          folder / "plan", "--task=flip-flop",
                                        "--preset=quick", "--pe=fire",     "--dry-run"};
   const Finished result = run_tally(words, folder);
   EXPECT_TRUE(holds(result.out, "\nmemory for tensors: at most ")) << result.out;
+  EXPECT_TRUE(holds(result.out, "\ntime on this machine: about ")) << result.out;
 }
 
 // The error comes at the start, not when a split first has such a sequence, possibly at the end of the run.
