@@ -89,8 +89,8 @@ std::vector<std::string> split_encodings(const std::string& text);
 // A combination with every part of the encodings, and thus with all their options. Empty names are left out.
 std::string sum_of(const std::vector<std::string>& encodings);
 
-// The configuration as lines of text, "Model      model.width=64 ...". Without `all`, only settings that differ from the
-// defaults of task and encoding.
+// The configuration as lines of text, "Model      model.width=64 ...". Without `all`, only settings that differ from
+// the defaults of task and encoding.
 std::string config_text(const RunConfig& config, bool all);
 
 }  // namespace tally

@@ -60,7 +60,7 @@ struct ContextCell {
   std::int64_t steps = 0;
   ContextQuestion question;
 
-  // Of its stored evaluation, with any count of sequences.
+  // The key of its stored evaluation, with any count of sequences.
   VariedKey key() const {
     return {steps,
             "task.length",

@@ -61,7 +61,8 @@ struct RunConfig {
   // "pe.p-max", "steps"; or by the short name of a field. Throws Error naming the option and the nearest name.
   void set(std::string_view name, std::string_view value);
 
-  // Shortens the warm-up of the preset in proportion if the run has fewer steps than that. Keeps a warm-up that was set.
+  // Shortens the warm-up of the preset in proportion if the run has fewer steps than that. Keeps a warm-up that was
+  // set.
   void shorten_warmup();
   // "note: the warm-up of preset quick, 100 steps, is shortened ..." if shorten_warmup did that, else an empty string.
   std::string warmup_note() const;

@@ -11,8 +11,8 @@ struct RunCost {
   double evaluations = 0;  // all of the run, with generated answers
 };
 
-// Trains up to four steps, of which the fastest counts, and evaluates a batch of each split. Writes nothing. Throws
-// Error as training does.
+// Trains up to four steps, takes the fastest, and evaluates a batch of each split. Writes nothing. Throws Error as
+// training does.
 RunCost measure_cost(const RunConfig& config);
 
 }  // namespace tally

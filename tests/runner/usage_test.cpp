@@ -50,8 +50,7 @@ TEST(Usage, HelpAndVersion) {
   for (const char* word : {"--help", "-h", "help"}) {
     const Finished result = run_tally({word}, folder);
     EXPECT_EQ(result.code, 0);
-    for (const char* command : {"train", "resume", "eval", "list", "check"})
-      EXPECT_TRUE(holds(result.out, command));
+    for (const char* command : {"train", "resume", "eval", "list", "check"}) EXPECT_TRUE(holds(result.out, command));
   }
   EXPECT_EQ(run_tally({"--version"}, folder).out, "tally " TALLY_VERSION "\n");
   const Finished train = run_tally({"train", "--help"}, folder);

@@ -43,7 +43,7 @@ class VariedRun {
 
   // Adds a result or a refusal. Adds nothing after `stop`.
   void evaluate(const VariedQuestion& question, VariedCell& cell);
-  // Of the evaluated checkpoint; call it after evaluate() added a result.
+  // The step of the evaluated checkpoint, once evaluate() has added a result.
   std::int64_t step() const { return trained_->step; }
 
  private:
