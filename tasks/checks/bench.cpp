@@ -74,20 +74,10 @@ void set_peak(JsonValue& json) {
   json.set("tensor_peak_mib", std::llround(static_cast<double>(bytes) / (1 << 20)));
 }
 
-Tensor random_tokens(const Shape& shape, std::int64_t vocabulary, std::string_view name) {
-  if (default_device().type == DeviceType::meta) return Tensor::empty(shape, DType::i32, default_device());
-  Rng rng(RandomStream{1, stream_of(name), 0});
-  std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < shape.numel(); ++i) {
-    ids.push_back(static_cast<std::int32_t>(rng.below(static_cast<std::uint32_t>(vocabulary))));
-  }
-  return Tensor::from(ids, shape, default_device());
-}
-
 // From a standard normal distribution. The result is a leaf that requires a gradient.
-Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype, double mean = 0) {
+Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype) {
   Tensor x = Tensor::empty(shape, dtype, default_device());
-  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, mean, 1.0);
+  kernels(x.device()).random_normal(x.view(), RandomStream{1, stream_of(name), 0}, 0.0, 1.0);
   set_requires_grad(x);
   return x;
 }
@@ -204,133 +194,6 @@ double bench_gemm(DType dtype) {
   for (int run = 0; run < 12; ++run) seconds.push_back(seconds_of([&] { matmul(a, b); }));
   std::sort(seconds.begin() + 2, seconds.end());  // two for warm-up
   return 2.0 * m * k * n / seconds[7] / 1e9;
-}
-
-namespace {
-
-// One operation with its inputs. All floating-point inputs get gradients.
-struct Operation {
-  std::string name, shape;
-  std::vector<Tensor> inputs;
-  std::function<Tensor(const std::vector<Tensor>&)> compute;
-  double flops = 0;  // of a matmul, forward
-};
-
-double tensor_bytes(const Tensor& x) {
-  return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
-}
-
-JsonValue measure(const Operation& operation, const BenchOptions& options) {
-  double input_bytes = 0, floating_bytes = 0, output_bytes = 0;
-  for (const Tensor& input : operation.inputs) {
-    input_bytes += tensor_bytes(input);
-    if (is_floating(input.dtype())) floating_bytes += tensor_bytes(input);
-  }
-  const auto seconds = repeat<2>(options, [&](std::int64_t) {
-    Tensor y;
-    const double forward = seconds_of([&] { y = operation.compute(operation.inputs); });
-    const Tensor d_y = Tensor::full(y.shape(), 1.0, y.dtype(), y.device());
-    output_bytes = tensor_bytes(y);
-    const double back = seconds_of([&] { backward(y, d_y); });
-    for (const Tensor& input : operation.inputs) {
-      if (requires_grad(input)) clear_gradient(input);
-    }
-    return std::array{forward, back};
-  });
-  const double moved = input_bytes + output_bytes, flops = operation.flops;
-  const char* const unit = flops > 0 ? "gflop" : "gb";
-  JsonValue json = JsonValue::object({{"operation", operation.name}, {"shape", operation.shape}});
-  set_times(json, "forward", seconds[0], flops > 0 ? flops : moved, unit);
-  set_times(json, "backward", seconds[1], flops > 0 ? 2 * flops : moved + floating_bytes, unit);
-  return json;
-}
-
-JsonValue measure_adamw(const BenchOptions& options, const Shape& shape) {
-  const DType dtype = options.config.dtype();
-  const NamedTensors parameters{{"weight", random_leaf("weight", shape, dtype)}};
-  set_gradient(parameters[0].second, Tensor::full(shape, 0.1, dtype, default_device()));
-  const auto optimizer = Optimizer::make({}, parameters);
-  const auto seconds = repeat<1>(
-      options, [&](std::int64_t n) { return std::array{seconds_of([&] { optimizer->step(n, 1e-3, 1.0); })}; });
-  JsonValue json = JsonValue::object({{"operation", "adamw"}, {"shape", to_text(shape)}});
-  // Reads the parameter, the gradient and two moments, and writes all but the gradient.
-  set_times(json, "forward", seconds[0], 7 * tensor_bytes(parameters[0].second), "gb");
-  return json;
-}
-
-}  // namespace
-
-std::vector<JsonValue> bench_operations(const BenchOptions& options) {
-  const ModelOptions& model = options.config.model;
-  const DType dtype = options.config.dtype();
-  model.validate();
-  const std::int64_t B = options.config.run.batch, T = options.length, D = model.width, H = model.heads;
-  const std::int64_t d = model.width_of_head(), V = options.vocabulary, hidden = model.width_of_hidden();
-  constexpr std::int64_t positions = 65;
-  const auto normal = [&](const Shape& shape, double mean = 0) {
-    return random_leaf(to_text(shape), shape, dtype, mean);
-  };
-
-  // Each operation's inputs are created just before it runs: all T x T inputs together would not fit in memory.
-  std::vector<JsonValue> results;
-  const auto add = [&](Operation operation) { results.push_back(measure(operation, options)); };
-  const auto product = [&](const std::string& name, const Shape& a, const Shape& b, bool transposed_b) {
-    const std::int64_t n = b[transposed_b ? b.rank - 2 : b.rank - 1];
-    add({name,
-         concat(a, " x ", b, transposed_b ? " transposed" : ""),
-         {normal(a), normal(b)},
-         [transposed_b](const auto& in) {
-           return transposed_b ? matmul(in[0], transpose(in[1], -1, -2)) : matmul(in[0], in[1]);
-         },
-         2.0 * static_cast<double>(a.numel()) * static_cast<double>(n)});
-  };
-  const auto simple = [&](const std::string& name, const Shape& shape, Tensor (*compute)(const Tensor&)) {
-    add({name, to_text(shape), {normal(shape)}, [compute](const auto& in) { return compute(in[0]); }});
-  };
-  const Shape stream{B, T, D}, square{B, H, T, T};
-
-  product("linear D to D", {B * T, D}, {D, D}, true);
-  product("linear D to hidden", {B * T, D}, {hidden, D}, true);
-  product("linear hidden to D", {B * T, hidden}, {D, hidden}, true);
-  product("scores q k", {B, H, T, d}, {B, H, T, d}, true);
-  product("weights v", square, {B, H, T, d}, false);
-  product("table q e", {B, H, T, d}, {positions, d}, true);
-  add({"add", to_text(stream), {normal(stream), normal(stream)}, [](const auto& in) { return in[0] + in[1]; }});
-  simple("gelu", {B, T, hidden}, gelu);
-  simple("sigmoid", square, sigmoid);
-  simple("causal softmax", square, causal_softmax);
-  simple("causal suffix sum", square, causal_suffix_sum);
-  add({"interpolate causal",
-       concat(square, " in ", Shape{B, H, T, positions}),
-       {normal({B, H, T, positions}), normal(square, static_cast<double>(positions) / 2)},
-       [](const auto& in) { return interpolate_causal(in[0], in[1]); }});
-  add({"read distance", concat(Shape{B, H, T, T}, " of width ", T), {normal(square)}, [T](const auto& in) {
-         return read_distance(in[0], T, false);
-       }});
-  add({"layer norm", to_text(stream), {normal(stream), normal({D}), normal({D})}, [](const auto& in) {
-         return layer_norm(in[0], in[1], in[2]);
-       }});
-  add({"rms norm", to_text(stream), {normal(stream), normal({D})}, [](const auto& in) {
-         return rms_norm(in[0], in[1]);
-       }});
-  add({"rotate pairs", to_text(Shape{B, H, T, d}), {normal({B, H, T, d / 2 * 2})}, [&](const auto& in) {
-         const Tensor angle = Tensor::full({T, d / 2}, 0.6, dtype, in[0].device());
-         return rotate_pairs(in[0], angle, angle, false);
-       }});
-  add({"dropout", to_text(stream), {normal(stream)}, [](const auto& in) {
-         return dropout(in[0], 0.1, RandomStream{1, 2, 3});
-       }});
-  add({"embedding",
-       concat(Shape{V, D}, " to ", stream),
-       {normal({V, D}), random_tokens({B, T}, V, "ids")},
-       [](const auto& in) { return embedding(in[0], in[1]); }});
-  add({"cross entropy",
-       to_text(Shape{B, T, V}),
-       {normal({B, T, V}), random_tokens({B, T}, V, "targets"),
-        Tensor::full({B, T}, 1, DType::boolean, default_device())},
-       [](const auto& in) { return cross_entropy(in[0], in[1], in[2]); }});
-  results.push_back(measure_adamw(options, {hidden, D}));
-  return results;
 }
 
 }  // namespace tally

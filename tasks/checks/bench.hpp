@@ -1,8 +1,7 @@
-// Times of a training step, of one attention layer, and of single operations.
+// Times of a training step and of one attention layer.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/io/json.hpp"
 #include "tasks/runs/config.hpp"
@@ -36,11 +35,5 @@ JsonValue bench_attention(const BenchOptions& options);
 // Billions of additions and multiplications a second of the matmul [8192, 256] x [256, 1024], the yardstick for the
 // other rates.
 double bench_gemm(DType dtype);
-
-// Times the operations of a training step of this model one by one, at its shapes. One AdamW update of an MLP matrix is
-// included (reported as forward; there is no backward). Rates of matmuls count additions and multiplications; backward
-// needs twice as much work. Rates of the other operations count the fewest bytes that must be moved: forward reads the
-// inputs and writes the result, backward reads the inputs and d_y and writes d_x.
-std::vector<JsonValue> bench_operations(const BenchOptions& options);
 
 }  // namespace tally

@@ -346,26 +346,13 @@ MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config,
                      [](auto&&...) {});
 }
 
-namespace {
-
-// Counts one run of a benchmark.
-MemoryEstimate count_timed(const BenchOptions& options, void (*run)(const BenchOptions&)) {
-  return count([&](MemoryEstimate&, const OnlyCounting&) {
-    BenchOptions once(options.config.clone());
-    once.length = options.length, once.max_length = options.max_length, once.vocabulary = options.vocabulary;
-    once.steps = 1, once.warmup = 0;
-    run(once);
-  });
-}
-
-}  // namespace
-
 MemoryEstimate estimate_attention(const BenchOptions& timed) {
-  return count_timed(timed, [](const BenchOptions& options) { bench_attention(options); });
-}
-
-MemoryEstimate estimate_operations(const BenchOptions& timed) {
-  return count_timed(timed, [](const BenchOptions& options) { bench_operations(options); });
+  return count([&](MemoryEstimate&, const OnlyCounting&) {
+    BenchOptions once(timed.config.clone());
+    once.length = timed.length, once.max_length = timed.max_length, once.vocabulary = timed.vocabulary;
+    once.steps = 1, once.warmup = 0;
+    bench_attention(once);
+  });
 }
 
 }  // namespace tally

@@ -66,10 +66,9 @@ MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, st
 // The same with the materialised attention of all layers kept, after a pass with gradients if they are wanted.
 MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::int64_t sequences, std::int64_t length,
                               bool with_gradients);
-// The benchmarks of tasks/checks/bench.hpp: a training step, a layer's attention, operations one by one.
+// The benchmarks of tasks/checks/bench.hpp: a training step, a layer's attention.
 MemoryEstimate estimate_step(const ModelSetting& timed, const RunConfig& config, std::int64_t length,
                              std::int64_t steps);
 MemoryEstimate estimate_attention(const BenchOptions& timed);
-MemoryEstimate estimate_operations(const BenchOptions& timed);
 
 }  // namespace tally

@@ -1,5 +1,5 @@
-// tally bench: measures the time of a training step, of one attention layer, or of the single operations of a step, and
-// counts the parameters of a model. tests/bench/README.md explains the figures.
+// tally bench: measures the time of a training step or of one attention layer; with --dry-run, counts parameters and
+// memory. tests/bench/README.md explains the figures.
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
@@ -37,13 +37,10 @@ Work find_work(const BenchSettings& settings) {
   for (const Work& work : works()) {
     names.push_back(work.name);
     if (work.name != settings.what) continue;
-    if (!settings.dry_run || work.name == "size") return work;
-    if (work.name == "step") return works().back();
-    if (work.name == "ops") throw UsageError("[bench] --dry-run is for step and attention");
-    return planned_attention();
+    return settings.dry_run ? planned(work) : work;
   }
-  throw UsageError(concat("[bench] there are step, attention, ops and size, not '", settings.what, "'",
-                          did_you_mean(settings.what, names)));
+  throw UsageError(
+      concat("[bench] there are step and attention, not '", settings.what, "'", did_you_mean(settings.what, names)));
 }
 
 // The options of one combination of --set.
@@ -60,22 +57,16 @@ BenchOptions make_options(const BenchSettings& settings, RunConfig config, const
   });
 }
 
-// The properties of a task's sequences that a work depends on, in addition to their length and number.
-struct ReadOfTask {
-  bool longest = true;  // length that a model must take
-  bool symbols = true;
-};
-
 // Whether resetting a task option to its default changes the sequences: their lengths, symbols or number.
-bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, ReadOfTask reads) {
+bool changes_sizes(const RunConfig::Field& field, const BenchOptions& with, bool reads_symbols) {
   RunConfig given = with.config.clone();
   given.run.batch = std::numeric_limits<std::int32_t>::max();  // limited by the number of sequences
   try {
     RunConfig usual = given.clone();
     usual.set(field.name, to_text(field.option.value));
     const BenchOptions here(std::move(given)), there(std::move(usual));
-    return here.length != there.length || (reads.longest && here.max_length != there.max_length) ||
-           here.config.run.batch != there.config.run.batch || (reads.symbols && here.vocabulary != there.vocabulary);
+    return here.length != there.length || here.max_length != there.max_length ||
+           here.config.run.batch != there.config.run.batch || (reads_symbols && here.vocabulary != there.vocabulary);
   } catch (const Error&) {
     return true;  // the default contradicts other options
   }
@@ -95,21 +86,16 @@ bool changes_plan(const RunConfig::Field& field, const BenchOptions& with, Figur
 }
 
 // Whether an option of a configuration has no effect on the timing of that work, or on its plan if it is only planned.
-// A step depends on all options, single operations only on sizes.
+// A step depends on all options.
 bool is_idle(const std::string& what, bool planned, const RunConfig::Field& field, const BenchOptions& with,
              bool own_symbols) {
   const std::string& name = field.name;
   const auto one_of = [&](std::initializer_list<std::string_view> names) {
     return std::ranges::count(names, name) > 0;
   };
-  const bool attention = what == "attention", operations = what == "ops";
-  if (!attention && !operations && !planned) return false;
-  if (name.starts_with("task.")) {
-    return !changes_sizes(field, with, {.longest = !operations, .symbols = !attention && !own_symbols});
-  }
-  if (operations) {
-    return !one_of({"batch", "dtype", "model.width", "model.heads", "model.head-width", "model.hidden"});
-  }
+  const bool attention = what == "attention";
+  if (!attention && !planned) return false;
+  if (name.starts_with("task.")) return !changes_sizes(field, with, !attention && !own_symbols);
   if (name.starts_with("optimiser.")) return attention || !one_of({"optimiser.name", "optimiser.momentum"});
   if (one_of({"seed", "data-seed"})) return true;
   if (planned && one_of({"model.init", "model.norm-eps", "model.dropout"})) return true;
@@ -125,11 +111,10 @@ bool is_idle(const std::string& what, bool planned, const RunConfig::Field& fiel
 // `given`: on the command line and by --set. An option that repeats the value of the configuration passes.
 void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& usual, const Settings& given,
                  const BenchOptions& with) {
-  const std::string what = concat(settings.what, planned && settings.what != "size" ? " --dry-run" : "");
+  const std::string what = concat(settings.what, planned ? " --dry-run" : "");
   const auto refuse = [&](std::string_view name, std::string_view wants) {
     throw UsageError(concat("[bench] --", name, " has no effect on ", what, "; it is for ", wants));
   };
-  if (settings.what == "size" && settings.dry_run) refuse("dry-run", "step and attention");
   if (planned && settings.steps != BenchSettings().steps) refuse("steps", "what is timed");
   if (planned && settings.warmup != BenchSettings().warmup) refuse("warmup", "what is timed");
   for (const RunConfig::Field& field : usual.fields()) {
@@ -210,9 +195,9 @@ std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work
       options.apply(config);
       variants.push_back({make_options(settings, std::move(config), combination), combination});
       const BenchOptions& one = variants.back().options;
-      if ((settings.what == "attention" || work.name == "ops") && !one.config.model.is_transformer()) {
-        throw UsageError(concat("[bench] ", settings.what, " is for transformers: a model of kind ",
-                                one.config.model.kind, " has no attention"));
+      if (settings.what == "attention" && !one.config.model.is_transformer()) {
+        throw UsageError(
+            concat("[bench] attention is for transformers: a model of kind ", one.config.model.kind, " has none"));
       }
       if (work.estimate != nullptr) {
         check_fits(as_usage([&] {
@@ -230,15 +215,9 @@ std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work
 }
 
 void refuse_unusable(const BenchSettings& settings, const Work& work, bool in_turns) {
-  const bool operations = work.name == "ops";
-  if (operations && !settings.grid.empty()) throw UsageError("[bench] --set is for step, attention and size");
-  if (operations && !in_turns && settings.encoding != BenchSettings().encoding) {
-    throw UsageError("[bench] --pe has no effect on ops; it is for step, attention and size");
+  if (settings.vocabulary > 0 && !(settings.what == "step" && settings.dry_run)) {
+    throw UsageError("[bench] --vocab has no effect here; it is for step --dry-run");
   }
-  if (settings.vocabulary > 0 && !operations && settings.what != "size") {
-    throw UsageError(concat("[bench] --vocab has no effect on ", settings.what, "; it is for ops and size"));
-  }
-  if (in_turns && operations) throw UsageError("[bench] several encodings are for step, attention and size");
   if (in_turns && !settings.grid.empty()) {
     throw UsageError("[bench] --set is for one encoding: several are measured with the same options, in turns");
   }
@@ -251,15 +230,14 @@ void refuse_unusable(const BenchSettings& settings, const Work& work, bool in_tu
 Result run_bench(const BenchSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   const Work work = find_work(settings);
   const std::vector<std::string> encodings = split_encodings(settings.encoding);
-  const bool operations = work.name == "ops", in_turns = encodings.size() > 1,
-             timed_in_turns = in_turns && work.estimate != nullptr;
+  const bool in_turns = encodings.size() > 1, timed_in_turns = in_turns && work.estimate != nullptr;
   refuse_unusable(settings, work, in_turns);
   const std::vector<GridDimension> grid = parse_grid(settings.grid);
   const std::int64_t rounds = settings.rounds > 0 ? settings.rounds : usual_rounds;
   const std::vector<Variant> variants = variants_of(settings, work, encodings, combinations(grid), options);
 
   Figures figures = timed_in_turns ? measure_in_turns(work, variants, rounds) : measure(work, variants);
-  if (work.name == "step") add_shares(figures);
+  if (work.name == "step" && !settings.dry_run) add_shares(figures);
 
   std::vector<Column> columns;
   const auto of_member = [](const std::string& name) {
@@ -281,15 +259,13 @@ Result run_bench(const BenchSettings& settings, const ConfigOptions& options, co
   }
   std::string text = common.quiet ? "" : concat(Machine::here().text(), "\n", title(work, variants, in_turns, rounds));
   text += markdown_table(rows);
-  JsonValue json =
-      operations ? sizes_json(work.name, variants.front().options) : JsonValue::object({{"work", work.name}});
+  JsonValue json = JsonValue::object({{"work", work.name}});
   if (timed_in_turns) json.set("rounds", rounds);
-  if (!operations && !in_turns && grid.empty()) {
+  if (!in_turns && grid.empty()) {
     json = figures.front();
   } else {
-    json.set(operations ? "operations" : in_turns ? "encodings" : "variants", JsonValue(std::move(figures)));
+    json.set(in_turns ? "encodings" : "variants", JsonValue(std::move(figures)));
   }
-  if (operations) json.set("peak_rss_mib", peak_rss_mib());
   json.set("machine", Machine::here().to_json());
   return {.value = std::move(json), .text = std::move(text)};
 }
@@ -314,7 +290,7 @@ std::function<Result()> declare_bench(CommandLine& line) {
       "--pe", &settings->encoding,
       "position encoding, a sum, or what acts where (as in 'tally train'); or several with commas between them (as "
       "in 'tally sweep'), whose steps or attention are measured in turns beside those of the first");
-  line.add("--vocab", &settings->vocabulary, "symbols V of ops and size; 0: the task's", {.least = 0, .most = 1 << 24});
+  line.add("--vocab", &settings->vocabulary, "symbols of step --dry-run; 0: the task's", {.least = 0, .most = 1 << 24});
   line.add("--steps", &settings->steps, "runs that are measured", {.least = 1, .most = 1 << 24});
   line.add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = 1 << 24});
   line.add("--rounds", &settings->rounds, concat("of several encodings in turns; 0: ", usual_rounds),

@@ -9,7 +9,7 @@ what is available, or into --edge-gib where others need the rest, by the dry run
 none above --most-gib is run. Bytes are those of tensors; the last column is the difference.
 
 --long runs nothing: memory of a step of the paper's model with one long text, of every encoding or of those named, as
-`tally bench size` counts it, and whether that is within LONG's goals.
+`tally bench step --dry-run` counts it, and whether that is within LONG's goals.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def long_texts(tally, names):
     for name in names:
         gib, form = [], ""
         for length in LONG:
-            command = [tally, "bench", "size", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
+            command = [tally, "bench", "step", "--dry-run", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
             done = subprocess.run(command, capture_output=True, text=True)
             told = json.loads(done.stdout) if done.returncode == 0 else None  # not all take as many tokens
             gib.append(told["memory_bytes"] / 2**30 if told else None)

@@ -6,7 +6,6 @@
     python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
     python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
     python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
-    python3 tests/bench/step_table.py --linear     # the products of a layer instead, in f32 and bf16
 
 Every program runs by itself; a round runs all programs of all rows once, one after the other, and a figure is the median
 over the rounds. Ratios are taken within a round, then their median. Rows whose attention leaves out tiles of negligible
@@ -35,9 +34,6 @@ BF16 = " bf16"  # behind a column's name
 HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
               "bias fused", "compiled", "bf16 as fast as the best of them", "f32 as the best in f32", "bf16 as own f32",
               "memory: tally bf16", "tally f32", "best of PyTorch"]
-HEADS_LINEAR = ["product", "f32: tally", "PyTorch eager", "compiled", "bf16: tally", "PyTorch eager", "compiled",
-                "f32 as fast as the best in f32", "bf16 as the best in bf16", "bf16 as own f32"]
-LINEAR_RUNS = 5
 HEADS = ["step with", "tally", "no tile left out", "PyTorch eager", "bias fused", "compiled", "times as fast",
          "no tile left out", "memory: tally", "eager", "compiled"]
 
@@ -150,33 +146,6 @@ def long_table(rows, args):
     return "\n".join(lines)
 
 
-def linear_table(args):
-    """The products of a layer, forward and both gradients, in f32 and bf16."""
-    rows, machine, peer = {}, {}, "no PyTorch"
-    small = ["--length", "64", "--batch", "2"] if args.small else []
-    for _ in range(args.rounds):
-        for precision, name in [("f32", ""), ("bf16", BF16)]:
-            own = ["--steps", str(LINEAR_RUNS), "--precision", precision, *small]
-            results = {"tally": result_of([args.tally, "bench", "ops", "--json", *own], {})}
-            for form, more in {} if args.alone else {"eager": [], "compiled": ["--compile"]}.items():
-                results[form] = result_of([sys.executable, str(PEER), "--linear", *own, *more], {})
-                peer = results["eager"]["peer"]
-            machine = results["tally"]["machine"]
-            for form, result in results.items():
-                for one in result["operations"]:
-                    for way, time in [("forward", "forward_s"), ("both gradients", "backward_s")]:
-                        if one["operation"].startswith("linear "):
-                            columns = rows.setdefault(f"{one['operation']}, {way}", {})
-                            columns.setdefault(form + name, []).append({"step_s": one[time]})
-    lines = [*heading(machine, peer, args, " --linear"), "| " + " | ".join(HEADS_LINEAR) + " |", "|" + "---|" * len(HEADS_LINEAR)]
-    for product, columns in rows.items():
-        cells = [product, *(seconds(columns, form + name) for name in ("", BF16) for form in ("tally", "eager", "compiled")),
-                 ratio(columns, "tally"), ratio(columns, "tally" + BF16, [form + BF16 for form in PEERS]),
-                 ratio(columns, "tally" + BF16, ["tally"])]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def put(path, table, which):
     text = path.read_text(encoding="utf-8")
     begin, end = BEGIN.format(which), END.format(which)
@@ -196,18 +165,12 @@ def main():
     parser.add_argument("--bf16", action="store_true", help="products in bf16 too")
     parser.add_argument("--quick", action="store_true", help="steps of the quick preset")
     parser.add_argument("--attention", action="store_true", help="one layer's attention at T 4096, batch 1")
-    parser.add_argument("--linear", action="store_true", help="the products of a layer, in f32 and bf16")
     parser.add_argument("--write", action="store_true", help="into measurements.md too")
     args = parser.parse_args()
     if sum([args.attention, args.quick, args.small]) > 1:
         parser.error("--attention, --quick and --small are sizes: one of them")
-    if args.linear and (args.attention or args.quick or args.bf16 or args.pe != parser.get_default("pe")):
-        parser.error("--linear is in f32 and bf16 of the paper's size, whatever the encoding")
-    if args.write and (args.bf16 or args.attention or args.quick or args.small or args.linear):
+    if args.write and (args.bf16 or args.attention or args.quick or args.small):
         parser.error("--write is for steps in f32 of the paper's size")
-    if args.linear:
-        print(linear_table(args))
-        return
     rows = measure(args)
     print(long_table(rows, args))
     if args.write:

@@ -5,7 +5,6 @@
     torch_step.py --pe cope --compile                            # the same through torch.compile
     torch_step.py --pe alibi --fused-bias                        # the bias goes into PyTorch's fused attention
     torch_step.py --pe cope --attention --length 4096 --batch 1  # one layer's attention alone, forward and backward
-    torch_step.py --linear --precision bf16                      # the products of a layer alone, forward and both gradients
     torch_step.py --pe rope --device cuda --graph                # on a GPU, the whole step replayed as a CUDA graph
 
 It knows every encoding of `tally list encodings` with its default options, and absolute+hard; torch_encodings.py has
@@ -160,35 +159,10 @@ def attention_of(args):
     return attention
 
 
-def linear_of(args):
-    """The products of a layer, as `tally bench ops` has them: operation -> work."""
-    shapes = {"linear D to D": (args.width, args.width), "linear D to hidden": (args.width, 4 * args.width),
-              "linear hidden to D": (4 * args.width, args.width)}
-
-    def product(inputs, outputs):
-        x = torch.randn(args.batch * args.length, inputs, device=args.device, requires_grad=True)
-        weight = torch.randn(outputs, inputs, device=args.device, requires_grad=True)
-        multiply = torch.compile(F.linear) if args.compile else F.linear
-        d_y = torch.randn(args.batch * args.length, outputs, device=args.device)
-
-        def work():
-            with precision_of(args):
-                y = multiply(x, weight)
-            finish(args)
-            between = time.perf_counter()
-            y.backward(d_y.to(y.dtype))
-            finish(args)
-            x.grad = weight.grad = None
-            return (between,)
-        return work
-    return {name: product(*shape) for name, shape in shapes.items()}
-
-
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pe", default="cope", choices=ENCODINGS)
     parser.add_argument("--attention", action="store_true", help="one layer's attention alone")
-    parser.add_argument("--linear", action="store_true", help="the products of a layer alone")
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--graph", action="store_true", help="replay the step as a CUDA graph; with --device cuda")
@@ -203,10 +177,8 @@ def arguments():
         parser.error(f"--fused-bias is for {', '.join(WITH_BIAS)}")
     if (args.graph or args.precision == "tf32") and args.device != "cuda":
         parser.error("--graph and --precision tf32 are for --device cuda")
-    if args.graph and (args.attention or args.linear):
+    if args.graph and args.attention:
         parser.error("--graph is for the whole step")
-    if args.attention and args.linear:
-        parser.error("--attention and --linear are two")
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("PyTorch finds no GPU here")
     return args
@@ -238,14 +210,6 @@ def main():
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     peer = f"torch {torch.__version__} {'compile' if args.compile else 'eager'}"
-    if args.linear:
-        operations = []
-        for name, work in linear_of(args).items():
-            forward, backward = (statistics.median(times) for times in zip(*laps_of(work, args)))
-            operations.append({"operation": name, "forward_s": forward, "backward_s": backward})
-        print(json.dumps({"peer": peer, "work": "linear", **vars(args), "threads": torch.get_num_threads(),
-                          "operations": operations}))
-        return
     laps = laps_of(attention_of(args) if args.attention else step_of(args), args)
     whole = sorted(sum(lap) for lap in laps)
     median = statistics.median(whole)

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
@@ -88,21 +87,22 @@ TEST_F(Bench, HelpNamesEverythingThatIsMeasured) {
   const std::string help = run_tally({"bench", "--help"}, folder_).out, overview = run_tally({"--help"}, folder_).out;
   const auto line = overview.substr(overview.find("  bench"),
                                     overview.find('\n', overview.find("  bench")) - overview.find("  bench"));
-  for (const char* word : {"step", "attention", "operations", "size"}) {
+  for (const char* word : {"step", "attention"}) {
     EXPECT_NE(line.find(word), std::string::npos) << line;
   }
-  for (const char* what : {"step: the training step", "attention: a layer's", "ops: single", "size: number of"}) {
+  for (const char* what : {"step: the training step", "attention: a layer's"}) {
     EXPECT_NE(help.find(what), std::string::npos) << what << " is not in\n" << help;
   }
 }
 
 TEST_F(Bench, SizeOfAModelThatIsNotMade) {
-  const JsonValue json = bench_json({"size", "--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7"});
+  const JsonValue json =
+      bench_json({"step", "--dry-run", "--pe", "0:none,1:cope", "--pe.p-max=8", "--model.layers=2", "--vocab=7"});
   EXPECT_EQ(json.integer("encoding_parameters"), 9 * 8);
   // Two blocks of 12 D^2 + 13 D, two embeddings of 7 rows, the last norm.
   EXPECT_EQ(json.integer("parameters"), 2 * (12 * 256 + 13 * 16) + 2 * 7 * 16 + 2 * 16 + 9 * 8);
-  const Finished large =
-      bench({"size", "--pe", "cope", "--vocab=50257", "--model.layers=500", "--set", "model.hidden=64,1048576"});
+  const Finished large = bench(
+      {"step", "--dry-run", "--pe", "cope", "--vocab=50257", "--model.layers=500", "--set", "model.hidden=64,1048576"});
   EXPECT_EQ(large.code, 0) << large.err;
   EXPECT_NE(large.out.find("GiB"), std::string::npos) << large.out;
 }
@@ -110,13 +110,13 @@ TEST_F(Bench, SizeOfAModelThatIsNotMade) {
 // To the byte: the same step really runs, and runs on a counting device.
 TEST_F(Bench, SizeTellsTheMemoryOfAStep) {
   for (const char* encoding : {"none", "cope", "alibi"}) {
-    const double told = bench_json({"size", "--pe", encoding, "--model.layers=2"}).real("memory_bytes");
+    const double told = bench_json({"step", "--dry-run", "--pe", encoding, "--model.layers=2"}).real("memory_bytes");
     const JsonValue step = bench_json({"step", "--pe", encoding, "--model.layers=2", "--steps=2", "--warmup=0"});
     EXPECT_EQ(told, step.real("tensor_peak_bytes")) << encoding;
   }
   const Finished text = bench({"step", "--dry-run", "--pe", "cope"});
   EXPECT_NE(text.out.find("memory of a step"), std::string::npos) << text.out;
-  EXPECT_EQ(bench({"size", "--pe=relative", "--pe.distances=23"}).code, 2);
+  EXPECT_EQ(bench({"step", "--dry-run", "--pe=relative", "--pe.distances=23"}).code, 2);
 }
 
 TEST_F(Bench, RefusesOptionsWithoutEffect) {
@@ -125,14 +125,14 @@ TEST_F(Bench, RefusesOptionsWithoutEffect) {
     EXPECT_EQ(finished.code, finished.err.empty() ? 0 : 2);
     return finished.err;
   };
-  EXPECT_EQ(complaint({"size", "--lr=0.5"}), "tally: [bench] --optimiser.lr has no effect on size; it is for step\n");
-  EXPECT_EQ(complaint({"size", "--set", "seed=1,2"}), "tally: [bench] --seed has no effect on size; it is for step\n");
-  EXPECT_EQ(complaint({"size", "--task.p-ignore=0.5"}),
-            "tally: [bench] --task.p-ignore has no effect on size; it is for step\n");
-  EXPECT_EQ(complaint({"size", "--steps=3"}),
-            "tally: [bench] --steps has no effect on size; it is for what is timed\n");
-  EXPECT_EQ(complaint({"size", "--dry-run"}),
-            "tally: [bench] --dry-run has no effect on size; it is for step and attention\n");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--lr=0.5"}),
+            "tally: [bench] --optimiser.lr has no effect on step --dry-run; it is for step\n");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--set", "seed=1,2"}),
+            "tally: [bench] --seed has no effect on step --dry-run; it is for step\n");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--task.p-ignore=0.5"}),
+            "tally: [bench] --task.p-ignore has no effect on step --dry-run; it is for step\n");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--steps=3"}),
+            "tally: [bench] --steps has no effect on step --dry-run; it is for what is timed\n");
   EXPECT_EQ(complaint({"step", "--dry-run", "--warmup=0"}),
             "tally: [bench] --warmup has no effect on step --dry-run; it is for what is timed\n");
   EXPECT_EQ(complaint({"attention", "--pe=rope", "--pe.base=100", "--dry-run"}),
@@ -142,47 +142,22 @@ TEST_F(Bench, RefusesOptionsWithoutEffect) {
               concat("tally: [bench] --", option.substr(0, option.find('=')),
                      " has no effect on attention; it is for step\n"));
   }
-  for (const std::string option : {"model.layers=2", "model.activation=relu", "model.kv-heads=1", "seed=5",
-                                   "optimiser.lr=0.1", "pe.cope.p-max=3", "task.p-ignore=0.5"}) {
-    EXPECT_EQ(
-        complaint({"ops", "--" + option, "--steps=1", "--warmup=0"}),
-        concat("tally: [bench] --", option.substr(0, option.find('=')), " has no effect on ops; it is for step\n"));
-  }
-  EXPECT_EQ(complaint({"ops", "--pe=rope"}),
-            "tally: [bench] --pe has no effect on ops; it is for step, attention and size\n");
-  EXPECT_EQ(complaint({"ops", "--dtype=f64", "--vocab=7", "--model.layers=4", "--steps=1", "--warmup=0"}), "");
   // An option that repeats the current value passes, and so does one that selects different layers.
-  EXPECT_EQ(complaint({"size", "--seed=1", "--optimiser.name=sgd"}), "");
+  EXPECT_EQ(complaint({"step", "--dry-run", "--seed=1", "--optimiser.name=sgd"}), "");
   EXPECT_EQ(complaint({"attention", "--pe=0:none,1:cope", "--model.layers=2", "--dry-run"}), "");
 }
 
-// The table without its times, which change from run to run.
-std::string without_times(const std::string& table) {
-  std::string text;
-  std::istringstream lines(table);
-  for (std::string line; std::getline(lines, line);) {
-    constexpr int kept = 2;  // operation and shape, each ended by a bar
-    std::size_t end = 0;
-    for (int n = 0; n < kept && end != std::string::npos; ++n) end = line.find('|', end + 1);
-    text += line.substr(0, end) + "\n";
-  }
-  return text;
-}
-
-// Every other option changes the counts or the measured shapes, or is refused.
+// Every other option changes the counts, or is refused.
 TEST_F(Bench, EveryOptionOfAPlanChangesIt) {
-  for (const std::vector<std::string>& plan :
-       {std::vector<std::string>{"size"}, {"attention", "--dry-run"}, {"ops", "--steps=1", "--warmup=0"}}) {
+  for (const std::string work : {"step", "attention"}) {
     const auto with = [&](const std::vector<std::string>& more) {
-      std::vector<std::string> words = plan;
+      std::vector<std::string> words{work, "--dry-run"};
       words.insert(words.end(), more.begin(), more.end());
       words.emplace_back("--quiet");
-      Finished finished = bench(words);
-      if (plan[0] == "ops") finished.out = without_times(finished.out);
-      return finished;
+      return bench(words);
     };
     const std::string usual = with({}).out;
-    ASSERT_EQ(with({}).out, usual) << plan[0];
+    ASSERT_EQ(with({}).out, usual) << work;
     ASSERT_NE(usual, "");
     for (const RunConfig::Field& field : RunConfig::make("flip-flop", "cope", "paper").fields()) {
       const bool of_a_run = field.name.find('.') == std::string::npos;
@@ -196,7 +171,7 @@ TEST_F(Bench, EveryOptionOfAPlanChangesIt) {
         const Finished changed = with({concat("--", field.name, "=", value)});
         return changed.code == 2 || changed.out != usual;
       });
-      EXPECT_TRUE(seen || values.empty()) << plan[0] << " " << field.name;
+      EXPECT_TRUE(seen || values.empty()) << work << " " << field.name;
     }
   }
 }
@@ -207,8 +182,7 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
     words.insert(words.end(), model.begin(), model.end());
     return words;
   };
-  EXPECT_EQ(bench_json(of({"step", "--dry-run"})), bench_json(of({"size"})));
-  EXPECT_EQ(bench(of({"step", "--dry-run", "--quiet"})).out, bench(of({"size", "--quiet"})).out);
+  EXPECT_FALSE(bench_json(of({"step", "--dry-run"})).contains("step_s"));
   // The encoding of the first layer, which is the measured one.
   const std::vector<std::string> second{"attention", "--dry-run", "--pe=0:none,1:cope", "--model.layers=2"};
   EXPECT_EQ(bench_json(second).integer("encoding_parameters"), 0);
@@ -220,7 +194,6 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   EXPECT_FALSE(attention.contains("forward_s"));
   // Refused like the run itself.
   EXPECT_EQ(bench({"attention", "--dry-run", "--pe=relative", "--pe.distances=23"}).code, 2);
-  EXPECT_EQ(bench({"ops", "--dry-run"}).code, 2);
 }
 
 TEST_F(Bench, RefusesWhatAnEncodingDoesNotTake) {
@@ -295,8 +268,6 @@ TEST_F(Bench, MeasuresTheDeviceThatIsNamed) {
                                        "model.width=64", "--set", "batch=4", "--device=cuda-host"});
     EXPECT_GE(json.elements("variants")[0].integer("tensor_peak_mib"), 1) << work;
   }
-  const Finished operations = bench({"ops", "--steps=1", "--warmup=0", "--device=cuda-host"});
-  EXPECT_EQ(operations.code, 0) << operations.err;
 }
 
 // A replayed step takes its memory at capture, at least as much as a step that runs kernel by kernel.
@@ -346,18 +317,6 @@ TEST_F(Bench, ASteadyStepTakesNoMemoryFromTheSystem) {
   }
 }
 
-TEST_F(Bench, OperationsWithTheirRates) {
-  const JsonValue json = bench_json({"ops", "--steps=1", "--warmup=0"});
-  EXPECT_GE(json.elements("operations").size(), 15u);
-  for (const JsonValue& line : json.elements("operations")) {
-    EXPECT_GT(line.real("forward_s"), 0) << line.string("operation");
-    EXPECT_TRUE(line.contains("forward_gflop_per_s") != line.contains("forward_gb_per_s")) << line.string("operation");
-    if (line.string("operation") == "adamw") continue;
-    EXPECT_GT(line.real("backward_s"), 0) << line.string("operation");
-  }
-  EXPECT_NE(bench({"ops", "--steps=1"}).out.find("GFLOP/s"), std::string::npos);
-}
-
 TEST_F(Bench, WrongUsage) {
   EXPECT_EQ(bench({"stp"}).code, 2);
   EXPECT_EQ(bench({}).code, 2);
@@ -372,8 +331,7 @@ TEST_F(Bench, WrongUsage) {
     EXPECT_EQ(finished.out, "") << set;
   }
   EXPECT_EQ(bench({"attention", "--set", "length=8", "--set", "length=16"}).code, 2);
-  EXPECT_EQ(bench({"ops", "--set", "length=8"}).code, 2);
-  // Only the works that the message names depend on a vocabulary.
+  EXPECT_EQ(bench({"ops"}).code, 2);
   EXPECT_EQ(bench({"attention", "--vocab=7"}).code, 2);
   EXPECT_EQ(bench({"step", "--vocab=7"}).code, 2);
 }

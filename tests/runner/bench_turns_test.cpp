@@ -30,16 +30,16 @@ TEST_F(Bench, EncodingsInTurns) {
   for (const char* part : {"| encoding | ", "of none's time", "3 rounds in turns", "\n| hard     | ", " composed "}) {
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
   }
-  const JsonValue sizes = bench_json({"size", "--pe=none;0:cope,1-3:none"});
+  const JsonValue sizes = bench_json({"step", "--dry-run", "--pe=none;0:cope,1-3:none"});
   EXPECT_EQ(sizes.elements("encodings").size(), 2u);
   EXPECT_FALSE(sizes.elements("encodings")[1].contains("ratio"));
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"ops", "--pe=none,cope"},
-                                                {"step", "--pe=none,cope", "--set", "length=8,16"},
-                                                {"step", "--pe=none,cpoe"},
-                                                {"step", "--pe=none,"},
-                                                {"step", "--pe=cope", "--rounds=2"},
-                                                {"size", "--pe=none,cope", "--rounds=2"},
-                                                {"step", "--pe=none,alibi", "--pe.p-max=3"}}) {
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"step", "--pe=none,cope", "--set", "length=8,16"},
+        {"step", "--pe=none,cpoe"},
+        {"step", "--pe=none,"},
+        {"step", "--pe=cope", "--rounds=2"},
+        {"step", "--dry-run", "--pe=none,cope", "--rounds=2"},
+        {"step", "--pe=none,alibi", "--pe.p-max=3"}}) {
     EXPECT_EQ(bench(wrong).code, 2) << wrong[0] << " " << wrong[1];
   }
 }

@@ -79,7 +79,7 @@ TEST(Combinations, AreRefusedAlikeByEveryCommand) {
     const std::vector<std::string> small{"--model.layers=2", "--model.width=8", "--model.heads=2", "--length=8"};
     for (std::vector<std::string> words : {std::vector<std::string>{"describe", pe},
                                            {"check", "--pe", pe},
-                                           {"bench", "size", "--pe", pe},
+                                           {"bench", "step", "--dry-run", "--pe", pe},
                                            {"bench", "step", "--pe", pe},
                                            {"bench", "attention", "--pe", pe}}) {
       if (words[0] == "bench") words.insert(words.end(), small.begin(), small.end());

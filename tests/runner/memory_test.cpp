@@ -88,7 +88,7 @@ TEST_F(MemoryOfARun, PredictRefusesATextWhoseAttentionDoesNotFit) {
 
 TEST(Memory, BenchRefusesSizesThatDoNotFit) {
   const TemporaryFolder folder;
-  for (const char* what : {"step", "attention", "ops"}) {
+  for (const char* what : {"step", "attention"}) {
     expect_too_large(run_tally({"bench", what, "--length=1048576", "--batch=1024"}, folder), {"activations"});
   }
   expect_too_large(run_tally({"bench", "step", "--model.layers=1000", "--model.width=65536"}, folder),

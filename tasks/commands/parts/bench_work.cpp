@@ -44,13 +44,9 @@ Column count_of(std::string title, const std::string& name, const char* unit = "
 Column bytes_of(std::string title, const std::string& name) {
   return {std::move(title), [=](const JsonValue& json) { return bytes_text(json.real(name)); }};
 }
-Column text_column(std::string title) {
-  return {title, [=](const JsonValue& json) { return json.string(title); }};
-}
-// "1.234 ms (1.200-1.300)"; empty where it was not measured.
+// "1.234 ms (1.200-1.300)".
 Column times_of(std::string title, const std::string& median, const std::string& least, const std::string& most) {
   return {std::move(title), [=](const JsonValue& json) {
-            if (!json.contains(median)) return std::string();
             const auto ms = [&](const std::string& name) { return fixed(1e3 * json.real(name), 3); };
             return concat(ms(median), " ms (", ms(least), "-", ms(most), ")");
           }};
@@ -101,7 +97,7 @@ void add_shares(Figures& figures) {
 Figures plan_step(const BenchOptions& o) {
   const MemoryEstimate memory = as_usage([&] { return checked(o, estimate_step(o)); });
   const double parameters = static_cast<double>(memory.parameter_count);
-  return with_sizes("size", o,
+  return with_sizes("step", o,
                     JsonValue::object({{"vocab", o.vocabulary},
                                        {"layers", o.config.model.layers},
                                        {"parameters", memory.parameter_count},
@@ -138,27 +134,23 @@ const std::vector<Work>& works() {
        {times_of("forward"), rate_of("forward"), times_of("backward"), rate_of("backward"), times_of("both"),
         tensor_peak, process},
        [](const BenchOptions& o) { return with_sizes("attention", o, bench_attention(o)); },
-       estimate_attention},
-      {"ops",
-       "single operations at the model's shapes",
-       {text_column("operation"), text_column("shape"), times_of("forward"), rate_of("forward"), times_of("backward"),
-        rate_of("backward")},
-       bench_operations,
-       estimate_operations},
-      {"size",
-       "number of parameters, and memory of a step, with nothing run",
-       {count_of("parameters", "parameters"), count_of("of the encoding", "encoding_parameters"),
-        bytes_of("parameters in memory", "parameter_bytes"), bytes_of("memory of a step", "memory_bytes")},
-       plan_step,
-       nullptr}};
+       estimate_attention}};
   return all;
 }
 
-Work planned_attention() {
-  return {"attention",
-          "",
-          {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
-          plan_attention,
+Work planned(const Work& work) {
+  if (work.name == "attention") {
+    return {work.name,
+            work.help,
+            {count_of("parameters of the encoding", "encoding_parameters"), bytes_of("memory", "memory_bytes")},
+            plan_attention,
+            nullptr};
+  }
+  return {work.name,
+          work.help,
+          {count_of("parameters", "parameters"), count_of("of the encoding", "encoding_parameters"),
+           bytes_of("parameters in memory", "parameter_bytes"), bytes_of("memory of a step", "memory_bytes")},
+          plan_step,
           nullptr};
 }
 

@@ -27,10 +27,10 @@ struct Work {
   Figures (*measure)(const BenchOptions& options);
   MemoryEstimate (*estimate)(const BenchOptions& options);  // null for work that is only planned
 };
-// step, attention, ops and size.
+// step and attention.
 const std::vector<Work>& works();
-// The planned figures of attention. Nothing runs.
-Work planned_attention();
+// The planned figures of `work`. Nothing runs.
+Work planned(const Work& work);
 
 ModelSetting model_of(const BenchOptions& o);
 // The attention that actually runs: some encodings need reference attention even if fused attention was requested.
