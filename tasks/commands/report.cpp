@@ -41,8 +41,8 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
   if (!settings.out.empty()) {
     const bool page = settings.out.ends_with(".html");
     const std::size_t name = settings.out.rfind('/') + 1;  // npos + 1 is 0
-    write_file_atomically(settings.out,
-                          page ? report_page(report, settings.out.substr(0, name)) : report_picture(report, kind));
+    write_file_atomically(
+        settings.out, page ? report_page(report, settings.out.substr(0, name)) : svg_text(report_chart(report, kind)));
     json.set(page ? "page" : "curves", settings.out);
     say(common, concat(page ? "page: " : "curves: ", printable(settings.out)));
   }
@@ -55,7 +55,7 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
 std::function<Result()> declare_report(CommandLine& line) {
   const auto settings = std::make_shared<ReportSettings>();
   line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
-  line.add("--out", &settings->out, "file to write: a picture, .svg, or a page to look at, .html");
+  line.add("--out", &settings->out, "file to write: learning curves, .svg, or a page to look at, .html");
   add_error_option(line, &settings->error);
   line.add("--paired", &settings->paired, "two language models: the difference of their losses on the same tokens",
            {.excludes = {"--out", "--error"}});

@@ -7,18 +7,15 @@
 #include <optional>
 #include <set>
 
-#include "core/io/atomic_file.hpp"
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/error_option.hpp"
 #include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/output_file.hpp"
 #include "tasks/command_line/progress.hpp"
 #include "tasks/command_line/signals.hpp"
 #include "tasks/commands/parts/other_task.hpp"
 #include "tasks/commands/parts/sequences.hpp"
 #include "tasks/commands/parts/varied_run.hpp"
 #include "tasks/evaluation/generate.hpp"
-#include "tasks/print/printable.hpp"
 #include "tasks/results/varied.hpp"
 
 namespace tally {
@@ -26,7 +23,7 @@ namespace {
 
 struct VarySettings {
   std::vector<std::string> folders, over, changes;
-  std::string split, out, error = "task";
+  std::string split, error = "task";
   std::int64_t count = 0;
   bool generate = false;
 };
@@ -159,10 +156,6 @@ VariedTable vary(const Plan& plan, const VarySettings& settings, const CommonOpt
 }
 
 Result run_vary(const VarySettings& settings, const CommonOptions& common) {
-  if (!settings.out.empty()) {
-    known_ending(settings.out, {".svg"});
-    check_output(settings.out);
-  }
   const std::vector<GridDimension> dimensions = parse_grid(settings.over, "--over");
   if (dimensions.size() != 1) throw UsageError("[vary] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
   const GridDimension& over = dimensions.front();
@@ -185,13 +178,7 @@ Result run_vary(const VarySettings& settings, const CommonOptions& common) {
       refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });
     }
   }
-  JsonValue json = varied_json(tables);
-  if (!settings.out.empty()) {
-    write_file_atomically(settings.out, svg_text(varied_chart(tables)));
-    json.set("curves", settings.out);
-    say(common, concat("curves: ", printable(settings.out)));
-  }
-  return {refused ? exit_code::failed : exit_code::done, std::move(json), varied_text(tables)};
+  return {refused ? exit_code::failed : exit_code::done, varied_json(tables), varied_text(tables)};
 }
 
 }  // namespace
@@ -208,7 +195,6 @@ std::function<Result()> declare_vary(CommandLine& line) {
            {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate, "the model goes on from its own answers, as in 'tally eval --generate'");
   line.add("--set", &settings->changes, changes_help);
-  line.add("--out", &settings->out, "file for the curves, .svg");
   add_error_option(line, &settings->error);
   return [settings, &common = line.common] { return run_vary(*settings, common); };
 }

@@ -103,10 +103,6 @@ JsonValue overview_json(const Report& report, ErrorKind kind = ErrorKind::by_tas
 // Error against step: one panel for each split, one line for each group. A line is the mean over its finished runs
 // (over all if none is finished), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
-// The picture of a report as SVG. It is the chart above if its lines are distinguishable. For a task with too many
-// groups, it shows final errors as dots, the best first. Below, a small chart for each group compares it with the best
-// group and the group without an encoding.
-std::string report_picture(const Report& report, ErrorKind kind = ErrorKind::by_task);
 
 // The file of a sweep in its folder: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.
 inline constexpr std::string_view sweep_file_name = "sweep.json";

@@ -5,7 +5,6 @@
 
 #include "core/error.hpp"
 #include "tasks/evaluation/error_rates.hpp"
-#include "tasks/print/dot_plot.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/print/table.hpp"
@@ -221,7 +220,7 @@ ChartSeries series_of(const ReportGroup& group, std::string_view split, bool seq
       if (m.evaluation.split == split) by_step[m.step].push_back(m.evaluation);
     }
   }
-  ChartSeries series{group.label(), {}};
+  ChartSeries series{group.label(), group.encoding(), {}};
   for (const auto& [step, evaluations] : by_step) {
     const std::vector<double> rates = error_rates(evaluations, sequences).rates;
     const auto [low, high] = std::minmax_element(rates.begin(), rates.end());
@@ -249,140 +248,26 @@ JsonValue report_json(const Report& report) {
   return JsonValue::object({{"groups", std::move(groups)}, {"problems", std::move(problems)}});
 }
 
-namespace {
-
-Chart chart_of(const std::vector<const ReportTask*>& tasks, ErrorKind kind) {
+Chart report_chart(const Report& report, ErrorKind kind) {
   Chart chart;
   bool any_tokens = false, any_sequences = false;
   std::size_t most_seeds = 0;
-  for (const ReportTask* task : tasks) {
-    const bool sequences = counts_sequences(*task, kind);
+  for (const ReportTask& task : report.tasks) {
+    const bool sequences = counts_sequences(task, kind);
     (sequences ? any_sequences : any_tokens) = true;
-    for (const std::string& split : task->splits) {
-      ChartPanel panel{tasks.size() > 1 ? concat(task->task->name, " ", split) : split, {}};
-      for (const ReportGroup& group : task->groups) panel.series.push_back(series_of(group, split, sequences));
+    for (const std::string& split : task.splits) {
+      ChartPanel panel{report.tasks.size() > 1 ? concat(task.task->name, " ", split) : split, {}};
+      for (const ReportGroup& group : task.groups) panel.series.push_back(series_of(group, split, sequences));
       chart.panels.push_back(std::move(panel));
     }
-    for (const ReportGroup& group : task->groups) most_seeds = std::max(most_seeds, group.runs.size());
-    chart.title += concat(chart.title.empty() ? "" : ", ", task->task->name);
+    for (const ReportGroup& group : task.groups) most_seeds = std::max(most_seeds, group.runs.size());
+    chart.title += concat(chart.title.empty() ? "" : ", ", task.task->name);
   }
   chart.title += ": error while training";
   if (most_seeds > 1) chart.title += ", mean over seeds (band: lowest to highest)";
   chart.x_label = "training step";
   chart.y_label = any_tokens && any_sequences ? "wrong" : any_sequences ? "wrong sequences" : "wrong tokens";
   return chart;
-}
-
-constexpr std::size_t most_lines = 6;
-
-std::optional<double> mean_error(const ReportGroup& group, std::string_view split, bool sequences) {
-  const ErrorRates errors = error_rates(group.results(split), sequences);
-  if (errors.rates.empty()) return std::nullopt;
-  return mean_deviation(errors.rates).mean;
-}
-
-// The number of lines in a chart of the task.
-std::size_t line_count(const ReportTask& task) {
-  const auto evaluated = [](const RunSummary* run) { return !run->measurements.empty(); };
-  return static_cast<std::size_t>(std::ranges::count_if(
-      task.groups, [&](const ReportGroup& group) { return std::ranges::any_of(group.runs, evaluated); }));
-}
-
-// Groups with finished runs (all groups if none is finished), sorted by the sum of their final errors over the splits.
-std::vector<const ReportGroup*> by_error(const ReportTask& task, bool sequences) {
-  std::vector<std::pair<double, const ReportGroup*>> sums;
-  const auto is_finished = [](const ReportGroup& group) { return group.count(RunState::finished) > 0; };
-  const bool any_finished = std::ranges::any_of(task.groups, is_finished);
-  for (const ReportGroup& group : task.groups) {
-    if (any_finished && !is_finished(group)) continue;
-    double sum = 0;
-    for (const std::string& split : task.splits) {
-      sum += mean_error(group, split, sequences).value_or(2);  // after all others
-    }
-    sums.emplace_back(sum, &group);
-  }
-  std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<const ReportGroup*> groups;
-  for (const auto& [sum, group] : sums) groups.push_back(group);
-  return groups;
-}
-
-DotPlot dots_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
-  DotPlot plot{concat(task.task->name, ": wrong ", sequences ? "sequences" : "tokens", " at the end, every seed"),
-               task.splits,
-               std::vector<double>(task.splits.size(), 1),
-               {}};
-  for (const ReportGroup* group : groups) {
-    plot.rows.push_back({group->label(), {}});
-    for (std::size_t s = 0; s < task.splits.size(); ++s) {
-      const std::vector<Evaluation> results = group->results(task.splits[s]);
-      plot.rows.back().errors.push_back(error_rates(results, sequences).rates);
-      for (const Evaluation& e : results) {
-        const std::int64_t answers = std::max<std::int64_t>(1, sequences ? e.sequences : e.scored);
-        plot.smallest[s] = std::min(plot.smallest[s], 1 / static_cast<double>(answers));
-      }
-    }
-  }
-  return plot;
-}
-
-// A panel for each group, on the split with the widest range of errors among the splits that all groups have.
-Chart multiples_of(const ReportTask& task, const std::vector<const ReportGroup*>& groups, bool sequences) {
-  std::string split;
-  double widest = -1;
-  for (const std::string& candidate : task.splits) {
-    std::vector<double> means;
-    for (const ReportGroup* group : groups) {
-      if (const std::optional<double> mean = mean_error(*group, candidate, sequences)) means.push_back(*mean);
-    }
-    if (means.size() < groups.size()) continue;
-    const auto [low, high] = std::ranges::minmax(means);
-    if (high - low > widest) widest = high - low, split = candidate;
-  }
-  if (split.empty() && !task.splits.empty()) split = task.splits.back();
-  ChartSeries best = series_of(*groups.front(), split, sequences), none;
-  for (const ReportGroup* group : groups) {
-    if (group->encoding() == "none" && none.points.empty()) none = series_of(*group, split, sequences);
-  }
-  best.muted = none.muted = true;
-  Chart chart{concat(task.task->name, ", ", split, " while training; grey: ", groups.front()->label(),
-                     none.points.empty() ? "" : " and none"),
-              "training step",
-              sequences ? "wrong sequences" : "wrong tokens",
-              {}};
-  chart.panels_in_row = 6;
-  chart.panel_height = 150;
-  for (const ReportGroup* group : groups) {
-    chart.panels.push_back({group->label(), {best, none, series_of(*group, split, sequences)}});
-    chart.panels.back().series.back().label = "a";  // all in one colour
-  }
-  return chart;
-}
-
-}  // namespace
-
-std::string report_picture(const Report& report, ErrorKind kind) {
-  std::vector<std::string> pictures;
-  std::vector<const ReportTask*> with_few;
-  for (const ReportTask& task : report.tasks) {
-    const bool sequences = counts_sequences(task, kind);
-    if (line_count(task) <= most_lines) {
-      with_few.push_back(&task);
-      continue;
-    }
-    const std::vector<const ReportGroup*> groups = by_error(task, sequences);
-    pictures.push_back(svg_text(dots_of(task, groups, sequences)));
-    pictures.push_back(svg_text(multiples_of(task, groups, sequences)));
-  }
-  if (pictures.empty()) return svg_text(report_chart(report, kind));
-  if (!with_few.empty()) pictures.push_back(svg_text(chart_of(with_few, kind)));
-  return stacked("final errors and learning curves", pictures);
-}
-
-Chart report_chart(const Report& report, ErrorKind kind) {
-  std::vector<const ReportTask*> tasks;
-  for (const ReportTask& task : report.tasks) tasks.push_back(&task);
-  return chart_of(tasks, kind);
 }
 
 }  // namespace tally

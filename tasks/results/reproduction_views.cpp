@@ -276,33 +276,4 @@ JsonValue reproduced_json(const Reproduced& result) {
                             {"problems", std::move(problems)}});
 }
 
-Chart reproduced_chart(const Reproduced& result) {
-  const Reproduction& table = *result.table;
-  check(table.picture != ReproductionPicture::none, "reproduce", table.name, " has no picture");
-  if (table.picture == ReproductionPicture::over_steps) {
-    Chart chart = report_chart(make_report(result.paths));
-    chart.title += concat(" (scale: ", name_of(result.setting.scale), ")");
-    return chart;
-  }
-  const bool of_text =
-      std::ranges::any_of(table.columns, [](const ReproductionColumn& column) { return column.text != nullptr; });
-  Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"),
-              table.x_label,
-              of_text ? "perplexity" : "wrong",
-              {{}}};
-  chart.numbers = of_text;
-  chart.logarithmic_x = true;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    ChartSeries series{table.rows[r].label, {}};
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::vector<double>& rates = result.cells[r][c].values();
-      if (rates.empty()) continue;
-      const auto [low, high] = std::ranges::minmax(rates);
-      series.points.push_back({table.columns[c].x.at(result.setting.scale), mean_deviation(rates).mean, low, high});
-    }
-    chart.panels.front().series.push_back(std::move(series));
-  }
-  return chart;
-}
-
 }  // namespace tally

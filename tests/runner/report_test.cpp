@@ -298,26 +298,6 @@ TEST_F(Reports, ThePageHasEveryRunWithItsCountsAndTheWayToItsInspection) {
   EXPECT_TRUE(has(report_page(report, sweep_), "flip-flop: report"));
 }
 
-TEST_F(Reports, ManyGroupsAreDotsTheBestFirstAndSmallCharts) {
-  const std::vector<std::string> encodings{"absolute", "alibi", "cope", "fox", "none", "rope"};
-  std::int64_t wrong = 60;
-  for (const std::string& encoding : encodings) add(encoding, config_of("flip-flop", encoding, 1), 90, wrong -= 10);
-  EXPECT_FALSE(has(report_picture(make_report({sweep_})), "every seed")) << "six lines can be told apart";
-  add("xpos", config_of("flip-flop", "xpos", 1), 90, 5);
-  add("t5", config_of("flip-flop", "t5", 1), 90, 0, false);
-  const std::string picture = report_picture(make_report({sweep_}));
-  EXPECT_TRUE(has(picture, "every seed"));
-  EXPECT_FALSE(has(picture, ">t5<")) << "no run of it is finished";
-  // rope has no errors, then xpos with 5%; absolute with 50% is last.
-  EXPECT_LT(picture.find(">rope<"), picture.find(">xpos<"));
-  EXPECT_LT(picture.find(">xpos<"), picture.find(">none<"));
-  EXPECT_LT(picture.find(">none<"), picture.find(">absolute<"));
-  EXPECT_TRUE(has(picture, "ood-sparse while training; grey: rope and none")) << "where groups differ most";
-  // A task with fewer groups has its chart below.
-  add("words", RunConfig::make("group-word", "cope", "quick"), 10, 5);
-  EXPECT_TRUE(has(report_picture(make_report({sweep_})), "group-word: error while training"));
-}
-
 // Two runs on one machine, one on two, and one of a version that did not record it.
 TEST_F(Reports, MachinesAndVersionsAreNamed) {
   const Machine gpu{"cuda:0", "H200", "tf32", "Some CPU", 16, 4, "SkylakeX", "g++ 12.2.0", "0.1.0", "0123456789ab"};

@@ -289,7 +289,6 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   const JsonValue json = json_of(words, folder_);
   ASSERT_EQ(json.elements("rows").size(), 9u);
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), "Perplexity of a token: mean over 1 seed"));
-  EXPECT_TRUE(holds(read_file(folder_ / "figure3.svg"), "context in tokens"));
   EXPECT_TRUE(holds(read_file(folder_ / "figure3.md"), ", split validation: context 256, stride 128, "));
 
   std::string run;

@@ -273,25 +273,6 @@ TEST(Reproductions, ChoicesAreThoseOfTheRuns) {
   }
 }
 
-TEST(Reproductions, Figure2CountsProgramsOnALogarithmicAxis) {
-  const Reproduction& table = find_reproduction("figure2");
-  for (const Scale scale : {Scale::quick, Scale::paper}) {
-    Reproduced result{.table = &table, .setting = {scale, {1}, ""}};
-    for (std::size_t r = 0; r < table.rows.size(); ++r) {
-      result.cells.emplace_back(table.columns.size(), Reproduced::Cell{{{0.25}, 1, 4}});
-    }
-    const Chart chart = reproduced_chart(result);
-    EXPECT_TRUE(chart.logarithmic_x);
-    ASSERT_EQ(chart.panels.at(0).series.at(0).points.size(), table.columns.size());
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const auto run = run_of(table, table.rows[0], table.columns[c], {scale, {1}, ""}, 1);
-      const double programs = static_cast<double>(run->config.make_task()->split("train").count);
-      EXPECT_EQ(chart.panels[0].series[0].points[c].x, programs);
-      EXPECT_TRUE(table.columns[c].title.at(scale).starts_with(with_commas(static_cast<std::int64_t>(programs))));
-    }
-  }
-}
-
 // One setting that differs is enough.
 TEST(Reproductions, ARunWithAnotherSettingIsNotShown) {
   const Reproduction table{
