@@ -1,7 +1,6 @@
 #include "tasks/results/paired.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.hpp"
 #include "tasks/print/printable.hpp"
@@ -43,18 +42,25 @@ std::vector<PairedSplit> paired(const RunSummary& first, const RunSummary& secon
   return splits;
 }
 
+bool PairedSplit::differs() const {
+  if (difference.error == 0) return difference.mean != 0;
+  return student_p(difference.mean / difference.error, static_cast<double>(parts - 1)) < test_level;
+}
+
 std::string paired_text(const RunSummary& first, const RunSummary& second, const std::vector<PairedSplit>& splits) {
-  TableRows rows{{"split", "A", "B", "A - B", "beyond two errors", "tokens", "parts", "context", "stride"}};
+  TableRows rows{{"split", "A", "B", "A - B", "differs", "tokens", "parts", "context", "stride"}};
   for (const PairedSplit& s : splits) {
     rows.push_back({s.split, short_number(s.first), short_number(s.second),
                     concat(short_number(s.difference.mean), " +- ", short_number(s.difference.error, 2)),
-                    std::abs(s.difference.mean) > 2 * s.difference.error ? "yes" : "no", with_commas(s.text.tokens),
+                    s.differs() ? "yes" : "no", with_commas(s.text.tokens),
                     with_commas(static_cast<std::int64_t>(s.parts)), to_text(s.text.context), to_text(s.text.stride)});
   }
   const auto name = [](const RunSummary& run) { return concat(printable(run.path), " (", run.config.label(), ")"); };
   return concat(
       "Nats per token at the end; the difference on the same tokens with its standard error over the parts of "
-      "the text,\nwhich knows nothing of seeds\n\nA: ",
+      "the text,\nwhich covers no difference between seeds. It differs from 0 if Student's t test says so at the 5% "
+      "level.\n\n"
+      "A: ",
       name(first), "\nB: ", name(second), "\n\n", markdown_table(rows));
 }
 

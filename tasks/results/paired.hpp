@@ -17,6 +17,8 @@ struct PairedSplit {
   double first = 0, second = 0;  // nats per token
   LossDifference difference;     // first - second; its error is over the same parts of the text in both
   std::size_t parts = 0;
+
+  bool differs() const;  // from 0, by Student's t test over the parts
 };
 
 // The differences on every split that both runs evaluated at their end. Throws Error naming the run without such a

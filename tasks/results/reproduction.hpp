@@ -14,7 +14,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/evaluation/error_rates.hpp"
-#include "tasks/print/svg.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/runs/config.hpp"
 
@@ -44,6 +44,11 @@ struct Printed {
   double mean = std::numeric_limits<double>::quiet_NaN();
   double deviation = std::numeric_limits<double>::quiet_NaN();
   bool stated() const { return mean == mean; }
+  bool has_spread() const { return deviation == deviation; }
+  // As a mean over three seeds, as in the CoPE paper, times a factor. Without a printed deviation, it is exact.
+  MeanDeviation over_seeds(double factor = 1) const {
+    return {factor * mean, has_spread() ? factor * deviation : 0, 3};
+  }
 };
 
 struct ReproductionRow {
@@ -172,7 +177,7 @@ struct Reproduced {
     bool untrained = false;            // the split reaches rows beyond any training sequence
     const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
     bool comparable() const;  // with the printed number: at least two seeds, since one has no spread
-    bool differs() const;     // comparable, and beyond the spread of both and the interval of the counts
+    bool differs() const;     // comparable, different by Welch's t test, and outside the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;

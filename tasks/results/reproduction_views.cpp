@@ -30,7 +30,7 @@ std::string perplexity_text(const std::vector<double>& losses) {
 // Marks a number that differs from a printed one without a deviation.
 constexpr std::string_view exact_mark = "\u2021";
 
-bool has_spread(const Reproduced::Cell& cell) { return cell.printed && !std::isnan(cell.printed->deviation); }
+bool has_spread(const Reproduced::Cell& cell) { return cell.printed && cell.printed->has_spread(); }
 
 // "4.9% (4.4)*", with the number of runs if some are missing.
 std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
@@ -47,10 +47,10 @@ bool any_printed(const Reproduced& result, std::size_t column) {
   return std::ranges::any_of(result.cells, [&](const auto& row) { return row[column].printed.has_value(); });
 }
 
-// Compares two rows: 0 if their means differ by at most two standard errors.
-int order(double a, double a_error, double b, double b_error) {
-  if (a == b || std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
-  return a < b ? -1 : 1;
+// Compares two rows: 0 if Welch's t test does not distinguish their means.
+int order(const MeanDeviation& a, const MeanDeviation& b) {
+  if (welch_p(a, b) >= test_level) return 0;
+  return a.mean < b.mean ? -1 : 1;
 }
 
 // Pairs of rows that the paper separates in a column.
@@ -69,21 +69,13 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
       if (!a.printed || !b.printed || a.values().empty() || b.values().empty()) continue;
       // Without a printed deviation, the means give the order, but not its significance.
-      constexpr double their_seeds = 3;
-      const auto their_error = [&](const Printed& printed) {
-        return std::isnan(printed.deviation) ? 0 : printed.deviation / std::sqrt(their_seeds);
-      };
-      pairs.unsure |= std::isnan(a.printed->deviation) || std::isnan(b.printed->deviation);
-      const int theirs = order(a.printed->mean, their_error(*a.printed), b.printed->mean, their_error(*b.printed));
+      pairs.unsure |= !a.printed->has_spread() || !b.printed->has_spread();
+      const int theirs = order(a.printed->over_seeds(), b.printed->over_seeds());
       if (theirs == 0) continue;
       const MeanDeviation x = mean_deviation(a.values()), y = mean_deviation(b.values());
-      const auto our_error = [](const MeanDeviation& mean) {
-        return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
-                          : std::numeric_limits<double>::infinity();  // one seed gives no estimate of the spread
-      };
-      const int ours = order(x.mean, our_error(x), y.mean, our_error(y));
+      const int ours = order(x, y);
       ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
-      pairs.lower += std::min(x.n, y.n) == 1 && order(x.mean, 0, y.mean, 0) == theirs;
+      pairs.lower += std::min(x.n, y.n) == 1 && x.mean != y.mean && (x.mean < y.mean ? -1 : 1) == theirs;
     }
   }
   return pairs;
@@ -101,7 +93,7 @@ std::string order_text(const Reproduced& result) {
                    ", ", pairs.reversed, " reversed",
                    pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "", "\n");
   }
-  return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;
+  return text.empty() ? "" : "\nOrder of rows that differ at the 5% level by Welch's t test:\n\n" + text;
 }
 
 std::string choices_text(const Reproduction& table, Scale scale) {
@@ -142,11 +134,11 @@ std::string legend_text(const Reproduced& result) {
       concat(errors ? wrong : "", errors && texts ? "; of texts " : "", texts ? "perplexity of a token" : "",
              ": mean over ", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
   if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  const std::string counts = errors ? " and outside the 95% interval of the counts" : "";
-  if (any_different) text += concat("; * beyond the paper's number by more than two standard errors", counts);
+  const std::string level = concat(" at the 5% level (Welch's t test over seeds, three in print)",
+                                   errors ? " and is outside the 95% interval of the counts" : "");
+  if (any_different) text += concat("; * differs from the paper's number", level);
   if (any_from_exact) {
-    text += concat("; ", exact_mark, " the paper prints no deviation: beyond its number, taken as exact, by more than ",
-                   "two standard errors of our seeds alone", counts, "; what of it is the paper's spread is not known");
+    text += concat("; ", exact_mark, " the paper prints no deviation: differs from its number, taken as exact,", level);
   }
   if (any_alone) text += "; no mark for what differs where there is one seed, which tells nothing of the spread";
   text += "\n";

@@ -23,7 +23,7 @@ RunSummary run_with(const std::vector<double>& nats) {
   return run;
 }
 
-// Differences 1 and 1 +- spread of parts of ten tokens: the mean is 0.1, its error spread/10.
+// Differences 1 - spread and 1 + spread of two parts of ten tokens: the mean is 0.1, its error spread/10.
 std::string row(double spread) {
   const RunSummary a = run_with({21 - spread, 21 + spread}), b = run_with({20, 20});
   const std::vector<PairedSplit> splits = paired(a, b);
@@ -32,9 +32,10 @@ std::string row(double spread) {
   return paired_text(a, b, splits);
 }
 
-TEST(Paired, TwoLossesDifferBeyondTwoStandardErrors) {
-  EXPECT_NE(row(0.4).find("| yes "), std::string::npos) << row(0.4);
-  EXPECT_NE(row(0.7).find("| no "), std::string::npos) << row(0.7);
+TEST(Paired, TwoLossesDifferByStudentsTest) {
+  // With two parts, the difference must be 12.7 standard errors.
+  EXPECT_NE(row(0.078).find("| yes "), std::string::npos) << row(0.078);
+  EXPECT_NE(row(0.08).find("| no "), std::string::npos) << row(0.08);
 }
 
 }  // namespace paired_test
