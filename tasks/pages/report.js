@@ -338,5 +338,5 @@ if (page.data.problems.length) {
   section.hidden = false;
   section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
 }
-drawOverview(page.data.overview, name => page.choose(page.data.tasks.findIndex(task => task.name === name)));
+drawOverview(page.data.overview, page.data.tasks.map(task => task.name), task => page.choose(task));
 page.choose(0);

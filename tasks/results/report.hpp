@@ -12,6 +12,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/print/svg.hpp"
+#include "tasks/print/table.hpp"
 #include "tasks/runs/config.hpp"
 #include "tasks/runs/metrics.hpp"
 
@@ -90,16 +91,15 @@ inline constexpr std::string_view untrained_note =
 // "ood-dense, generated": the title of generated answers, to distinguish them from the split itself.
 std::string generated_title(const std::string& split);
 
-// Tables in Markdown, one for each task. They show the mean (standard deviation) over seeds, with a mark on splits that
-// reach untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
-// The training settings follow.
-std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
-JsonValue report_json(const Report& report);
 // For runs of several tasks or presets: encodings and tasks in one table of errors in distribution. A second table has
-// the mean over each task's other splits ("ood-..."). Empty for one task with one preset. The JSON is an array with one
-// element per task.
-std::string overview_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
-JsonValue overview_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// the mean over each task's other splits ("ood-..."). Empty for one task with one preset.
+std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// For each task: the mean (standard deviation) over seeds, with a mark on splits that reach
+// untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
+std::vector<ResultTable> report_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// These tables, then the machines and the problems. In JSON: {"overview", "tables", "runs", "problems"}.
+std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
+JsonValue report_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
 // Error against step: one panel for each split, one line for each group. A line is the mean over its finished runs
 // (over all if none is finished), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
