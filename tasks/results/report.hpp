@@ -52,7 +52,9 @@ struct ReportGroup {
 
   std::string encoding() const { return runs.front()->config.label(); }
   // "cope model.layers=2". If groups differ in more than two settings, the label omits settings that equal the preset.
-  std::string label() const;
+  std::string label() const { return label(unnamed); }
+  // Without these settings.
+  std::string label(const std::set<std::string>& omitted) const;
   std::int64_t count(RunState state) const;
   // Results of the finished runs on one split.
   std::vector<Evaluation> results(std::string_view split) const;

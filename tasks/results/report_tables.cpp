@@ -10,7 +10,6 @@
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/results/report.hpp"
-#include "tasks/runs/model_record.hpp"
 
 namespace tally {
 
@@ -195,41 +194,16 @@ struct OverviewCell {
   bool untrained = false;       // one of these reaches rows beyond any training sequence
 };
 
-// The runs of a task with one preset.
+// The groups of a task with one preset.
 struct OverviewColumn {
   const ReportTask* task;
   std::string preset;
-  std::vector<const RunSummary*> runs = {};
   std::map<std::string, OverviewCell> cells = {};  // by label
 };
 
 bool out_of_distribution(const std::string& split) { return split.starts_with("ood-"); }
 
-// "cope". The label is "cope model.layers=2" if the runs of one task and preset differ in more than encoding and seed,
-// and this run differs from the preset.
-std::vector<std::string> labels_of(const OverviewColumn& column) {
-  std::map<std::string, std::set<std::string>> values;
-  for (const RunSummary* run : column.runs) {
-    for (const auto& [name, value] : settings_of(run->config)) values[name].insert(value);
-  }
-  std::vector<std::string> labels;
-  for (const RunSummary* run : column.runs) {
-    labels.push_back(run->config.label());
-    const std::set<std::string> usual = settings_of_preset(run->config);
-    for (const auto& [name, value] : settings_of(run->config)) {
-      if (values[name].size() > 1 && !usual.contains(name)) labels.back() += concat(" ", name, "=", value);
-    }
-  }
-  return labels;
-}
-
-bool reaches_untrained(const ReportTask& task, const RunSummary& run) {
-  return std::ranges::any_of(task.groups, [&](const ReportGroup& group) {
-    return std::ranges::count(group.runs, &run) > 0 && std::ranges::any_of(group.untrained, out_of_distribution);
-  });
-}
-
-void add_run(OverviewCell& cell, const ReportTask& task, bool sequences, const RunSummary& run) {
+void add_run(OverviewCell& cell, bool sequences, const RunSummary& run) {
   if (run.state != RunState::finished) return;
   std::optional<double> in;
   std::vector<double> out;
@@ -243,50 +217,42 @@ void add_run(OverviewCell& cell, const ReportTask& task, bool sequences, const R
   }
   if (in) cell.in.push_back(*in);
   if (!out.empty()) cell.out.push_back(mean_deviation(out).mean);
-  cell.untrained |= !out.empty() && reaches_untrained(task, run);
-}
-
-std::vector<OverviewColumn> overview_columns(const Report& report) {
-  std::vector<OverviewColumn> columns;
-  for (const ReportTask& task : report.tasks) {
-    if (task.task->reads_files) continue;
-    for (const RunSummary& run : report.runs) {
-      if (run.config.task != task.task) continue;
-      const auto own = std::ranges::find_if(columns, [&](const OverviewColumn& column) {
-        return column.task == &task && column.preset == run.config.preset;
-      });
-      (own == columns.end() ? columns.emplace_back(OverviewColumn{&task, run.config.preset}) : *own)
-          .runs.push_back(&run);
-    }
-  }
-  return columns;
 }
 
 }  // namespace
 
 std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
-  std::vector<OverviewColumn> columns = overview_columns(report);
+  std::vector<OverviewColumn> columns;
+  std::vector<std::string> labels;
+  for (const ReportTask& task : report.tasks) {
+    if (task.task->reads_files) continue;
+    for (const ReportGroup& group : task.groups) {
+      const RunConfig& config = group.runs.front()->config;
+      auto column = std::ranges::find_if(
+          columns, [&](const OverviewColumn& own) { return own.task == &task && own.preset == config.preset; });
+      if (column == columns.end()) column = columns.insert(column, {&task, config.preset});
+      const std::string label = group.label(settings_of_preset(config));
+      if (std::ranges::count(labels, label) == 0) labels.push_back(label);
+      OverviewCell& cell = column->cells[label];
+      for (const RunSummary* run : group.runs) add_run(cell, counts_sequences(task, kind), *run);
+      cell.untrained |= std::ranges::any_of(group.untrained, out_of_distribution);
+    }
+  }
   if (columns.size() < 2) return {};
   ResultTable in{"Encodings and tasks, in distribution: wrong answers, mean (standard deviation, seeds)",
                  {{"encoding"}}};
   ResultTable out{"The same out of distribution: the mean over a task's other splits", {{"encoding"}}};
-  std::vector<std::string> labels, of_sequences;
-  bool any_untrained = false;
-  for (OverviewColumn& column : columns) {
+  std::vector<std::string> of_sequences;
+  for (const OverviewColumn& column : columns) {
     const auto same_task = [&](const OverviewColumn& other) { return other.task == column.task; };
     const bool alone = std::ranges::count_if(columns, same_task) == 1 || column.preset.empty();
     // "mqar", or "group-word quick-a5" if the task occurs with several presets.
     const std::string title = concat(column.task->task->name, alone ? "" : " " + column.preset);
-    const bool sequences = counts_sequences(*column.task, kind);
-    if (sequences) of_sequences.push_back(title);
+    if (counts_sequences(*column.task, kind)) of_sequences.push_back(title);
     in.columns.push_back({title});
     out.columns.push_back({title});
-    const std::vector<std::string> own = labels_of(column);
-    for (std::size_t r = 0; r < own.size(); ++r) {
-      if (std::ranges::count(labels, own[r]) == 0) labels.push_back(own[r]);
-      add_run(column.cells[own[r]], *column.task, sequences, *column.runs[r]);
-    }
   }
+  bool any_untrained = false;
   for (const std::string& label : labels) {
     std::vector<ResultCell>&in_row = in.rows.emplace_back(1, label), &out_row = out.rows.emplace_back(1, label);
     for (OverviewColumn& column : columns) {

@@ -25,13 +25,13 @@ constexpr std::string_view exact_mark = "\u2021";
 bool has_spread(const Reproduced::Cell& cell) { return cell.printed && cell.printed->has_spread(); }
 
 // "4.9% (4.4)*", with the number of runs if some are missing.
-ResultCell measured_cell(const Reproduced::Cell& cell, std::size_t seeds) {
+ResultCell measured_cell(const Reproduced::Cell& cell, const std::string& split, std::size_t seeds) {
   const std::size_t n = cell.values().size();
   if (n == 0) return {"-", JsonValue()};
   ResultCell shown = cell.perplexities.empty() ? cell.errors.mean_cell() : perplexity_cell(cell.losses, 2);
   if (cell.text) {
     if (!cell.bits_per_byte.empty()) shown.json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
-    shown.json.set("text", text_counts_json(*cell.text));
+    shown.json.set("text", text_counts_json(*cell.text).set("split", split));
   } else {
     shown.json.set("counts", cell.sequences ? "sequences" : "tokens");
   }
@@ -172,7 +172,7 @@ ResultTable table_of(const Reproduced& result) {
     if (printed) shown.columns.push_back({printed_title(column, scale), title + ", printed"});
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
       const Reproduced::Cell& cell = result.cells[r][c];
-      if (!column.task.empty()) shown.rows[r].push_back(measured_cell(cell, result.setting.seeds.size()));
+      if (!column.task.empty()) shown.rows[r].push_back(measured_cell(cell, column.split, result.setting.seeds.size()));
       if (printed) shown.rows[r].push_back(printed_cell(cell.printed));
     }
   }
