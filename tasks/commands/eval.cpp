@@ -168,7 +168,6 @@ std::function<Result()> declare_eval(CommandLine& line) {
            {.excludes = {"--over"}});
   line.add("--set", &settings->changes, changes_help);
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help, {.excludes = {"--over"}});
-  line.add("--out", &settings->out, "file for the curves of --over, .svg", {.needs = {"--over"}});
   add_error_option(line, &settings->error, {"--over"});
   return [settings, &common = line.common] { return run_eval(*settings, common); };
 }

@@ -31,12 +31,14 @@ Result run_explain(const ExplainSettings& settings) {
     check_fits(estimate_trace(config, *trained.task, batch, length, false));
   });
   const Explanation told = explain(*trained.model, *trained.task, examples, batch);
-  JsonValue json = explanation_json(told);
-  json.set("run", trained.folder.path()).set("step", trained.step).set("split", split);
-  json.set("start", settings.sequences.start)
-      .set("sequences", examples.size())
-      .set("wrong", told.evaluation.wrong)
-      .set("scored", told.evaluation.scored);
+  JsonValue json = JsonValue::object({{"run", trained.folder.path()},
+                                      {"step", trained.step},
+                                      {"split", split},
+                                      {"start", settings.sequences.start},
+                                      {"sequences", examples.size()},
+                                      {"wrong", told.evaluation.wrong},
+                                      {"scored", told.evaluation.scored},
+                                      {"tables", explanation_json(told)}});
   std::string text =
       concat(printable(trained.folder.path()), ", ", config.encoding.text(), ", step ", trained.step, ", ", split, ": ",
              examples.size(), " sequences, wrong ", rate_text(told.evaluation.wrong, told.evaluation.scored, "tokens"),

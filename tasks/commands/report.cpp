@@ -24,8 +24,9 @@ Result run_paired(const ReportSettings& settings) {
     throw UsageError(concat("[report] --paired compares two runs, not ", settings.folders.size()));
   }
   const RunSummary first = read_run(settings.folders[0]), second = read_run(settings.folders[1]);
-  const std::vector<PairedSplit> splits = paired(first, second);
-  return {exit_code::done, paired_json(first, second, splits), paired_text(first, second, splits)};
+  const ResultTable table = paired(first, second);
+  return {exit_code::done, JsonValue::object({{"a", first.path}, {"b", second.path}, {"paired", table.rows_json()}}),
+          table.text()};
 }
 
 Result run_report(const ReportSettings& settings, const CommonOptions& common) {
@@ -36,18 +37,17 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
   }
   const Report report = make_report(settings.folders);
   const ErrorKind kind = error_kind(settings.error);
-  JsonValue json = report_json(report);
-  json.set("overview", overview_json(report, kind));
+  JsonValue json = report_json(report, kind);
   if (!settings.out.empty()) {
     const bool page = settings.out.ends_with(".html");
     const std::size_t name = settings.out.rfind('/') + 1;  // npos + 1 is 0
-    write_file_atomically(settings.out,
-                          page ? report_page(report, settings.out.substr(0, name)) : report_picture(report, kind));
+    write_file_atomically(
+        settings.out, page ? report_page(report, settings.out.substr(0, name)) : svg_text(report_chart(report, kind)));
     json.set(page ? "page" : "curves", settings.out);
     say(common, concat(page ? "page: " : "curves: ", printable(settings.out)));
   }
   return {report.problems.empty() ? exit_code::done : exit_code::failed, std::move(json),
-          overview_text(report, kind) + report_text(report, kind)};
+          text_of(overview_tables(report, kind)) + report_text(report, kind)};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
 std::function<Result()> declare_report(CommandLine& line) {
   const auto settings = std::make_shared<ReportSettings>();
   line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
-  line.add("--out", &settings->out, "file to write: a picture, .svg, or a page to look at, .html");
+  line.add("--out", &settings->out, "file to write: learning curves, .svg, or a page to look at, .html");
   add_error_option(line, &settings->error);
   line.add("--paired", &settings->paired, "two language models: the difference of their losses on the same tokens",
            {.excludes = {"--out", "--error"}});

@@ -211,9 +211,9 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   json.set("folder", folder);
   if (!settings.out.empty()) {
     std::string picture;
-    if (table.picture != ReproductionPicture::none && !result.paths.empty()) {
+    if (table.curves && !result.paths.empty()) {
       const std::string path = settings.out.substr(0, settings.out.size() - 3) + ".svg";
-      write_file_atomically(path, svg_text(reproduced_chart(result)));
+      write_file_atomically(path, svg_text(report_chart(make_report(result.paths))));
       picture = path.substr(path.rfind('/') + 1);
       json.set("picture", path);
     }
@@ -254,7 +254,7 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
   line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
   line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
            {.least = 0, .most = 1024});
-  line.add("--out", &settings->out, "page to write, .md; a figure's picture goes beside it");
+  line.add("--out", &settings->out, "page to write, .md; a figure's learning curves go beside it, .svg");
   line.add("--show", &settings->show, "train nothing: show what is there");
   line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
            {.excludes = {"--show"}});

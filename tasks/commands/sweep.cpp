@@ -182,7 +182,7 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   return {
       plan.code(),
       JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}, {"report", report_json(report)}}),
-      concat("\n", overview_text(report), report_text(report), "\n", plan.states_text())};
+      concat("\n", text_of(overview_tables(report)), report_text(report), "\n", plan.states_text())};
 }
 
 }  // namespace

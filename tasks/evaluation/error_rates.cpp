@@ -17,26 +17,17 @@ ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequence
   return errors;
 }
 
-std::string ErrorRates::mean_text() const {
-  const MeanDeviation mean = mean_deviation(rates);
-  if (mean.n == 0) return "-";
-  return percent_text(mean.mean) + (mean.n > 1 ? concat(" (", percent_number(mean.deviation), ")") : "");
-}
+ResultCell ErrorRates::mean_cell() const { return {percent_cell(rates).text, json()}; }
 
-std::string ErrorRates::pooled_text() const {
-  return concat(with_commas(wrong), " of ", with_commas(of), " (", interval_text(wrong, of), ")");
+ResultCell ErrorRates::pooled_cell() const {
+  return {concat(with_commas(wrong), " of ", with_commas(of), " (", interval_text(wrong, of), ")"), json()};
 }
 
 JsonValue ErrorRates::json() const {
-  const MeanDeviation mean = mean_deviation(rates);
   const Interval interval = wilson_interval(wrong, of);
-  return JsonValue::object({{"mean", mean.mean},
-                            {"deviation", mean.deviation},
-                            {"n", mean.n},
-                            {"wrong", wrong},
-                            {"of", of},
-                            {"low", interval.low},
-                            {"high", interval.high}});
+  JsonValue json = mean_json(mean_deviation(rates));
+  json.set("wrong", wrong).set("of", of).set("low", interval.low).set("high", interval.high);
+  return json;
 }
 
 }  // namespace tally

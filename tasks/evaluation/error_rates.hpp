@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/io/json.hpp"
 #include "tasks/evaluation/evaluate.hpp"
+#include "tasks/print/table.hpp"
 
 namespace tally {
 
@@ -17,10 +17,11 @@ struct ErrorRates {
   void add(const Evaluation& evaluation, bool sequences);
 
   // "4.9% (4.4)": mean and standard deviation; only the mean for one seed, "-" for none.
-  std::string mean_text() const;
+  ResultCell mean_cell() const;
   // "13 of 26,400 (0.029-0.084%)".
-  std::string pooled_text() const;
-  // {"mean", "deviation", "n", "wrong", "of", "low", "high"}: the last two are Wilson's interval of the pooled counts.
+  ResultCell pooled_cell() const;
+  // Of both cells: {"mean", "deviation", "n", "wrong", "of", "low", "high"}. The last two are Wilson's interval of the
+  // pooled counts.
   JsonValue json() const;
 };
 

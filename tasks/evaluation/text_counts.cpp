@@ -46,6 +46,11 @@ JsonValue perplexity_json(const std::vector<double>& losses) {
                             {"log_deviation", mean.log_deviation}});
 }
 
+ResultCell perplexity_cell(const std::vector<double>& losses, int digits) {
+  const ExponentialMean mean = mean_of_exponentials(losses);
+  return {spread_text(mean.mean_text(), mean.deviation_text(digits), mean.value.n), perplexity_json(losses)};
+}
+
 std::string text_counts_text(const TextCounts& counts) {
   return concat("context ", counts.context, ", stride ", counts.stride, ", ", with_commas(counts.tokens), " tokens, ",
                 with_commas(counts.bytes), " bytes, ", with_commas(counts.words), " words, ",

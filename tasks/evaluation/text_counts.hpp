@@ -6,6 +6,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/data/task.hpp"
+#include "tasks/print/table.hpp"
 
 namespace tally {
 
@@ -21,5 +22,7 @@ std::string text_counts_text(const TextCounts& counts);
 // Perplexities over seeds, the exponentials of these losses: {"mean", "deviation", "n", "log_mean", "log_deviation"}. A
 // number that does not fit a double is null.
 JsonValue perplexity_json(const std::vector<double>& losses);
+// "24.65 (0.31)": the same as a cell of a table. digits: of the deviation.
+ResultCell perplexity_cell(const std::vector<double>& losses, int digits);
 
 }  // namespace tally

@@ -1,8 +1,11 @@
-// Measurement; explain_views.cpp formats the results.
 #include "tasks/inspect/explain.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "autograd/node.hpp"
@@ -205,6 +208,134 @@ Explanation explain(SequenceModel& model, const Task& task, const std::vector<Ex
     }
   }
   return told;
+}
+
+namespace {
+
+// "0.98 (0.01)"; "-" for none. Attention that is mixed after the softmax may be negative.
+ResultCell cell(const MeanDeviation& mean) {
+  if (mean.n == 0) return {"-", JsonValue()};
+  char text[64];
+  std::snprintf(text, sizeof text, "%.3g (%.2g)", std::abs(mean.mean) < 5e-4 ? 0 : mean.mean,
+                mean.deviation < 5e-4 ? 0 : mean.deviation);
+  return {text, mean_json(mean)};
+}
+
+std::string head_name(const HeadExplanation& head) { return concat("layer ", head.layer, " head ", head.head); }
+
+const std::vector<MeanDeviation>& of(const MeansByRole& means, Queries queries) {
+  return queries == Queries::scored ? means.scored : means.all;
+}
+
+std::string names_of(const std::vector<std::size_t>& roles, const Explanation& explanation) {
+  std::string text;
+  for (const std::size_t role : roles) text += concat(text.empty() ? "" : ", ", explanation.roles[role]);
+  return text;
+}
+
+// Roles that have a column: the most frequent among the tokens, in order of first occurrence.
+std::vector<std::size_t> columns_of(const std::vector<MeanDeviation>& means, const Explanation& explanation,
+                                    std::size_t most) {
+  const std::vector<std::int64_t>& counts = explanation.role_counts;
+  std::vector<std::size_t> columns(means.size());
+  std::iota(columns.begin(), columns.end(), std::size_t{0});
+  std::erase_if(columns, [&](std::size_t role) { return means[role].n == 0; });
+  std::stable_sort(columns.begin(), columns.end(), [&](auto a, auto b) { return counts[a] > counts[b]; });
+  columns.resize(std::min(columns.size(), most));
+  std::sort(columns.begin(), columns.end());
+  return columns;
+}
+
+// A table with a row for each head, and these roles as columns. Rows are added below.
+ResultTable table_of(std::string title, const std::vector<std::size_t>& columns, std::size_t roles,
+                     const Explanation& explanation) {
+  if (columns.size() < roles) {
+    title += concat("; ", columns.size(), " of ", roles, " kinds of keys, the commonest; --json has all");
+  }
+  ResultTable table{std::move(title), {{"head", "layer_head"}}};
+  for (const std::size_t role : columns) table.columns.push_back({explanation.roles[role]});
+  return table;
+}
+
+std::vector<ResultCell>& add_row(ResultTable& table, const HeadExplanation& head,
+                                 const std::vector<std::size_t>& columns, const std::vector<MeanDeviation>& means) {
+  std::vector<ResultCell>& row = table.rows.emplace_back(1, head_name(head));
+  for (const std::size_t role : columns) row.push_back(cell(means[role]));
+  return row;
+}
+
+// The table of one kind of gate, for every head that has it. Without rows if there is none.
+ResultTable gates_table(const GateKind& kind, const Explanation& explanation, Queries queries, std::size_t most) {
+  ResultTable table;
+  std::vector<std::size_t> columns;
+  std::map<std::string, std::int64_t> open;  // heads, by the roles on which they are open
+  for (const HeadExplanation& head : explanation.heads) {
+    for (const HeadGates& gates : head.gates) {
+      if (gates.kind.name != kind.name) continue;
+      const std::vector<MeanDeviation>& means = of(gates.values, queries);
+      if (table.rows.empty()) {
+        columns = columns_of(means, explanation, most);
+        const auto roles = std::ranges::count_if(means, [](const MeanDeviation& mean) { return mean.n > 0; });
+        table = table_of(concat(kind.name, ": ", kind.formula, "; mean (deviation) over ",
+                                queries == Queries::scored ? "scored" : "all", " queries and the keys before, by key"),
+                         columns, static_cast<std::size_t>(roles), explanation);
+        table.columns.push_back({"open on", "open_on"});
+      }
+      const std::string names = names_of(queries == Queries::scored ? gates.open_on : open_roles(means), explanation);
+      add_row(table, head, columns, means).push_back(names);
+      if (!names.empty()) ++open[names];
+    }
+  }
+  for (const auto& [names, count] : open) {
+    table.notes.push_back(concat(count, " of ", table.rows.size(), " heads are open on ", names, " alone"));
+  }
+  return table;
+}
+
+ResultTable attention_table(const Explanation& explanation, Queries queries, std::size_t most) {
+  const std::vector<HeadExplanation>& heads = explanation.heads;
+  const auto any = [&](MeanDeviation HeadExplanation::*mean) {
+    return queries == Queries::scored &&
+           std::ranges::any_of(heads, [&](const HeadExplanation& head) { return (head.*mean).n > 0; });
+  };
+  const bool sources = any(&HeadExplanation::source_attention), positions = any(&HeadExplanation::source_position);
+  const std::vector<std::size_t> columns = columns_of(of(heads.front().attention, queries), explanation, most);
+  ResultTable table = table_of(concat("attention: what ", queries == Queries::scored ? "a scored" : "a",
+                                      " query gives to all keys of a kind together; mean (deviation) over queries"),
+                               columns, explanation.roles.size(), explanation);
+  if (sources) table.columns.push_back({"the answer's token", "source_attention"});
+  if (positions) table.columns.push_back({"its position", "source_position"});
+  for (const HeadExplanation& head : heads) {
+    std::vector<ResultCell>& row = add_row(table, head, columns, of(head.attention, queries));
+    if (sources) row.push_back(cell(head.source_attention));
+    if (positions) row.push_back(cell(head.source_position));
+  }
+  return table;
+}
+
+std::vector<ResultTable> explanation_tables(const Explanation& explanation, Queries queries, std::size_t most) {
+  std::vector<ResultTable> tables;
+  for (const GateKind& kind : {contextual_gates, forget_gates, stick_breaks}) {
+    ResultTable table = gates_table(kind, explanation, queries, most);
+    if (!table.rows.empty()) tables.push_back(std::move(table));
+  }
+  if (!explanation.heads.empty()) tables.push_back(attention_table(explanation, queries, most));
+  return tables;
+}
+
+}  // namespace
+
+std::string explanation_text(const Explanation& explanation, Queries queries) {
+  constexpr std::size_t most_columns = 12;
+  if (explanation.heads.empty()) return "no head left its attention weights\n";
+  return text_of(explanation_tables(explanation, queries, most_columns));
+}
+
+JsonValue explanation_json(const Explanation& explanation) {
+  const auto all_of = [&](Queries queries) {
+    return json_of(explanation_tables(explanation, queries, std::numeric_limits<std::size_t>::max()));
+  };
+  return JsonValue::object({{"scored", all_of(Queries::scored)}, {"all", all_of(Queries::all)}});
 }
 
 }  // namespace tally

@@ -9,11 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/io/json.hpp"
 #include "nn/model.hpp"
 #include "tasks/data/task.hpp"
 #include "tasks/evaluation/evaluate.hpp"
-#include "tasks/print/statistics.hpp"
+#include "tasks/print/table.hpp"
 
 namespace tally {
 
@@ -64,8 +63,7 @@ enum class Queries { scored, all };
 
 // Tables in Markdown, one for each kind of gate and one for attention. Rare roles are omitted, with a note.
 std::string explanation_text(const Explanation& explanation, Queries queries);
-// {"roles": [...], "heads": [{"layer", "head", "attention": {"scored": {role: {"mean", "deviation", "n"}}, "all": ...},
-//  "source_attention", "source_position", "gates": [{"kind", "scored", "all", "open_on": [role]}]}], "evaluation"}
+// {"scored": tables, "all": tables}: the same tables with all roles, for both kinds of queries.
 JsonValue explanation_json(const Explanation& explanation);
 
 }  // namespace tally

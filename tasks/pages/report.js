@@ -1,6 +1,5 @@
 // The page of `tally report`: the selection, the pictures, the table, and the details of a run.
 
-const colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a", "#a5a000", "#7a5cc7", "#b5543c"];
 const mostLines = 6;  // the most lines that are distinguishable in one panel
 const svgSpace = "http://www.w3.org/2000/svg";
 
@@ -46,7 +45,12 @@ const page = {
       return sum + (shares.length ? meanOf(shares) : 2);
     }, 0);
   },
-  colour(group) { return colours[this.here.groups.indexOf(group) % colours.length]; },
+
+  // Groups of one colour differ by their dashes.
+  dash(group) {
+    const same = this.here.groups.filter(other => other.colour === group.colour);
+    return ["", "6 3", "2 3", "8 3 2 3"][same.indexOf(group) % 4];
+  },
 
   choose(task) {
     this.task = task;
@@ -99,7 +103,7 @@ const page = {
     document.getElementById("groups").replaceChildren(
       ...this.ordered.map(group => toggle(group.label, !this.off.has(group.label), () => {
         if (!this.off.delete(group.label)) this.off.add(group.label);
-      }, this.colour(group))),
+      }, group.colour)),
       toggle("all", false, () => this.off.clear()),
       toggle("none", false, () => { for (const group of this.ordered) this.off.add(group.label); }));
   },
@@ -148,7 +152,7 @@ const page = {
         if (n % every === 0 && n < decades) svg.append(shape("text", {class: "soft", x: at(tick), y: bottom + 18, "text-anchor": "middle"}, percent(tick)));
       }
       groups.forEach((group, n) => {
-        const y = top + row * (n + 0.5), finals = this.finals(group, split), colour = this.colour(group);
+        const y = top + row * (n + 0.5), finals = this.finals(group, split), colour = group.colour;
         if (!finals.length) return;
         const shares = finals.map(final => final.share);
         svg.append(shape("path", {class: "line", stroke: colour, "stroke-opacity": 0.5, d: `M${at(Math.min(...shares))} ${y}H${at(Math.max(...shares))}`}),
@@ -224,11 +228,11 @@ const page = {
   means: points => points.map(point => [point.step, point.mean]),
   // A group's line in its band, with a point for each seed.
   curve(svg, place, {group, points}) {
-    const colour = this.colour(group);
+    const colour = group.colour, dash = this.dash(group);
     const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
     const most = points.map(point => [point.step, Math.max(...point.seeds.map(seed => seed.share))]);
     svg.append(shape("path", {fill: colour, "fill-opacity": 0.12, d: this.way(place, most) + this.way(place, lowest.reverse(), false) + "Z"}),
-               shape("path", {class: "line", stroke: colour, d: this.way(place, this.means(points))}));
+               shape("path", {class: "line", stroke: colour, "stroke-dasharray": dash, d: this.way(place, this.means(points))}));
     for (const point of points) {
       for (const {run, share} of point.seeds) {
         svg.append(this.mark(shape("circle", {cx: place.x(point.step), cy: place.y(share), r: point.seeds.length > 1 ? 2.2 : 3, fill: colour, "fill-opacity": 0.75}), run,
@@ -243,7 +247,7 @@ const page = {
     const place = this.panel(svg, axes, {left: 64, right, top: 12, bottom}, 8, true), names = [];
     for (const line of lines) {
       this.curve(svg, place, line);
-      names.push({y: place.y(line.points.at(-1).mean), label: line.group.label, colour: this.colour(line.group)});
+      names.push({y: place.y(line.points.at(-1).mean), label: line.group.label, colour: line.group.colour});
     }
     names.sort((a, b) => a.y - b.y);
     for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
@@ -334,5 +338,5 @@ if (page.data.problems.length) {
   section.hidden = false;
   section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
 }
-drawOverview(page.data.overview, name => page.choose(page.data.tasks.findIndex(task => task.name === name)));
+drawOverview(page.data.overview, page.data.tasks.map(task => task.name), task => page.choose(task));
 page.choose(0);

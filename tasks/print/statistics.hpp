@@ -21,6 +21,16 @@ struct MeanDeviation {
 };
 MeanDeviation mean_deviation(const std::vector<double>& values);
 
+// Welch's t test: the two-sided p-value of a difference between two means, from 0 to 1. The variances may differ. A
+// deviation of 0 is exact. The p-value is 1 if a mean comes from fewer than two values, because one value has no
+// spread.
+double welch_p(const MeanDeviation& a, const MeanDeviation& b);
+// The same for a mean and its standard error with these degrees of freedom: Student's t.
+double student_p(double t, double freedom);
+
+// The level of all tests. Two means that are equal in truth differ in 5% of cases.
+inline constexpr double test_level = 0.05;
+
 // Mean and standard deviation of e^x over values x, such as perplexities of losses. Also as logarithms, since e^x need
 // not fit a double.
 struct ExponentialMean {

@@ -34,4 +34,75 @@ std::string markdown_table(const TableRows& rows) {
   return text;
 }
 
+void ResultCell::mark(std::string_view sign, std::string_view member) {
+  text += sign;
+  json.set(std::string(member), true);
+}
+
+ResultCell count_cell(std::int64_t count) { return {with_commas(count), count}; }
+
+std::string spread_text(const std::string& mean, const std::string& deviation, std::int64_t n) {
+  if (n == 0) return "-";
+  return n == 1 ? mean : concat(mean, " (", deviation, ")");
+}
+
+JsonValue mean_json(const MeanDeviation& mean) {
+  return JsonValue::object({{"mean", mean.mean}, {"deviation", mean.deviation}, {"n", mean.n}});
+}
+
+ResultCell percent_cell(const std::vector<double>& fractions, bool with_count) {
+  const MeanDeviation mean = mean_deviation(fractions);
+  std::string text = spread_text(percent_text(mean.mean), percent_number(mean.deviation), mean.n);
+  if (with_count && mean.n == 1) text += " (1)";
+  if (with_count && mean.n > 1) text.insert(text.size() - 1, concat(", ", mean.n));
+  return {std::move(text), mean_json(mean)};
+}
+
+ResultCell number_cell(const std::vector<double>& values) {
+  const MeanDeviation mean = mean_deviation(values);
+  return {spread_text(short_number(mean.mean), short_number(mean.deviation, 3), mean.n), mean_json(mean)};
+}
+
+std::string ResultTable::text() const {
+  TableRows lines(1);
+  for (const ResultColumn& column : columns) lines.front().push_back(column.title);
+  for (const std::vector<ResultCell>& row : rows) {
+    std::vector<std::string>& line = lines.emplace_back();
+    for (const ResultCell& cell : row) line.push_back(cell.text);
+  }
+  std::string all = concat(title, title.empty() ? "" : "\n\n", markdown_table(lines), "\n");
+  for (const std::string& note : notes) all += note + "\n\n";
+  return all;
+}
+
+JsonValue ResultTable::json() const {
+  JsonValue below = JsonValue::array();
+  for (const std::string& note : notes) below.push(note);
+  return JsonValue::object({{"title", title}, {"rows", rows_json()}, {"notes", std::move(below)}});
+}
+
+JsonValue ResultTable::rows_json() const {
+  JsonValue all = JsonValue::array();
+  for (const std::vector<ResultCell>& row : rows) {
+    JsonValue line = JsonValue::object();
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      line.set(columns[c].key.empty() ? columns[c].title : columns[c].key, row[c].json);
+    }
+    all.push(std::move(line));
+  }
+  return all;
+}
+
+std::string text_of(const std::vector<ResultTable>& tables) {
+  std::string text;
+  for (const ResultTable& table : tables) text += table.text();
+  return text;
+}
+
+JsonValue json_of(const std::vector<ResultTable>& tables) {
+  JsonValue all = JsonValue::array();
+  for (const ResultTable& table : tables) all.push(table.json());
+  return all;
+}
+
 }  // namespace tally

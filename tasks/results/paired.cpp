@@ -1,12 +1,11 @@
 #include "tasks/results/paired.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.hpp"
+#include "tasks/evaluation/loss_blocks.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
-#include "tasks/print/table.hpp"
 
 namespace tally {
 namespace {
@@ -19,12 +18,34 @@ void check_texts(const RunSummary& run) {
         "' has no losses of the parts of a text: it is no language model, or of an earlier version");
 }
 
+// Whether the difference is not 0 by Student's t test over the parts.
+bool differs(const LossDifference& difference, std::size_t parts) {
+  if (difference.error == 0) return difference.mean != 0;
+  return student_p(difference.mean / difference.error, static_cast<double>(parts - 1)) < test_level;
+}
+
 }  // namespace
 
-std::vector<PairedSplit> paired(const RunSummary& first, const RunSummary& second) {
+ResultTable paired(const RunSummary& first, const RunSummary& second) {
   check_texts(first);
   check_texts(second);
-  std::vector<PairedSplit> splits;
+  const auto name = [](const RunSummary& run) { return concat(printable(run.path), " (", run.config.label(), ")"); };
+  ResultTable table{
+      concat(
+          "Nats per token at the end, and the difference on the same tokens with its standard error over the parts of "
+          "the text,\nwhich covers no difference between seeds. It differs from 0 if Student's t test says so at the "
+          "5% level.\n\nA: ",
+          name(first), "\nB: ", name(second)),
+      {{"split"},
+       {"A", "a"},
+       {"B", "b"},
+       {"A - B", "difference"},
+       {"+-", "error"},
+       {"differs"},
+       {"tokens"},
+       {"parts"},
+       {"context"},
+       {"stride"}}};
   for (const Evaluation& a : first.results) {
     const auto b = std::ranges::find(second.results, a.split, &Evaluation::split);
     if (!a.text || b == second.results.end() || !b->text) continue;
@@ -36,42 +57,18 @@ std::vector<PairedSplit> paired(const RunSummary& first, const RunSummary& secon
     same("tokens' checksum", a.text->token_checksum, b->text->token_checksum);
     same("context", a.text->context, b->text->context);
     same("stride", a.text->stride, b->text->stride);
-    splits.push_back({a.split, *a.text, a.loss, b->loss, paired_difference(a.blocks, b->blocks), a.blocks.nats.size()});
+    const LossDifference difference = paired_difference(a.blocks, b->blocks);
+    const bool differ = differs(difference, a.blocks.nats.size());
+    const auto number = [](double value, int digits) { return ResultCell(short_number(value, digits), value); };
+    table.rows.push_back({a.split, number(a.loss, 4), number(b->loss, 4), number(difference.mean, 4),
+                          number(difference.error, 2), ResultCell(differ ? "yes" : "no", differ),
+                          count_cell(a.text->tokens), count_cell(static_cast<std::int64_t>(a.blocks.nats.size())),
+                          ResultCell(to_text(a.text->context), a.text->context),
+                          ResultCell(to_text(a.text->stride), a.text->stride)});
   }
-  check(!splits.empty(), "paired", "'", printable(first.path), "' and '", printable(second.path),
+  check(!table.rows.empty(), "paired", "'", printable(first.path), "' and '", printable(second.path),
         "' were evaluated on no split in common");
-  return splits;
-}
-
-std::string paired_text(const RunSummary& first, const RunSummary& second, const std::vector<PairedSplit>& splits) {
-  TableRows rows{{"split", "A", "B", "A - B", "beyond two errors", "tokens", "parts", "context", "stride"}};
-  for (const PairedSplit& s : splits) {
-    rows.push_back({s.split, short_number(s.first), short_number(s.second),
-                    concat(short_number(s.difference.mean), " +- ", short_number(s.difference.error, 2)),
-                    std::abs(s.difference.mean) > 2 * s.difference.error ? "yes" : "no", with_commas(s.text.tokens),
-                    with_commas(static_cast<std::int64_t>(s.parts)), to_text(s.text.context), to_text(s.text.stride)});
-  }
-  const auto name = [](const RunSummary& run) { return concat(printable(run.path), " (", run.config.label(), ")"); };
-  return concat(
-      "Nats per token at the end; the difference on the same tokens with its standard error over the parts of "
-      "the text,\nwhich knows nothing of seeds\n\nA: ",
-      name(first), "\nB: ", name(second), "\n\n", markdown_table(rows));
-}
-
-JsonValue paired_json(const RunSummary& first, const RunSummary& second, const std::vector<PairedSplit>& splits) {
-  JsonValue all = JsonValue::array();
-  for (const PairedSplit& s : splits) {
-    all.push(JsonValue::object({{"split", s.split},
-                                {"a", s.first},
-                                {"b", s.second},
-                                {"difference", s.difference.mean},
-                                {"error", s.difference.error},
-                                {"tokens", s.text.tokens},
-                                {"parts", static_cast<std::int64_t>(s.parts)},
-                                {"context", s.text.context},
-                                {"stride", s.text.stride}}));
-  }
-  return JsonValue::object({{"a", first.path}, {"b", second.path}, {"paired", std::move(all)}});
+  return table;
 }
 
 }  // namespace tally

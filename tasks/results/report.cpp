@@ -168,10 +168,10 @@ RunState run_state_from_text(std::string_view text) {
   fail("report", "unknown state of a run: '", text, "'");
 }
 
-std::string ReportGroup::label() const {
+std::string ReportGroup::label(const std::set<std::string>& omitted) const {
   std::string text = encoding();
   for (const auto& [name, value] : settings) {
-    if (!unnamed.contains(name)) text += concat(" ", name, "=", value);
+    if (!omitted.contains(name)) text += concat(" ", name, "=", value);
   }
   return text;
 }

@@ -12,6 +12,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/print/svg.hpp"
+#include "tasks/print/table.hpp"
 #include "tasks/runs/config.hpp"
 #include "tasks/runs/metrics.hpp"
 
@@ -51,7 +52,9 @@ struct ReportGroup {
 
   std::string encoding() const { return runs.front()->config.label(); }
   // "cope model.layers=2". If groups differ in more than two settings, the label omits settings that equal the preset.
-  std::string label() const;
+  std::string label() const { return label(unnamed); }
+  // Without these settings.
+  std::string label(const std::set<std::string>& omitted) const;
   std::int64_t count(RunState state) const;
   // Results of the finished runs on one split.
   std::vector<Evaluation> results(std::string_view split) const;
@@ -93,23 +96,18 @@ inline constexpr std::string_view untrained_note =
 // "ood-dense, generated": the title of generated answers, to distinguish them from the split itself.
 std::string generated_title(const std::string& split);
 
-// Tables in Markdown, one for each task. They show the mean (standard deviation) over seeds, with a mark on splits that
-// reach untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
-// The training settings follow.
-std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
-JsonValue report_json(const Report& report);
 // For runs of several tasks or presets: encodings and tasks in one table of errors in distribution. A second table has
-// the mean over each task's other splits ("ood-..."). Empty for one task with one preset. The JSON is an array with one
-// element per task.
-std::string overview_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
-JsonValue overview_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// the mean over each task's other splits ("ood-..."). Empty for one task with one preset.
+std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// For each task: the mean (standard deviation) over seeds, with a mark on splits that reach
+// untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
+std::vector<ResultTable> report_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+// These tables, then the machines and the problems. In JSON: {"overview", "tables", "runs", "problems"}.
+std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
+JsonValue report_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
 // Error against step: one panel for each split, one line for each group. A line is the mean over its finished runs
 // (over all if none is finished), in a band from the lowest to the highest.
 Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
-// The picture of a report as SVG. It is the chart above if its lines are distinguishable. For a task with too many
-// groups, it shows final errors as dots, the best first. Below, a small chart for each group compares it with the best
-// group and the group without an encoding.
-std::string report_picture(const Report& report, ErrorKind kind = ErrorKind::by_task);
 
 // The file of a sweep in its folder: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.
 inline constexpr std::string_view sweep_file_name = "sweep.json";

@@ -93,6 +93,7 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
       for (const std::string& split : group.untrained) untrained.push(split), untrained.push(generated_title(split));
       groups.push(JsonValue::object({{"label", group.label()},
                                      {"pe", group.encoding()},
+                                     {"colour", colour_of(group.encoding())},
                                      {"untrained", std::move(untrained)},
                                      {"runs", std::move(runs)}}));
     }
@@ -106,7 +107,7 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
   }
   for (const std::string& problem : report.problems) problems.push(problem);
   return JsonValue::object({{"version", version},
-                            {"overview", overview_json(report)},
+                            {"overview", json_of(overview_tables(report))},
                             {"tasks", std::move(tasks)},
                             {"problems", std::move(problems)}});
 }

@@ -293,17 +293,11 @@ bool Reproduced::Cell::differs() const {
   if (!comparable()) return false;
   const MeanDeviation measured = mean_deviation(values());
   if (!std::isfinite(measured.mean)) return true;
-  const double unit = perplexities.empty() ? 100 : 1;  // printed errors are in percent
-  const double theirs = printed->mean / unit;
-  const double their_deviation = std::isnan(printed->deviation) ? 0 : printed->deviation / unit;
-  // Two standard errors of the difference. The paper's means are over three seeds.
-  constexpr double their_seeds = 3;
-  const double error = std::sqrt(measured.deviation * measured.deviation / static_cast<double>(measured.n) +
-                                 their_deviation * their_deviation / their_seeds);
-  const bool beyond_spread = std::abs(measured.mean - theirs) > 2 * error;
+  const MeanDeviation theirs = printed->over_seeds(perplexities.empty() ? 0.01 : 1);  // printed errors are in percent
+  const bool beyond_spread = welch_p(measured, theirs) < test_level;
   if (!perplexities.empty()) return beyond_spread;
   const Interval counts = wilson_interval(errors.wrong, errors.of);
-  return beyond_spread && (theirs < counts.low || theirs > counts.high);
+  return beyond_spread && (theirs.mean < counts.low || theirs.mean > counts.high);
 }
 
 }  // namespace tally

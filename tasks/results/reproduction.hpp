@@ -14,7 +14,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/evaluation/error_rates.hpp"
-#include "tasks/print/svg.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/runs/config.hpp"
 
@@ -35,9 +35,7 @@ struct Scaled {
 };
 
 struct ScaledNumber {
-  double quick, paper;
-  ScaledNumber(double both = 0) : quick(both), paper(both) {}
-  ScaledNumber(double quick_, double paper_) : quick(quick_), paper(paper_) {}
+  double quick = 0, paper = 0;
   double at(Scale scale) const { return scale == Scale::quick ? quick : paper; }
 };
 
@@ -46,6 +44,11 @@ struct Printed {
   double mean = std::numeric_limits<double>::quiet_NaN();
   double deviation = std::numeric_limits<double>::quiet_NaN();
   bool stated() const { return mean == mean; }
+  bool has_spread() const { return deviation == deviation; }
+  // As a mean over three seeds, as in the CoPE paper, times a factor. Without a printed deviation, it is exact.
+  MeanDeviation over_seeds(double factor = 1) const {
+    return {factor * mean, has_spread() ? factor * deviation : 0, 3};
+  }
 };
 
 struct ReproductionRow {
@@ -69,7 +72,6 @@ struct ReproductionColumn {
   std::string split;       // on which the error is measured
   Scaled settings = {};    // of the runs in this column
   double share = 1;        // fraction of the training after which the error was measured
-  ScaledNumber x = {};     // position in a picture over columns, on a logarithmic axis
   bool generated = false;  // the error of generated answers
   std::string unit = {};   // of the printed numbers if they are not errors in percent: "perplexity"
   std::shared_ptr<const ReproductionText> text = {};  // if set, perplexities are measured, not errors
@@ -82,8 +84,6 @@ struct OpenChoice {
   Scaled what, chosen, why;
 };
 
-enum class ReproductionPicture { none, over_steps, over_columns };
-
 struct Reproduction {
   std::string name;
   std::string title;  // one line
@@ -91,8 +91,7 @@ struct Reproduction {
   std::vector<ReproductionColumn> columns;
   std::vector<ReproductionRow> rows;
   std::vector<OpenChoice> choices = {};
-  ReproductionPicture picture = ReproductionPicture::none;
-  std::string x_label = {};               // of a picture over columns
+  bool curves = false;                    // the page shows learning curves
   std::vector<std::string> aliases = {};  // "table9": another table with the same printed numbers
   bool published = true;                  // if false, no paper trains it, and there is no scale `paper`
   std::string note = {};                  // about the comparison; may be empty
@@ -104,7 +103,7 @@ struct Reproduction {
 //    "tables": {
 //      "table3": {
 //        "title": "...", "source": "...", "note": "...", "aliases": ["table9"], "published": false,
-//        "picture": "over-columns", "x-label": "...",
+//        "curves": true,
 //        "columns": [{"title": "...", "task": "counting", "split": "test"}],
 //        "rows": [{"label": "...", "encoding": "cope", "settings": "...", "printed": [5.3, [0.4, 0.1], null]}],
 //        "choices": ["counting", {"what": "...", "chosen": "...", "why": "..."}]
@@ -112,9 +111,9 @@ struct Reproduction {
 // Keys of columns and rows are the members of ReproductionColumn and ReproductionRow. Members with a default may be
 // left out; a label is then the encoding. A Scaled member is one value, or {"quick": ..., "paper": ...}; settings may
 // have only one of the two. printed has a mean, [mean, deviation] or null for each column. The row
-// {"every-encoding": {"hard": "absolute+hard"}} gives each encoding a row, with replacements. picture: over-steps,
-// over-columns. Throws Error naming file, entry and key, also for tasks, presets, encodings, texts and lists of choices
-// that do not exist. runs_of checks options and splits.
+// {"every-encoding": {"hard": "absolute+hard"}} gives each encoding a row, with replacements. Throws Error naming file,
+// entry and key, also for tasks, presets, encodings, texts and lists of choices that do not exist. runs_of checks
+// options and splits.
 std::vector<Reproduction> read_reproductions(std::string_view json, const std::string& file);
 
 // All tables of the program.
@@ -178,7 +177,7 @@ struct Reproduced {
     bool untrained = false;            // the split reaches rows beyond any training sequence
     const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
     bool comparable() const;  // with the printed number: at least two seeds, since one has no spread
-    bool differs() const;     // comparable, and beyond the spread of both and the interval of the counts
+    bool differs() const;     // comparable, different by Welch's t test, and outside the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;
@@ -196,7 +195,5 @@ std::string reproduced_text(const Reproduced& result);
 // The presets of the runs: summary, settings, source and note of each.
 std::string presets_text(const Reproduction& table, Scale scale);
 JsonValue reproduced_json(const Reproduced& result);
-// Throws Error for a table without a picture.
-Chart reproduced_chart(const Reproduced& result);
 
 }  // namespace tally

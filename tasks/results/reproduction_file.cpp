@@ -29,7 +29,7 @@ Scaled scaled(const JsonValue& object, std::string_view key) {
 ScaledNumber scaled_number(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
   if (value == nullptr) return {};
-  if (!value->is_object()) return object.real(key);
+  if (!value->is_object()) return {object.real(key), object.real(key)};
   check_scales(*value);
   return {value->real("quick"), value->real("paper")};
 }
@@ -111,14 +111,13 @@ class TableFile {
 
   ReproductionColumn column(const JsonValue& json) const {
     check_keys(where, json,
-               {"title", "task", "split", "settings", "share", "x", "generated", "unit", "text", "context", "preset"});
+               {"title", "task", "split", "settings", "share", "generated", "unit", "text", "context", "preset"});
     json.at("title");
     ReproductionColumn column{.title = scaled(json, "title"),
                               .task = optional_text(json, "task"),
                               .split = optional_text(json, "split"),
                               .settings = settings_in(json, "settings"),
                               .share = json.contains("share") ? json.real("share") : 1,
-                              .x = scaled_number(json, "x"),
                               .generated = json.contains("generated") && json.boolean("generated"),
                               .unit = optional_text(json, "unit"),
                               .context = scaled_number(json, "context"),
@@ -180,22 +179,19 @@ class TableFile {
 
   Reproduction table(const std::string& name, const JsonValue& json) const {
     check_keys(where, json,
-               {"title", "source", "note", "aliases", "published", "picture", "x-label", "columns", "rows", "choices"});
+               {"title", "source", "note", "aliases", "published", "curves", "columns", "rows", "choices"});
     Reproduction table{.name = name,
                        .title = json.string("title"),
                        .source = json.string("source"),
                        .columns = {},
                        .rows = {},
-                       .x_label = optional_text(json, "x-label"),
+                       .curves = json.contains("curves") && json.boolean("curves"),
                        .aliases = texts_in(json, "aliases"),
                        .published = !json.contains("published") || json.boolean("published"),
                        .note = optional_text(json, "note")};
     each_of(json, "columns", "column", [&](const JsonValue& one) { table.columns.push_back(column(one)); });
     each_of(json, "rows", "row", [&](const JsonValue& one) { add_rows(table.rows, one); });
     if (json.contains("choices")) table.choices = choices(json.at("choices"));
-    const std::map<std::string, ReproductionPicture> pictures{{"over-steps", ReproductionPicture::over_steps},
-                                                              {"over-columns", ReproductionPicture::over_columns}};
-    if (json.contains("picture")) table.picture = find_named(pictures, json.string("picture"), "picture");
     check(!table.columns.empty() && !table.rows.empty(), where, "a table needs columns and rows");
     std::set<std::string> labels;
     for (const ReproductionRow& row : table.rows) {

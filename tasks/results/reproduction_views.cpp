@@ -1,13 +1,9 @@
-// A reproduced table as Markdown, as JSON, and as a picture.
+// A reproduced table as Markdown and as JSON.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
 
 #include "core/error.hpp"
 #include "tasks/evaluation/text_counts.hpp"
-#include "tasks/print/statistics.hpp"
-#include "tasks/print/table.hpp"
 #include "tasks/results/reproduction.hpp"
 #include "tasks/runs/preset.hpp"
 
@@ -15,42 +11,45 @@ namespace tally {
 namespace {
 
 // "6.8 (6.9)", as printed in the paper.
-std::string printed_cell(const std::optional<Printed>& printed) {
-  if (!printed) return "";
-  return to_text(printed->mean) +
-         (std::isnan(printed->deviation) ? "" : concat(" (", to_text(printed->deviation), ")"));
-}
-
-// "24.87 (0.12)"
-std::string perplexity_text(const std::vector<double>& losses) {
-  const ExponentialMean mean = mean_of_exponentials(losses);
-  return concat(mean.mean_text(), mean.value.n > 1 ? concat(" (", mean.deviation_text(2), ")") : "");
+ResultCell printed_cell(const std::optional<Printed>& printed) {
+  if (!printed) return {"", JsonValue()};
+  JsonValue json = JsonValue::object({{"mean", printed->mean}});
+  if (!printed->has_spread()) return {to_text(printed->mean), std::move(json)};
+  json.set("deviation", printed->deviation);
+  return {concat(to_text(printed->mean), " (", to_text(printed->deviation), ")"), std::move(json)};
 }
 
 // Marks a number that differs from a printed one without a deviation.
 constexpr std::string_view exact_mark = "\u2021";
 
-bool has_spread(const Reproduced::Cell& cell) { return cell.printed && !std::isnan(cell.printed->deviation); }
+bool has_spread(const Reproduced::Cell& cell) { return cell.printed && cell.printed->has_spread(); }
 
 // "4.9% (4.4)*", with the number of runs if some are missing.
-std::string measured_cell(const Reproduced& result, const Reproduced::Cell& cell) {
+ResultCell measured_cell(const Reproduced::Cell& cell, const std::string& split, std::size_t seeds) {
   const std::size_t n = cell.values().size();
-  return concat(cell.perplexities.empty() ? cell.errors.mean_text() : perplexity_text(cell.losses),
-                cell.untrained ? untrained_mark : "",
-                !cell.differs()    ? ""
-                : has_spread(cell) ? "*"
-                                   : exact_mark,
-                n > 0 && n < result.setting.seeds.size() ? concat(" of ", n) : "");
+  if (n == 0) return {"-", JsonValue()};
+  ResultCell shown = cell.perplexities.empty() ? cell.errors.mean_cell() : perplexity_cell(cell.losses, 2);
+  if (cell.text) {
+    if (!cell.bits_per_byte.empty()) shown.json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
+    shown.json.set("text", text_counts_json(*cell.text).set("split", split));
+  } else {
+    shown.json.set("counts", cell.sequences ? "sequences" : "tokens");
+  }
+  if (cell.untrained) shown.mark(untrained_mark, "untrained_rows");
+  if (cell.comparable()) shown.json.set("differs", cell.differs());
+  if (cell.differs()) shown.text += has_spread(cell) ? "*" : exact_mark;
+  if (n < seeds) shown.text += concat(" of ", n);
+  return shown;
 }
 
 bool any_printed(const Reproduced& result, std::size_t column) {
   return std::ranges::any_of(result.cells, [&](const auto& row) { return row[column].printed.has_value(); });
 }
 
-// Compares two rows: 0 if their means differ by at most two standard errors.
-int order(double a, double a_error, double b, double b_error) {
-  if (a == b || std::abs(a - b) <= 2 * std::hypot(a_error, b_error)) return 0;
-  return a < b ? -1 : 1;
+// Compares two rows: 0 if Welch's t test does not distinguish their means.
+int order(const MeanDeviation& a, const MeanDeviation& b) {
+  if (welch_p(a, b) >= test_level) return 0;
+  return a.mean < b.mean ? -1 : 1;
 }
 
 // Pairs of rows that the paper separates in a column.
@@ -69,48 +68,32 @@ Pairs compare_order(const Reproduced& result, std::size_t column) {
       const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
       if (!a.printed || !b.printed || a.values().empty() || b.values().empty()) continue;
       // Without a printed deviation, the means give the order, but not its significance.
-      constexpr double their_seeds = 3;
-      const auto their_error = [&](const Printed& printed) {
-        return std::isnan(printed.deviation) ? 0 : printed.deviation / std::sqrt(their_seeds);
-      };
-      pairs.unsure |= std::isnan(a.printed->deviation) || std::isnan(b.printed->deviation);
-      const int theirs = order(a.printed->mean, their_error(*a.printed), b.printed->mean, their_error(*b.printed));
+      pairs.unsure |= !a.printed->has_spread() || !b.printed->has_spread();
+      const int theirs = order(a.printed->over_seeds(), b.printed->over_seeds());
       if (theirs == 0) continue;
       const MeanDeviation x = mean_deviation(a.values()), y = mean_deviation(b.values());
-      const auto our_error = [](const MeanDeviation& mean) {
-        return mean.n > 1 ? mean.deviation / std::sqrt(static_cast<double>(mean.n))
-                          : std::numeric_limits<double>::infinity();  // one seed gives no estimate of the spread
-      };
-      const int ours = order(x.mean, our_error(x), y.mean, our_error(y));
+      const int ours = order(x, y);
       ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
-      pairs.lower += std::min(x.n, y.n) == 1 && order(x.mean, 0, y.mean, 0) == theirs;
+      pairs.lower += std::min(x.n, y.n) == 1 && x.mean != y.mean && (x.mean < y.mean ? -1 : 1) == theirs;
     }
   }
   return pairs;
 }
 
-std::string order_text(const Reproduced& result) {
+std::vector<std::string> order_notes(const Reproduced& result) {
   std::string text;
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const Pairs pairs = compare_order(result, c);
     if (pairs.all() == 0) continue;
-    text += concat("- ", result.table->columns[c].title.at(result.setting.scale), ": of ", pairs.all(),
+    text += concat("\n- ", result.table->columns[c].title.at(result.setting.scale), ": of ", pairs.all(),
                    pairs.all() == 1 ? " pair" : " pairs", " of rows that the paper tells apart, ", pairs.same,
                    " in the same order here, ", pairs.open, " not told apart",
                    pairs.lower > 0 ? concat(" (one seed; by its means alone ", pairs.lower, " stand as in print)") : "",
                    ", ", pairs.reversed, " reversed",
-                   pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "", "\n");
+                   pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "");
   }
-  return text.empty() ? "" : "\nOrder (two standard errors tell rows apart):\n\n" + text;
-}
-
-std::string choices_text(const Reproduction& table, Scale scale) {
-  if (table.choices.empty()) return "";
-  TableRows rows{{"left open", "chosen", "source or reason"}};
-  for (const OpenChoice& choice : table.choices) {
-    rows.push_back({choice.what.at(scale), choice.chosen.at(scale), choice.why.at(scale)});
-  }
-  return "\n" + markdown_table(rows);
+  if (text.empty()) return {};
+  return {"Order of rows that differ at the 5% level by Welch's t test:\n" + text};
 }
 
 // "paper", or "paper, Wikitext-103: perplexity" for a column with printed numbers only.
@@ -120,7 +103,7 @@ std::string printed_title(const ReproductionColumn& column, Scale scale) {
 }
 
 // Explains the numbers and marks of the table.
-std::string legend_text(const Reproduced& result) {
+std::vector<std::string> legend_notes(const Reproduced& result) {
   const std::size_t seeds = result.setting.seeds.size();
   bool any_different = false, any_from_exact = false, any_untrained = false, any_alone = false;
   for (const auto& row : result.cells) {
@@ -142,37 +125,69 @@ std::string legend_text(const Reproduced& result) {
       concat(errors ? wrong : "", errors && texts ? "; of texts " : "", texts ? "perplexity of a token" : "",
              ": mean over ", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
   if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  const std::string counts = errors ? " and outside the 95% interval of the counts" : "";
-  if (any_different) text += concat("; * beyond the paper's number by more than two standard errors", counts);
+  const std::string level = concat(" at the 5% level (Welch's t test over seeds, three in print)",
+                                   errors ? " and is outside the 95% interval of the counts" : "");
+  if (any_different) text += concat("; * differs from the paper's number", level);
   if (any_from_exact) {
-    text += concat("; ", exact_mark, " the paper prints no deviation: beyond its number, taken as exact, by more than ",
-                   "two standard errors of our seeds alone", counts, "; what of it is the paper's spread is not known");
+    text += concat("; ", exact_mark, " the paper prints no deviation: differs from its number, taken as exact,", level);
   }
   if (any_alone) text += "; no mark for what differs where there is one seed, which tells nothing of the spread";
-  text += "\n";
-  if (any_untrained) text += concat("\n", untrained_mark, " ", untrained_note, "\n");
+  std::vector<std::string> notes{text};
+  if (any_untrained) notes.push_back(concat(untrained_mark, " ", untrained_note));
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const ReproductionColumn& column = result.table->columns[c];
     if (column.unit.empty() || !any_printed(result, c)) continue;
-    text += concat("\nThe column '", printed_title(column, result.setting.scale),
-                   "' has no wrong answers: it is what the paper prints, and nothing of it is measured here\n");
+    notes.push_back(concat("The column '", printed_title(column, result.setting.scale),
+                           "' has no wrong answers: it is what the paper prints, and nothing of it is measured here"));
   }
-  return text;
+  return notes;
 }
 
 // The token counts of each column's perplexities, which may differ between its rows.
-std::string text_counts_of(const Reproduced& result) {
+std::vector<std::string> text_counts_notes(const Reproduced& result) {
   std::string text;
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const ReproductionColumn& column = result.table->columns[c];
     std::set<std::string> told;
     for (const auto& row : result.cells) {
       if (!row[c].text || !told.insert(text_counts_text(*row[c].text)).second) continue;
-      text += concat("- ", column.title.at(result.setting.scale), ", split ", column.split, ": ",
-                     text_counts_text(*row[c].text), "\n");
+      text += concat("\n- ", column.title.at(result.setting.scale), ", split ", column.split, ": ",
+                     text_counts_text(*row[c].text));
     }
   }
-  return text.empty() ? "" : "\nPerplexities are over:\n\n" + text;
+  if (text.empty()) return {};
+  return {"Perplexities are over:\n" + text};
+}
+
+ResultTable table_of(const Reproduced& result) {
+  const Reproduction& table = *result.table;
+  const Scale scale = result.setting.scale;
+  ResultTable shown{"", {{"", "row"}}};
+  for (const ReproductionRow& row : table.rows) shown.rows.push_back({row.label});
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const ReproductionColumn& column = table.columns[c];
+    const std::string& title = column.title.at(scale);
+    const bool printed = any_printed(result, c);
+    if (!column.task.empty()) shown.columns.push_back({title});
+    if (printed) shown.columns.push_back({printed_title(column, scale), title + ", printed"});
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
+      const Reproduced::Cell& cell = result.cells[r][c];
+      if (!column.task.empty()) shown.rows[r].push_back(measured_cell(cell, column.split, result.setting.seeds.size()));
+      if (printed) shown.rows[r].push_back(printed_cell(cell.printed));
+    }
+  }
+  for (const auto& notes : {legend_notes(result), text_counts_notes(result), order_notes(result)}) {
+    shown.notes.insert(shown.notes.end(), notes.begin(), notes.end());
+  }
+  return shown;
+}
+
+ResultTable choices_of(const Reproduction& table, Scale scale) {
+  ResultTable shown{"", {{"left open", "what"}, {"chosen"}, {"source or reason", "why"}}};
+  for (const OpenChoice& choice : table.choices) {
+    shown.rows.push_back({choice.what.at(scale), choice.chosen.at(scale), choice.why.at(scale)});
+  }
+  return shown;
 }
 
 }  // namespace
@@ -186,28 +201,13 @@ std::string reproduced_text(const Reproduced& result) {
           : table.published ? "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot."
                             : "Scale: quick, a setting of ours: no paper trains models on it.";
   if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
-  text += "\n\n";
-  TableRows rows{{""}};
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    const ReproductionColumn& column = table.columns[c];
-    if (!column.task.empty()) rows[0].push_back(column.title.at(result.setting.scale));
-    if (any_printed(result, c)) rows[0].push_back(printed_title(column, result.setting.scale));
-  }
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    rows.push_back({table.rows[r].label});
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const Reproduced::Cell& cell = result.cells[r][c];
-      if (!table.columns[c].task.empty()) rows.back().push_back(measured_cell(result, cell));
-      if (any_printed(result, c)) rows.back().push_back(printed_cell(cell.printed));
-    }
-  }
-  text += markdown_table(rows);
-  text += "\n" + legend_text(result) + text_counts_of(result) + order_text(result) +
-          choices_text(table, result.setting.scale);
+  text += "\n\n" + table_of(result).text();
+  if (!table.choices.empty()) text += choices_of(table, result.setting.scale).text();
   std::string states;
-  for (const auto& [state, count] : result.runs)
+  for (const auto& [state, count] : result.runs) {
     states += concat(states.empty() ? "" : ", ", count, " ", name_of(state));
-  text += concat("\nRuns: ", states, "\n");
+  }
+  text += concat("Runs: ", states, "\n");
   for (const std::string& problem : result.problems) text += concat("not read: ", problem, "\n");
   return text;
 }
@@ -230,79 +230,21 @@ std::string presets_text(const Reproduction& table, Scale scale) {
 
 JsonValue reproduced_json(const Reproduced& result) {
   const Reproduction& table = *result.table;
-  JsonValue rows = JsonValue::array(), choices = JsonValue::array(), states = JsonValue::object();
-  JsonValue problems = JsonValue::array();
   const Scale scale = result.setting.scale;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    JsonValue cells = JsonValue::array();
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const Reproduced::Cell& cell = result.cells[r][c];
-      JsonValue json = JsonValue::object({{"column", table.columns[c].title.at(scale)}});
-      if (!cell.perplexities.empty()) {
-        json.set("perplexity", perplexity_json(cell.losses));
-        if (!cell.bits_per_byte.empty()) json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
-        json.set("text", text_counts_json(*cell.text).set("split", table.columns[c].split));
-      } else if (!cell.errors.rates.empty()) {
-        json.set("counts", cell.sequences ? "sequences" : "tokens");
-        json.set("errors", cell.errors.json());
-        if (cell.untrained) json.set("untrained_rows", true);
-      }
-      if (cell.printed) {
-        json.set("printed", cell.printed->mean);
-        if (!std::isnan(cell.printed->deviation)) json.set("printed_deviation", cell.printed->deviation);
-        if (!table.columns[c].unit.empty()) json.set("unit", table.columns[c].unit);
-        if (cell.comparable()) json.set("differs", cell.differs());
-      }
-      cells.push(std::move(json));
-    }
-    rows.push(JsonValue::object({{"row", table.rows[r].label}, {"cells", std::move(cells)}}));
-  }
-  for (const OpenChoice& choice : table.choices) {
-    choices.push(JsonValue::object(
-        {{"what", choice.what.at(scale)}, {"chosen", choice.chosen.at(scale)}, {"why", choice.why.at(scale)}}));
-  }
+  JsonValue states = JsonValue::object(), problems = JsonValue::array();
   for (const auto& [state, count] : result.runs) states.set(name_of(state), count);
   for (const std::string& problem : result.problems) problems.push(problem);
   return JsonValue::object({{"name", table.name},
                             {"title", table.title},
                             {"source", table.source},
                             {"note", table.note},
-                            {"scale", name_of(result.setting.scale)},
+                            {"scale", name_of(scale)},
                             {"seeds", result.setting.seeds.size()},
                             {"changes", result.setting.changes},
-                            {"rows", std::move(rows)},
-                            {"choices", std::move(choices)},
+                            {"rows", table_of(result).rows_json()},
+                            {"choices", choices_of(table, scale).rows_json()},
                             {"states", std::move(states)},
                             {"problems", std::move(problems)}});
-}
-
-Chart reproduced_chart(const Reproduced& result) {
-  const Reproduction& table = *result.table;
-  check(table.picture != ReproductionPicture::none, "reproduce", table.name, " has no picture");
-  if (table.picture == ReproductionPicture::over_steps) {
-    Chart chart = report_chart(make_report(result.paths));
-    chart.title += concat(" (scale: ", name_of(result.setting.scale), ")");
-    return chart;
-  }
-  const bool of_text =
-      std::ranges::any_of(table.columns, [](const ReproductionColumn& column) { return column.text != nullptr; });
-  Chart chart{concat(table.title, " (scale: ", name_of(result.setting.scale), ")"),
-              table.x_label,
-              of_text ? "perplexity" : "wrong",
-              {{}}};
-  chart.numbers = of_text;
-  chart.logarithmic_x = true;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    ChartSeries series{table.rows[r].label, {}};
-    for (std::size_t c = 0; c < table.columns.size(); ++c) {
-      const std::vector<double>& rates = result.cells[r][c].values();
-      if (rates.empty()) continue;
-      const auto [low, high] = std::ranges::minmax(rates);
-      series.points.push_back({table.columns[c].x.at(result.setting.scale), mean_deviation(rates).mean, low, high});
-    }
-    chart.panels.front().series.push_back(std::move(series));
-  }
-  return chart;
 }
 
 }  // namespace tally

@@ -1,7 +1,6 @@
 #include "tasks/results/varied.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <set>
 
@@ -18,27 +17,9 @@ namespace {
 
 const JsonLimits file_limits{.max_depth = 8, .max_values = 1'000'000};
 
-// The values as numbers, or else their indices.
-std::vector<double> coordinates_of(const std::vector<std::string>& values) {
-  std::vector<double> numbers, coordinates;
-  for (const std::string& value : values) {
-    double number = 0;
-    const auto read = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (read.ec == std::errc() && read.ptr == value.data() + value.size()) numbers.push_back(number);
-    coordinates.push_back(static_cast<double>(coordinates.size()));
-  }
-  return numbers.size() == values.size() ? numbers : coordinates;
-}
-
 std::vector<double> losses(const VariedCell& cell) {
   std::vector<double> values;
   for (const Evaluation& e : cell.results) values.push_back(e.loss);
-  return values;
-}
-
-std::vector<double> perplexities(const VariedCell& cell) {
-  std::vector<double> values;
-  for (const Evaluation& e : cell.results) values.push_back(e.perplexity());
   return values;
 }
 
@@ -217,35 +198,6 @@ JsonValue varied_json(const std::vector<VariedTable>& tables) {
                                 {"groups", std::move(groups)}}));
   }
   return JsonValue::object({{"tables", std::move(all)}});
-}
-
-Chart varied_chart(const std::vector<VariedTable>& tables) {
-  Chart chart;
-  for (const VariedTable& table : tables) {
-    const std::vector<double> coordinates = coordinates_of(table.values);
-    ChartPanel panel{tables.size() > 1 ? concat(table.task, " ", table.split) : table.split, {}};
-    for (const VariedLine& line : table.lines) {
-      ChartSeries series{line.label, {}};
-      for (std::size_t n = 0; n < line.cells.size(); ++n) {
-        const VariedCell& cell = line.cells[n];
-        const std::vector<double> rates =
-            table.of_text() ? perplexities(cell) : error_rates(cell.results, table.sequences).rates;
-        if (rates.empty()) continue;
-        const auto [low, high] = std::ranges::minmax(rates);
-        series.points.push_back({coordinates[n], mean_deviation(rates).mean, low, high});
-      }
-      std::ranges::sort(series.points, {}, &ChartPoint::x);
-      panel.series.push_back(std::move(series));
-    }
-    chart.numbers = table.of_text();
-    chart.logarithmic_x = chart.numbers && std::ranges::min(coordinates) > 0;
-    chart.title = concat(table.task, ": ", chart.numbers ? "perplexity" : "error", " of trained models against ",
-                         table.option, ", mean over seeds (band: lowest to highest)");
-    chart.x_label = table.option;
-    chart.y_label = what_is_shown(table);
-    chart.panels.push_back(std::move(panel));
-  }
-  return chart;
 }
 
 }  // namespace tally

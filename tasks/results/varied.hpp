@@ -1,5 +1,5 @@
-// The errors of trained models as one option of their task changes, as a table, as JSON, and as a chart. The
-// evaluations that 'tally reproduce' needs are stored with each run.
+// The errors of trained models as one option of their task changes, as a table and as JSON. The evaluations that
+// 'tally reproduce' needs are stored with each run.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 #include "core/io/json.hpp"
 #include "tasks/evaluation/evaluate.hpp"
-#include "tasks/print/svg.hpp"
 #include "tasks/results/report.hpp"
 
 namespace tally {
@@ -85,8 +84,5 @@ struct VariedTable {
 // Markdown, followed by the evaluations that failed, with reasons.
 std::string varied_text(const std::vector<VariedTable>& tables);
 JsonValue varied_json(const std::vector<VariedTable>& tables);
-// A panel for each table: the mean over seeds, in a band from the lowest to the highest, against the option's value. If
-// the values are not numbers, it is plotted against their index.
-Chart varied_chart(const std::vector<VariedTable>& tables);
 
 }  // namespace tally

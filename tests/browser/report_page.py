@@ -47,15 +47,14 @@ class ReportPage(unittest.TestCase):
         # Six seeds of three encodings on three splits, and the means that the text form prints.
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 18)
         page.evaluate("page.sequences = false; page.draw()")
-        for group in report["groups"]:
-            for split in group["splits"]:
-                mean = page.evaluate(f"meanOf(page.finals(page.here.groups.find(g => g.pe === '{group['pe']}'), '{split['split']}')"
-                                     ".map(final => final.share))")
-                error = split["token_error"]
-                self.assertAlmostEqual(mean, error["mean"], places=12)
-                low, high = page.evaluate(f"wilson({error['wrong']}, {error['of']})")
-                self.assertAlmostEqual(low, error["low"], places=12)
-                self.assertAlmostEqual(high, error["high"], places=12)
+        for row in report["tables"][1]["rows"]:
+            mean = page.evaluate(f"meanOf(page.finals(page.here.groups.find(g => g.pe === '{row['encoding']}'), '{row['split']}')"
+                                 ".map(final => final.share))")
+            error = row["wrong tokens"]
+            self.assertAlmostEqual(mean, error["mean"], places=12)
+            low, high = page.evaluate(f"wilson({error['wrong']}, {error['of']})")
+            self.assertAlmostEqual(low, error["low"], places=12)
+            self.assertAlmostEqual(high, error["high"], places=12)
 
         # An encoding is switched off and on; a point says its run, with the way to its page.
         page.click("#groups button:nth-child(1)")
@@ -96,13 +95,12 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate("document.querySelectorAll('#curves .hit').length"), 14)
         self.assertIn(best, page.evaluate("document.getElementById('compared').textContent"))
 
-        # Encodings and tasks in one table, of the numbers that the text form prints; a task's name leads there.
+        # Encodings and tasks in two tables, of the numbers that the text form prints; a task's name leads there.
         overview = json.loads(self.run_tally("report", self.folder / "runs", self.folder / "words", "--json"))["overview"]
         self.assertEqual(page.evaluate("page.data.overview"), overview)
-        self.assertEqual(page.evaluate("document.querySelectorAll('#overviewtable tr').length"), 2 + len(names))
-        shown = page.evaluate("[...document.querySelectorAll('#overviewtable tr')].slice(2).map(row => "
-                              "[...row.children].map(cell => cell.textContent))")
-        self.assertEqual(sum(cell == "–" for row in shown for cell in row), 2 * (len(names) - 2))  # words: two encodings
+        self.assertEqual(page.evaluate("document.querySelectorAll('#overviewtable tr').length"), 2 * (1 + len(names)))
+        shown = page.evaluate("[...document.querySelectorAll('#overviewtable td')].map(cell => cell.textContent)")
+        self.assertEqual(shown.count("–"), 2 * (len(names) - 2))  # words: two encodings
         self.assertTrue(page.evaluate("document.getElementById('bykey').hidden"), "flip-flop is not broken down")
         page.click("#overviewtable th:nth-child(3) button")
         self.assertEqual(page.evaluate("page.here.name"), "group-word")

@@ -12,7 +12,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-foreach(script IN ITEMS tally.py examples/curves.py)
+foreach(script IN ITEMS tally.py examples/last_x.py)
   if(NOT EXISTS ${WORK}/prefix/share/tally/${script})
     message(FATAL_ERROR "not installed: share/tally/${script}")
   endif()

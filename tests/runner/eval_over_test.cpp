@@ -40,11 +40,10 @@ TEST_F(EvalOver, GivesTheErrorsOfEvalOverSeeds) {
   train("cope-2", "cope", {"--seed=2"});
   train("none-1", "none");
   train("none-2", "none", {"--seed=2", "--steps=6"});
-  const Finished text = eval({"--over", "task.length=8,32", "--out", folder_ / "curves.svg"});
+  const Finished text = eval({"--over", "task.length=8,32"});
   EXPECT_EQ(text.code, 0) << text.err;
   EXPECT_TRUE(holds(text.out, "flip-flop, in-distribution, wrong tokens against task.length")) << text.out;
   EXPECT_TRUE(holds(text.out, ", n 2)")) << text.out;
-  EXPECT_TRUE(holds(read_file(folder_ / "curves.svg"), "task.length"));
 
   const JsonValue found = table({"--over", "length=8,32"});
   EXPECT_FALSE(std::filesystem::exists(runs_ + "/cope-1/varied.json"));
@@ -129,7 +128,6 @@ TEST_F(EvalOver, RefusesWhatMeansNothing) {
   refused({"--over", "task.p-ignore=0.1,0.9", "--split", "ood-sparse"}, "changes nothing in the split 'ood-sparse'");
   refused({"--over", "task.length=8", "--set", "pe.relative.far=cap"}, "belongs to the encoding of none of the runs");
   refused({"--over", "task.length=8", "--lengths", "8"}, "--lengths excludes --over");
-  refused({"--out", "curves.svg"}, "--out requires --over");
   refused({runs_ + "/cope"}, "several runs are evaluated with --over");
 }
 

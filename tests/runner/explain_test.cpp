@@ -34,20 +34,25 @@ TEST_F(ExplainCommand, TellsOfEveryHead) {
   const JsonValue told = json("cope");
   EXPECT_EQ(told.string("split"), "ood-dense");
   EXPECT_EQ(told.integer("sequences"), 4);
-  ASSERT_EQ(told.elements("heads").size(), 4u);  // two layers of two heads
-  for (const JsonValue& head : told.elements("heads")) {
-    ASSERT_EQ(head.elements("gates").size(), 1u);
-    const JsonValue& gates = head.elements("gates")[0];
-    EXPECT_EQ(gates.string("kind"), "gates");
+  const JsonValue &scored = told.at("tables").at("scored"), &all = told.at("tables").at("all");
+  ASSERT_EQ(scored.elements().size(), 2u);  // gates and attention
+  EXPECT_TRUE(scored.elements()[0].string("title").starts_with("gates: "));
+  for (std::size_t head = 0; head < 4; ++head) {  // two layers of two heads
+    const auto row = [&](const JsonValue& tables, std::size_t n) {
+      return tables.elements()[n].elements("rows").at(head);
+    };
     // Every query sees the first token, a write, so the 4 x 16 queries have at least that many pairs.
-    EXPECT_GE(gates.at("all").at("w").integer("n"), 64);
-    EXPECT_EQ(head.at("attention").at("all").at("w").integer("n"), 64);
-    EXPECT_EQ(head.at("source_attention").integer("n"), told.integer("scored"));
+    EXPECT_GE(row(all, 0).at("w").integer("n"), 64);
+    EXPECT_EQ(row(all, 1).at("w").integer("n"), 64);
+    const JsonValue attention = row(scored, 1);
+    EXPECT_EQ(attention.at("source_attention").integer("n"), told.integer("scored"));
     double sum = 0;  // the attention of a query over all roles sums to 1
-    for (const JsonMember& role : head.at("attention").at("scored").members()) sum += role.value.real("mean");
+    for (const JsonMember& member : attention.members()) {
+      if (member.value.is_object() && !member.name.starts_with("source")) sum += member.value.real("mean");
+    }
     EXPECT_NEAR(sum, 1, 1e-5);
   }
-  EXPECT_EQ(json("none").elements("heads")[0].elements("gates").size(), 0u);
+  EXPECT_EQ(json("none").at("tables").elements("scored").size(), 1u);
 }
 
 TEST_F(ExplainCommand, PrintsTables) {

@@ -181,7 +181,7 @@ TEST_F(Sweeps, AnswersAsJson) {
   ASSERT_EQ(finished.code, 0) << finished.err;
   const JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_values = 100'000}, "sweep");
   EXPECT_EQ(json.at("states").integer("finished"), 2);
-  EXPECT_EQ(json.at("report").elements("groups").size(), 1u);
+  EXPECT_EQ(json.at("report").elements("tables")[0].elements("rows").size(), 1u);
 }
 
 TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {

@@ -23,18 +23,17 @@ RunSummary run_with(const std::vector<double>& nats) {
   return run;
 }
 
-// Differences 1 and 1 +- spread of parts of ten tokens: the mean is 0.1, its error spread/10.
-std::string row(double spread) {
-  const RunSummary a = run_with({21 - spread, 21 + spread}), b = run_with({20, 20});
-  const std::vector<PairedSplit> splits = paired(a, b);
-  EXPECT_NEAR(splits.at(0).difference.mean, 0.1, 1e-12);
-  EXPECT_NEAR(splits.at(0).difference.error, spread / 10, 1e-12);
-  return paired_text(a, b, splits);
+// Differences 1 - spread and 1 + spread of two parts of ten tokens: the mean is 0.1, its error spread/10.
+JsonValue row(double spread) {
+  return paired(run_with({21 - spread, 21 + spread}), run_with({20, 20})).rows_json().elements().at(0);
 }
 
-TEST(Paired, TwoLossesDifferBeyondTwoStandardErrors) {
-  EXPECT_NE(row(0.4).find("| yes "), std::string::npos) << row(0.4);
-  EXPECT_NE(row(0.7).find("| no "), std::string::npos) << row(0.7);
+TEST(Paired, TwoLossesDifferByStudentsTest) {
+  EXPECT_NEAR(row(0.078).real("difference"), 0.1, 1e-12);
+  EXPECT_NEAR(row(0.078).real("error"), 0.0078, 1e-12);
+  // With two parts, the difference must be 12.7 standard errors.
+  EXPECT_TRUE(row(0.078).boolean("differs"));
+  EXPECT_FALSE(row(0.08).boolean("differs"));
 }
 
 }  // namespace paired_test

@@ -25,11 +25,11 @@ const std::string file = R"({
   },
   "tables": {
     "t": {
-      "title": "T", "source": "S", "note": "N", "aliases": ["u"], "picture": "over-columns", "x-label": "X",
+      "title": "T", "source": "S", "note": "N", "aliases": ["u"], "curves": true,
       "columns": [
         {"title": {"quick": "short", "paper": "long"}, "task": "flip-flop", "split": "ood-sparse",
-         "settings": "task.length=16", "share": 0.5, "x": {"quick": 1, "paper": 2.5}},
-        {"title": "read", "task": "text", "split": "test", "text": "prose", "context": 512},
+         "settings": "task.length=16", "share": 0.5},
+        {"title": "read", "task": "text", "split": "test", "text": "prose", "context": {"quick": 512, "paper": 2048}},
         {"title": "print", "unit": "perplexity"}
       ],
       "rows": [
@@ -46,21 +46,20 @@ TEST(ReproductionFiles, WhatTheySayArrives) {
   const std::vector<Reproduction> tables = read_reproductions(file, "f.json");
   ASSERT_EQ(tables.size(), 1u);
   const Reproduction& table = tables[0];
-  EXPECT_EQ(table.name + table.title + table.source + table.note + table.x_label, "tTSNX");
+  EXPECT_EQ(table.name + table.title + table.source + table.note, "tTSN");
   EXPECT_EQ(table.aliases, std::vector<std::string>{"u"});
   EXPECT_TRUE(table.published);
-  EXPECT_EQ(table.picture, ReproductionPicture::over_columns);
+  EXPECT_TRUE(table.curves);
   ASSERT_EQ(table.columns.size(), 3u);
   const ReproductionColumn &first = table.columns[0], &text = table.columns[1], &print = table.columns[2];
   EXPECT_EQ(first.title.quick + first.title.paper + first.task + first.split, "shortlongflip-flopood-sparse");
   EXPECT_EQ(first.settings.paper, "task.length=16");
   EXPECT_EQ(first.share, 0.5);
-  EXPECT_EQ(first.x.quick, 1);
-  EXPECT_EQ(first.x.paper, 2.5);
   EXPECT_EQ(first.text, nullptr);
   EXPECT_EQ(text.text->made_by.quick, "m");
   EXPECT_EQ(preset_of(text, Scale::paper), "wikitext-paper");
-  EXPECT_EQ(text.context.paper, 512);
+  EXPECT_EQ(text.context.quick, 512);
+  EXPECT_EQ(text.context.paper, 2048);
   EXPECT_EQ(text.share, 1);
   EXPECT_EQ(print.unit, "perplexity");
   ASSERT_EQ(table.rows.size(), 2u);
@@ -132,8 +131,6 @@ TEST(ReproductionFiles, WrongOnesAreRefused) {
             "f.json: t: [reproduce] there is no list of choices 'tow'; did you mean 'two'?"},
            {R"("y"}, "one"])", R"("y"}, "two"])", "f.json: two: [reproduce] there is no list of choices 'two'"},
            {R"(, "why": "y"}, "one")", R"(}, "one")", "f.json: two: [json] 'why' is missing"},
-           {R"("over-columns")", R"("over-rows")",
-            "f.json: t: [reproduce] there is no picture 'over-rows'; did you mean"},
            {R"(["u"])", R"(["t"])", "f.json: t: [reproduce] the alias 't' is taken"},
            {R"("aliases": ["u"])", R"("published": "no")",
             "f.json: t: [json] 'published' must be a boolean, but is a string"}}) {

@@ -71,6 +71,36 @@ TEST(Statistics, DeviationIsThatOfASample) {
   EXPECT_EQ(mean_deviation({0.003, 0.003, 0.003}).deviation, 0);
 }
 
+// The two-sided 5% points of Student's distribution, from printed tables (Fisher and Yates).
+TEST(Statistics, StudentsDistributionHasItsPrintedPoints) {
+  for (const auto& [freedom, point] :
+       {std::pair{1, 12.706}, {2, 4.303}, {3, 3.182}, {4, 2.776}, {5, 2.571}, {10, 2.228}, {30, 2.042}, {120, 1.980}}) {
+    EXPECT_NEAR(student_p(point, freedom), 0.05, 1e-4) << freedom;
+    EXPECT_NEAR(student_p(-point, freedom), 0.05, 1e-4) << freedom;
+  }
+  EXPECT_NEAR(student_p(9.925, 2), 0.01, 1e-5);
+  EXPECT_NEAR(student_p(1.959964, 1e6), 0.05, 1e-5);
+  EXPECT_EQ(student_p(0, 3), 1);
+  EXPECT_LT(student_p(1000, 1000), 1e-9);
+}
+
+// Student's sleep data. R prints for t.test(extra ~ group, data = sleep): t = -1.8608, df = 17.776, p-value = 0.07939.
+TEST(Statistics, WelchsTestIsThatOfR) {
+  const MeanDeviation first = mean_deviation({0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0});
+  const MeanDeviation second = mean_deviation({1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4});
+  EXPECT_NEAR(welch_p(first, second), 0.07939, 5e-6);
+  EXPECT_NEAR(welch_p(second, first), 0.07939, 5e-6);
+}
+
+TEST(Statistics, WelchsTestAtItsLimits) {
+  EXPECT_EQ(welch_p({1, 0, 1}, {2, 0.1, 3}), 1) << "one value has no spread";
+  EXPECT_EQ(welch_p({1, 0, 3}, {2, 0, 3}), 0);
+  EXPECT_EQ(welch_p({1, 0, 3}, {1, 0, 3}), 1);
+  // An exact number leaves the degrees of freedom of the other mean: two, so 4.303 standard errors.
+  const double error = 0.6 / std::sqrt(3);
+  EXPECT_NEAR(welch_p({1, 0.6, 3}, {1 + 4.303 * error, 0, 3}), 0.05, 1e-4);
+}
+
 TEST(Statistics, ValuesOneByOneHaveTheSameDeviation) {
   RunningMean one_by_one;
   EXPECT_EQ(one_by_one.result().n, 0);

@@ -7,17 +7,14 @@
 #include <optional>
 #include <set>
 
-#include "core/io/atomic_file.hpp"
 #include "tasks/command_line/error_option.hpp"
 #include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/output_file.hpp"
 #include "tasks/command_line/progress.hpp"
 #include "tasks/command_line/signals.hpp"
 #include "tasks/commands/parts/other_task.hpp"
 #include "tasks/commands/parts/sequences.hpp"
 #include "tasks/commands/parts/varied_run.hpp"
 #include "tasks/evaluation/generate.hpp"
-#include "tasks/print/printable.hpp"
 #include "tasks/results/varied.hpp"
 #include "tasks/runs/option_hint.hpp"
 
@@ -154,10 +151,6 @@ VariedTable evaluated(const Plan& plan, const OverSettings& settings, const Comm
 }  // namespace
 
 Result evaluate_over(const OverSettings& settings, const CommonOptions& common) {
-  if (!settings.out.empty()) {
-    known_ending(settings.out, {".svg"});
-    check_output(settings.out);
-  }
   const std::vector<GridDimension> dimensions = parse_grid(settings.over, "--over");
   if (dimensions.size() != 1) throw UsageError("[eval] one option is varied: --over task.p-ignore=0.1,0.5,0.9");
   const GridDimension& over = dimensions.front();
@@ -180,13 +173,7 @@ Result evaluate_over(const OverSettings& settings, const CommonOptions& common) 
       refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });
     }
   }
-  JsonValue json = varied_json(tables);
-  if (!settings.out.empty()) {
-    write_file_atomically(settings.out, svg_text(varied_chart(tables)));
-    json.set("curves", settings.out);
-    say(common, concat("curves: ", printable(settings.out)));
-  }
-  return {refused ? exit_code::failed : exit_code::done, std::move(json), varied_text(tables)};
+  return {refused ? exit_code::failed : exit_code::done, varied_json(tables), varied_text(tables)};
 }
 
 }  // namespace tally

@@ -11,7 +11,7 @@ namespace tally {
 
 struct OverSettings {
   std::vector<std::string> folders, over, changes;
-  std::string split, out, error = "task";
+  std::string split, error = "task";
   std::int64_t count = 0;
   bool generate = false;
 };
