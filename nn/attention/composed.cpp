@@ -122,7 +122,7 @@ Tensor modified(const AppliedScoreMod& scan, const Tensor& score, const Tensor& 
     if (trace != nullptr && spends) {
       // A key that takes a share b of the remaining mass has the gate -log(1 - b).
       trace->breaks = negate(exp(negate(own.gates))) + 1.0;
-    } else if (trace != nullptr) {
+    } else if (trace != nullptr && !trace->gates.defined()) {
       trace->gates = own.gates;
       trace->positions = own.positions;
     }

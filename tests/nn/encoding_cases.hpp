@@ -237,9 +237,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   const auto add = [&](EncodingCase one) {
     if (!set_flags_for_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
-      const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      // tra also has a score modification. Combinations of two are tested elsewhere.
-      if (entry->traits.rotates && entry->name != "tra") cases.push_back(sum_of(one, rotation));
+      if (rotation.choice.parts[0].entry->traits.rotates) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
