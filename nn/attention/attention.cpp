@@ -7,7 +7,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
-#include "nn/attention/kv_eviction.hpp"
+#include "nn/attention/kv_cache.hpp"
 #include "nn/model.hpp"
 
 namespace tally {
@@ -18,13 +18,6 @@ Tensor split_heads(const Tensor& x, std::int64_t heads) {
 
 Tensor merge_heads(const Tensor& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
-}
-
-Tensor repeat_kv(const Tensor& x, std::int64_t heads) {
-  const std::int64_t share = heads / x.size(1);
-  if (share == 1) return x;
-  const Shape shared{x.size(0), x.size(1), share, x.size(2), x.size(3)};
-  return reshape(broadcast_to(unsqueeze(x, 2), shared), {x.size(0), heads, x.size(2), x.size(3)});
 }
 
 HeadSizes HeadSizes::of(const ModelOptions& model) {

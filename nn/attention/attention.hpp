@@ -84,8 +84,5 @@ class Attention final : public Module {
 // [B, T, H d] as [B, H, T, d] and back. The first is a view of its argument.
 Tensor split_heads(const Tensor& x, std::int64_t heads);
 Tensor merge_heads(const Tensor& x);
-// [B, G, T, d] -> [B, H, T, d]: repeats each head of keys or values for every query head that shares it. Copies unless
-// G = H.
-Tensor repeat_kv(const Tensor& x, std::int64_t heads);
 
 }  // namespace tally

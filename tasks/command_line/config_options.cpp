@@ -254,7 +254,7 @@ std::string config_text(const RunConfig& config) {
       text += concat(" ", group.prefix, option.name, "=", to_text(option.value));
     text += "\n";
   }
-  for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
+  for (const std::string& line : config.encoding.notes()) text += line + "\n";
   text.pop_back();
   return text;
 }
