@@ -264,8 +264,9 @@ void check_lengths(const AttentionOperands& in) {
         in.q.shape(), " and ", in.k.shape());
 }
 
-// Each term's contribution to l is also added to `joined`, if given.
-Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
+}  // namespace
+
+Tensor composed_logits(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
   Score score = given;
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
@@ -306,12 +307,6 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   return logits;
 }
 
-}  // namespace
-
-Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
-  return logits_of(in, score, trace, nullptr);
-}
-
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
                           const AttentionInput& in, const Dropout& dropout, const ForwardContext& pass,
                           AttentionTrace* trace) {
@@ -320,7 +315,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
   Weights weights;
   {
     Tensor joined;
-    Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
+    Tensor logits = composed_logits(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
     logits = biased_logits(score, logits, operands, trace);
     weights = weights_after(logits, mask_tensor(operands), in, score, encoding);

@@ -29,8 +29,9 @@ Tensor masked_fill_zero(const Tensor& x, const Tensor& seen);
 Tensor masked_fill_min(const Tensor& x, const Tensor& seen);
 
 // l [B, H, T, T], without score modifications that act on biased logits. Values above the diagonal are meaningless.
-// Fills gates, positions and decay of the trace, if given.
-Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
+// Fills gates, positions and decay of the trace, if given. Adds each term's contribution to l to `joined`, if given.
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr,
+                       Tensor* joined = nullptr);
 
 // o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,

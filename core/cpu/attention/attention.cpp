@@ -85,7 +85,7 @@ class Team {
 
   void forward() const {
     parallel_for(chunks(), [&](std::int64_t index) { workers_[omp_get_thread_num()]->forward(chunk_at(index)); });
-    tell_tiles();
+    report_tiles();
   }
 
   void backward() const {
@@ -117,11 +117,11 @@ class Team {
       });
     }
     any.write_shared(shared_);
-    tell_tiles();
+    report_tiles();
   }
 
  private:
-  void tell_tiles() const {
+  void report_tiles() const {
     for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
   }
   std::int64_t chunks() const { return key_heads_ * division_.chunks(); }

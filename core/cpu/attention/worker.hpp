@@ -8,7 +8,6 @@
 #include "core/cpu/attention/bias.hpp"
 #include "core/cpu/attention/distance_bias.hpp"
 #include "core/cpu/attention/products.hpp"
-#include "core/cpu/attention/scan_checkpoints.hpp"
 #include "core/cpu/attention/score_mod.hpp"
 #include "core/cpu/attention/softmax.hpp"
 #include "core/math/math.hpp"
