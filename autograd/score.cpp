@@ -17,18 +17,18 @@ bool is_compiled(const ScoreMod& mod, Device device) {
   }
 }
 
-void Score::set_scan(AppliedScoreMod value) {
-  if (scan) {
-    more_scans.push_back(std::move(value));
+void Score::add_score_mod(AppliedScoreMod value) {
+  if (score_mod) {
+    more_score_mods.push_back(std::move(value));
   } else {
-    scan = std::move(value);
+    score_mod = std::move(value);
   }
 }
 
-std::vector<const AppliedScoreMod*> Score::scans() const {
+std::vector<const AppliedScoreMod*> Score::score_mods() const {
   std::vector<const AppliedScoreMod*> all;
-  if (scan) all.push_back(&*scan);
-  for (const AppliedScoreMod& pair : more_scans) all.push_back(&pair);
+  if (score_mod) all.push_back(&*score_mod);
+  for (const AppliedScoreMod& pair : more_score_mods) all.push_back(&pair);
   const auto order = [](const AppliedScoreMod* pair) {
     return pair->mod->traits.after_biases ? 2 : pair->mod->traits.adds ? 1 : 0;
   };
@@ -36,24 +36,28 @@ std::vector<const AppliedScoreMod*> Score::scans() const {
   return all;
 }
 
-void Score::set_normaliser(SoftmaxRule value) {
+void Score::set_softmax_rule(SoftmaxRule value) {
   check(softmax_rule.is_softmax(), "encoding",
         "two parts of the sum each take the place of the softmax: keep one of them (biases and rotations may join it)");
   softmax_rule = std::move(value);
 }
 
+Tensor repeat_kv(const Tensor& x, std::int64_t heads) {
+  const std::int64_t before = x.size(1);
+  if (heads == before || before == 0) return x;
+  const Shape repeated{x.size(0), before, heads / before, x.size(2), x.size(3)};
+  return reshape(broadcast_to(unsqueeze(x, 2), repeated), {x.size(0), heads, x.size(2), x.size(3)});
+}
+
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
   const Tensor wide = to_f32(query);
-  const std::int64_t sequences = key.size(0), heads = key.size(1), rows = key.size(2), width = key.size(3);
+  const std::int64_t heads = key.size(1);
   Tensor by_head = key;
-  if (sequences == 1 && heads == 1) {
-    by_head = reshape(key, {rows, width});  // one product
-  } else if (heads > 1 && heads != query.size(1)) {
-    const std::int64_t each = query.size(1) / heads;
-    const Tensor one_more = reshape(key, {sequences, heads, 1, rows, width});
-    by_head =
-        reshape(broadcast_to(one_more, {sequences, heads, each, rows, width}), {sequences, query.size(1), rows, width});
+  if (key.size(0) == 1 && heads == 1) {
+    by_head = reshape(key, {key.size(2), key.size(3)});  // one product
+  } else if (heads > 1) {
+    by_head = repeat_kv(key, query.size(1));
   }
   return matmul(wide, transpose(by_head, -1, -2), scale);
 }
@@ -61,20 +65,21 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
 RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
 void Score::keep_gates(const Tensor& q, const Tensor& k) {
-  if (scan && scan->mod->traits.gate_logit && !scan->gates.query.defined()) scan->gates = {q, k};
-  for (AppliedScoreMod& pair : more_scans) {
+  if (score_mod && score_mod->mod->traits.gate_logit && !score_mod->gates.query.defined()) score_mod->gates = {q, k};
+  for (AppliedScoreMod& pair : more_score_mods) {
     if (pair.mod->traits.gate_logit && !pair.gates.query.defined()) pair.gates = {q, k};
   }
 }
 
 bool Score::takes_score_alone() const {
-  return std::ranges::any_of(
-      scans(), [](const AppliedScoreMod* pair) { return !pair->mod->traits.after_biases && !pair->mod->traits.adds; });
+  return std::ranges::any_of(score_mods(), [](const AppliedScoreMod* pair) {
+    return !pair->mod->traits.after_biases && !pair->mod->traits.adds;
+  });
 }
 
 bool Score::multiplies_pairs() const {
   return row_factor.defined() &&
-         std::ranges::any_of(scans(), [](const AppliedScoreMod* p) { return !p->mod->traits.adds_entry; });
+         std::ranges::any_of(score_mods(), [](const AppliedScoreMod* p) { return !p->mod->traits.adds_entry; });
 }
 
 bool Score::changes_score() const {
@@ -83,16 +88,16 @@ bool Score::changes_score() const {
 }
 
 bool Score::tiled_on(Device device) const {
-  const bool fits = more_scans.empty() && !multiplies_pairs() && !changes_score();
-  return fits && (!scan || is_compiled(*scan->mod, device));
+  const bool fits = more_score_mods.empty() && !multiplies_pairs() && !changes_score();
+  return fits && (!score_mod || is_compiled(*score_mod->mod, device));
 }
 
 void Score::check_tiled() const {
   const auto refuse = [&](bool wrong, std::string_view why) {
-    check(!wrong, "attention", "the score modification '", scan ? scan->mod->name : "", "' ", why,
+    check(!wrong, "attention", "the score modification '", score_mod ? score_mod->mod->name : "", "' ", why,
           ": composed attention has that, tiles have not");
   };
-  refuse(!more_scans.empty(), "stands with another one");
+  refuse(!more_score_mods.empty(), "stands with another one");
   refuse(multiplies_pairs(), "makes logits of pairs by itself, and a factor of whole logits cannot be joined to it");
   refuse(changes_score(), "reads the score of q and k alone, of which another product is a part");
 }
@@ -136,7 +141,7 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   const Tensor factor = unsqueeze(score.row_factor, 3);
   score.keep_gates(in.q, in.k);
   // The only score modifications allowed with a factor add the entries of their table.
-  if (score.scan) score.scan->table = score.scan->table * factor;
+  if (score.score_mod) score.score_mod->table = score.score_mod->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
   }

@@ -37,6 +37,10 @@ struct AppliedScoreMod {
   std::function<Tensor(const Tensor& s, const Tensor& sum, double scale)> materialised_logit = {};
 };
 
+// [B, G, N, w] -> [B, H, N, w]: repeats each head of keys or values for every query head that shares it. Copies unless
+// G = H.
+Tensor repeat_kv(const Tensor& x, std::int64_t heads);
+
 // z_i[n] = scale r_i.e_n [B, H, T, N] for queries r [B, H, T, w] and keys e [1 or B, 1, G or H, N, w].
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale = 1);
 
@@ -119,12 +123,12 @@ struct MovedProduct {
 };
 
 // Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
-using SoftmaxRule = NormaliserOperands<Tensor>;
+using SoftmaxRule = SoftmaxRuleOperands<Tensor>;
 
 struct Score {
   std::optional<MovedProduct> moved;
-  std::optional<AppliedScoreMod> scan;
-  std::vector<AppliedScoreMod> more_scans;  // of a combination, whose attention is then materialised
+  std::optional<AppliedScoreMod> score_mod;
+  std::vector<AppliedScoreMod> more_score_mods;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
   SoftmaxRule softmax_rule;
   double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
@@ -134,10 +138,10 @@ struct Score {
 
   // Adds a score modification. Fused attention takes one; reference attention applies several, one after the other:
   // first those with logit(p), then those with bias(p), and after all biases those with logit_after_biases(p).
-  void set_scan(AppliedScoreMod value);
-  std::vector<const AppliedScoreMod*> scans() const;
+  void add_score_mod(AppliedScoreMod value);
+  std::vector<const AppliedScoreMod*> score_mods() const;
   // Throws Error if a softmax_rule other than the softmax is already set.
-  void set_normaliser(SoftmaxRule value);
+  void set_softmax_rule(SoftmaxRule value);
   // Gives these operands to gates that would otherwise read the score.
   void keep_gates(const Tensor& q, const Tensor& k);
   // Whether no product may be part of the scores, because a score modification uses them other than by adding to them.
@@ -169,9 +173,9 @@ struct AttentionOperands {
 void multiply_rows(AttentionOperands& in, Score& score);
 
 // Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in
-// the length, except for the running sums of a scan: one number per row and 128 keys, on a GPU per row and 32 keys.
-// Fully masked tiles cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the operand
-// whose shape does not fit. Reference attention, with every intermediate in memory: nn/attention/composed.hpp.
+// the length, except for the running sums of a score modification: one number per row and 128 keys, on a GPU per row
+// and 32 keys. Fully masked tiles cost nothing. The queries are the last T of the keys' tokens. Throws Error naming the
+// operand whose shape does not fit. Reference attention, with every intermediate in memory: nn/attention/composed.hpp.
 Tensor tiled_attention(const AttentionOperands& in, const Score& score);
 
 }  // namespace tally

@@ -14,8 +14,8 @@ namespace tally {
 // heads without such a value, and undefined if no head has it.
 struct AttentionTrace {
   Tensor weights;    // a_ij, before dropout
-  Tensor gates;      // g_ij of contextual positions
-  Tensor positions;  // p_ij, not clamped
+  Tensor gates;      // g_ij of contextual positions; in a combination, of the first in the order of Score::scans
+  Tensor positions;  // p_ij of the same, not clamped
   // The weights that position would give without content: from the terms added to the scores, l_ij - s_ij, by the same
   // rule (softmax or another softmax_rule). CoPE, arXiv 2405.18719, figure 4: softmax(z_i[p_ij]). Undefined without
   // added terms: rotations of q and k and positions in the embeddings cannot be separated from the content.

@@ -1,7 +1,6 @@
 #include "nn/model.hpp"
 
 #include "core/error.hpp"
-#include "nn/encoding/logits.hpp"
 #include "nn/layers/lstm.hpp"
 #include "nn/transformer.hpp"
 

@@ -14,6 +14,9 @@
 
 namespace tally {
 
+// Logits of a batch larger than this are computed strip by strip (SequenceModel::loss).
+inline constexpr std::int64_t most_logit_bytes = std::int64_t{64} << 20;
+
 struct ModelOptions final : OptionsOf<ModelOptions> {
   std::string kind = "transformer";  // transformer, lstm
   std::int64_t layers = 4;

@@ -1,7 +1,9 @@
 // Fused attention with score shapes (autograd/score.hpp); formulas of forward and backward:
 // core/cpu/attention/attention.cpp. Saved for backward: the inputs, the output, three softmax statistics a row, and
-// with a scan one running sum per row and key tile.
+// with a score modification one running sum per row and key tile.
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,24 +14,195 @@
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
+#include "core/attention/score_mod_traits.hpp"
 #include "core/device/workspace.hpp"
 
-namespace tally {
+namespace tally::attention_call {
+namespace {
 
-using attention_call::by_query_head;
-using attention_call::empty_by_token;
-using attention_call::operation_name;
-using attention_call::Problem;
+// --- The problem, with every operand checked ---
 
-Tensor attention_call::by_query_head(const Tensor& x, std::int64_t heads) {
-  const std::int64_t before = x.size(1);
-  if (heads == before || before == 0) return x;
-  const Shape each{x.size(0), before, heads / before, x.size(2), x.size(3)};
-  const Tensor one_more = reshape(x, {each[0], before, 1, each[3], each[4]});
-  return reshape(broadcast_to(one_more, each), {each[0], heads, each[3], each[4]});
+// Whether x, given as a matmul input, may stay bf16.
+bool may_be_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
+
+// The sizes that letters of OperandRule::shape stand for.
+class Sizes {
+ public:
+  static constexpr std::int64_t unknown = -1;
+  Sizes() { sizes_.fill(unknown); }
+  std::int64_t& operator[](char letter) { return sizes_.at(static_cast<std::size_t>(letter)); }
+
+ private:
+  std::array<std::int64_t, 128> sizes_;
+};
+
+std::string axes_text(std::string_view shape) {
+  std::string text;
+  for (const char letter : shape) text += concat(text.empty() ? "[" : ", ", letter);
+  return text + "]";
 }
 
-Tensor attention_call::empty_by_token(const Shape& shape, DType dtype, Device device) {
+// Checks the operands that are given. A letter without a size takes it from the first operand that has the letter.
+void check_operands(const Problem& problem, Sizes& sizes) {
+  const auto check_operand = [&](const OperandRule& rule, const Tensor& x) {
+    if (!x.defined()) return;
+    check(x.rank() == static_cast<int>(rule.shape.size()), operation_name, rule.name, " must be ",
+          axes_text(rule.shape), ", got ", x.shape());
+    Shape expected;
+    for (const char letter : rule.shape) {
+      const std::int64_t own = x.size(expected.rank), least = sizes['K'] == 0 ? 0 : 1;
+      std::int64_t& size = sizes[letter];
+      if (letter != '*' && size == Sizes::unknown) size = own;
+      expected.append(letter == '*' ? std::max(own, least) : size);
+    }
+    using Type = OperandRule::Type;
+    const bool may_be_bf16 = rule.type == Type::packed || rule.type == Type::matmul;
+    const DType dtype = may_be_bf16 && may_be_operand(x) ? DType::bf16
+                        : rule.type == Type::f64         ? DType::f64
+                                                         : compute_type(problem.q.dtype());
+    check(x.shape() == expected && x.dtype() == dtype, operation_name, rule.name, " must be ", dtype, " ", expected,
+          ", got ", x.dtype(), " ", x.shape());
+    check_same_device(operation_name, problem.q, x);
+  };
+  for_each_operand(check_operand, problem);
+}
+
+// x, or no tensor if it is not needed.
+Tensor needed_operand(bool needed, const Tensor& x) {
+  if (!needed) return {};
+  check_defined(operation_name, x);
+  return x;
+}
+
+// The queries and keys of `moved` are already the first channels of q and k, before the channels that do not move.
+MoveOperands<Tensor> moves_of(const MovedProduct& moved, Sizes& sizes) {
+  const std::int64_t keys = sizes['K'];
+  check(sizes['T'] == keys, operation_name, "queries that move are those of all keys, but there are ", sizes['T'],
+        " for ", keys, " keys");
+  sizes['C'] = std::min(keys, moved_block);
+  sizes['N'] = keys == 0 ? 0 : (keys - 1) / sizes['C'] + 1;
+  sizes['m'] = moved.queries.size(3);
+  const bool by_factor = moved.factor.defined();
+  return {needed_operand(true, moved.own), needed_operand(!by_factor, moved.read),
+          needed_operand(!by_factor, moved.taken), moved.factor};
+}
+
+ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device device, Sizes& sizes) {
+  const ScoreMod& mod = *applied.mod;
+  const ScoreModTraits& traits = mod.traits;
+  check(traits.gate_logit || !applied.gates.query.defined(), operation_name, "the score modification '", mod.name,
+        "' is given operands of gates, but does not read p.gate_logit");
+  check(is_compiled(mod, device), operation_name, "the score modification '", mod.name, "' is not compiled for ",
+        to_text(device), ": composed attention has it there");
+  sizes['r'] = traits.rows;
+  sizes['h'] = traits.heads;
+  const Tensor table = needed_operand(traits.table, applied.table), knots = needed_operand(traits.knots, applied.knots);
+  if (traits.knots) {
+    const std::int64_t numbers = table.size(-1);
+    check(numbers % 2 == 0, operation_name, "a table between knots has a value and a slope for each, got ", numbers,
+          " numbers");
+    sizes['n'] = numbers / 2;
+  }
+  return {.mod = &mod,
+          .gate_query = applied.gates.query,
+          .gate_key = needed_operand(applied.gates.query.defined(), applied.gates.key),
+          .rows = needed_operand(traits.rows > 0, applied.rows),
+          .heads = needed_operand(traits.heads > 0, applied.heads),
+          .table = table,
+          .knots = traits.knots ? knots.to_dense() : knots};
+}
+
+void add_bias(Problem& x, const Toeplitz& bias, Sizes& sizes) {
+  check_defined(operation_name, bias.bias);
+  check(bias.bias.rank() == 2 && bias.bias.size(1) >= sizes['K'], operation_name, "a toeplitz bias of ",
+        bias.bias.size(-1), " distances does not cover ", sizes['K'], " tokens");
+  x.biases.push_back({BiasKind::toeplitz, false, bias.bias, {}});
+}
+void add_bias(Problem& x, const RowColumn& bias, Sizes&) {
+  x.biases.push_back({BiasKind::row_column, false, bias.row, bias.column});
+}
+void add_bias(Problem& x, const RowToeplitz& bias, Sizes&) {
+  x.biases.push_back({BiasKind::row_toeplitz, bias.cap, needed_operand(true, bias.z), {}});
+}
+void add_bias(Problem& x, const ToeplitzProduct& bias, Sizes&) {
+  x.distance = {bias.cap, needed_operand(true, bias.query), needed_operand(true, bias.key)};
+}
+void add_bias(Problem&, const Product&, Sizes&) {
+  check_internal(false, operation_name, "a product was not joined to that of q and k");
+}
+void add_bias(Problem& x, const Dense& bias, Sizes& sizes) {
+  check_defined(operation_name, bias.bias);
+  const Shape pairs{sizes['B'], sizes['H'], sizes['T'], sizes['K']};
+  x.biases.push_back({BiasKind::dense, false, broadcast_to(bias.bias, pairs), {}});
+}
+
+// An operand that logits have no derivative by is not recorded. It gets no gradient, as in reference attention.
+void leave_out_unread(Problem& x) {
+  if (x.score_mod.mod == nullptr) return;
+  const ScoreModTraits& traits = x.score_mod.mod->traits;
+  const auto leave_out = [](bool read, auto&... operands) {
+    if (!read) ((operands = operands.detach()), ...);
+  };
+  const int of_rows = attention::first_scalar_input;
+  const auto has_gradient = [&](int first, int count) { return attention::reads(traits.gradients, first, count); };
+  const bool has_gates = x.score_mod.gate_query.defined();
+  leave_out(has_gradient(attention::input_gate_logit, 1), x.score_mod.gate_query, x.score_mod.gate_key);
+  leave_out(has_gradient(of_rows, traits.rows), x.score_mod.rows);
+  leave_out(has_gradient(of_rows + traits.rows, traits.heads), x.score_mod.heads);
+  leave_out(has_gradient(attention::input_entry, 1), x.score_mod.table);
+  if (traits.reaches_scores(has_gates)) return;
+  leave_out(false, x.q, x.k, x.moves.own, x.moves.read, x.moves.taken, x.moves.factor);
+  if (!traits.after_biases) return;
+  // Likewise products and biases that are added to the scores.
+  leave_out(false, x.distance.query, x.distance.key);
+  for (BiasOperands<Tensor>& bias : x.biases) leave_out(false, bias.values, bias.column);
+}
+
+}  // namespace
+
+Problem problem_of(const AttentionOperands& in, const Score& score) {
+  Problem x;
+  x.scale = in.scale;
+  x.mask = in.mask;
+  x.dropout = in.dropout;
+  x.dropout_stream = in.dropout_stream;
+  x.q = in.q;
+  x.k = in.k;
+  x.v = in.v;
+  for (const Tensor& own : {x.q, x.k, x.v}) {
+    if (!may_be_operand(own)) check_floating(operation_name, own);
+  }
+  Sizes sizes;
+  check_operands(x, sizes);
+  const std::int64_t heads = sizes['H'], key_heads = sizes['G'];
+  check(key_heads == heads || (key_heads > 0 && heads % key_heads == 0), operation_name, "the ", key_heads,
+        " heads of k do not divide the ", heads, " of q");
+  check(sizes['T'] <= sizes['K'], operation_name, "the queries are the last tokens, but there are ", sizes['T'],
+        " of them for ", sizes['K'], " keys");
+  check(in.dropout >= 0 && in.dropout < 1, operation_name, "the dropout rate must be at least 0 and below 1, got ",
+        in.dropout);
+  for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
+    check(number >= 0 && number <= AttentionMask::most, operation_name,
+          "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
+  }
+  const SoftmaxRule& rule = score.softmax_rule;
+  check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name,
+        "a sink is of a softmax alone");
+  check(rule.offset == 0 || rule.kind == SoftmaxRule::Kind::sigmoid, operation_name,
+        "an offset is of sigmoid weights alone");
+
+  if (score.moved) x.moves = moves_of(*score.moved, sizes);
+  if (score.score_mod) x.score_mod = operands_of(*score.score_mod, in.q.device(), sizes);
+  x.softmax_rule = rule;
+  for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(x, shape, sizes); }, bias);
+  check_operands(x, sizes);
+  leave_out_unread(x);
+  return x;
+}
+
+// --- The node of the graph ---
+
+Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
   Strides strides = by_token.strides();
   std::swap(strides[1], strides[2]);
@@ -72,6 +245,67 @@ Tensor empty_gradient(const OperandRule& rule, const Tensor& x, DType dtype, boo
   if (rule.gradient == Gradient::partial) d.fill(0);
   return d;
 }
+
+}  // namespace
+
+Tensor attend(const Problem& given, OutputPrecision precision) {
+  const auto d_types = transformed<DType>(gradient_type, given);
+  Problem x = transformed<Tensor>(kernel_operand, given);
+  // If the queries of distances are q itself, q's gradient includes theirs.
+  const bool distances_of_q = is_same(given.q, given.distance.query);
+  if (distances_of_q) x.distance.query = x.q.detach();
+  const std::vector<Tensor> inputs = inputs_of(x);
+  const DType dtype = compute_type(given.q.dtype());
+  const Device device = x.q.device();
+  const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
+  const DType output_dtype = is_cpu(device) ? output_type(precision, dtype) : dtype;
+  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_dtype, device);
+  const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
+  const Kernels& on = kernels(device);
+  AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
+  Tensor scan_checkpoints;
+  if (x.score_mod.mod != nullptr && x.score_mod.mod->traits.sums && needs_grad(inputs)) {
+    scan_checkpoints = Tensor::empty({on.attention_prefix_sums(call)}, dtype, device);
+    call.scan_checkpoints = scan_checkpoints.view();
+  }
+  {
+    const Workspace workspace(on.attention_workspace(call), device);
+    on.attention(call, workspace.data());
+  }
+
+  record(operation_name, output, inputs,
+         [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x),
+          kept_output = save_activation(operation_name, output), softmax_statistics,
+          scan_checkpoints](const Tensor& d_y, Gradients& d) {
+           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
+           const Tensor own_output = as_read(kept_output);
+           const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
+                                     scan_checkpoints.view()};
+           std::size_t input = 0;
+           const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
+             return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
+           };
+           const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
+           AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};
+           if (distances_of_q) gradients.distance.query = gradients.q;
+           const Kernels& on_its_device = kernels(d_y.device());
+           const Workspace workspace(on_its_device.attention_backward_workspace(again, gradients), d_y.device());
+           on_its_device.attention_backward(again, gradients, workspace.data());
+           input = 0;
+           for (const Tensor& one : inputs_of(d_own)) d.set(input++, one);
+         });
+  return output;
+}
+
+}  // namespace tally::attention_call
+
+namespace tally {
+
+using attention_call::operation_name;
+
+namespace {
+
+// --- Shapes of the score that become others before the kernel ---
 
 // Checks that x has the heads and tokens of `rows`, with any width.
 void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
@@ -156,14 +390,14 @@ void take_moved(AttentionOperands& in, Score& score) {
   in.k = moved.keys;
   if (heads == before) return;
   const auto for_heads = [&](Tensor& x) {
-    if (x.defined() && x.rank() == 4 && x.size(1) == before) x = by_query_head(x, heads);
+    if (x.defined() && x.rank() == 4 && x.size(1) == before) x = repeat_kv(x, heads);
   };
   for_heads(in.v);
   for (Bias& bias : score.biases) {
     if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
   }
-  if (score.scan) {
-    for_heads(score.scan->gates.key);
+  if (score.score_mod) {
+    for_heads(score.score_mod->gates.key);
   }
 }
 
@@ -179,58 +413,9 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   if (score.moved) take_moved(in, score);
   join_products(in, score);
   take_products_of_rows(in, score);
-  const Problem problem = attention_call::problem_of(in, score);
+  const attention_call::Problem problem = attention_call::problem_of(in, score);
   return score.moved ? attention_call::attend_in_parts(problem, in.products_at_once)
                      : attention_call::attend(problem, in.precision);
-}
-
-Tensor attention_call::attend(const Problem& given, OutputPrecision precision) {
-  const auto d_types = transformed<DType>(gradient_type, given);
-  Problem x = transformed<Tensor>(kernel_operand, given);
-  // If the queries of distances are q itself, q's gradient includes theirs.
-  const bool distances_of_q = is_same(given.q, given.distance.query);
-  if (distances_of_q) x.distance.query = x.q.detach();
-  const std::vector<Tensor> inputs = inputs_of(x);
-  const DType dtype = compute_type(given.q.dtype());
-  const Device device = x.q.device();
-  const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
-  const DType output_dtype = is_cpu(device) ? output_type(precision, dtype) : dtype;
-  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_dtype, device);
-  const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
-  const Kernels& on = kernels(device);
-  AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
-  Tensor scan_checkpoints;
-  if (x.scan.mod != nullptr && x.scan.mod->traits.sums && needs_grad(inputs)) {
-    scan_checkpoints = Tensor::empty({on.attention_prefix_sums(call)}, dtype, device);
-    call.scan_checkpoints = scan_checkpoints.view();
-  }
-  {
-    const Workspace workspace(on.attention_workspace(call), device);
-    on.attention(call, workspace.data());
-  }
-
-  record(operation_name, output, inputs,
-         [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x),
-          kept_output = save_activation(operation_name, output), softmax_statistics,
-          scan_checkpoints](const Tensor& d_y, Gradients& d) {
-           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
-           const Tensor own_output = as_read(kept_output);
-           const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
-                                     scan_checkpoints.view()};
-           std::size_t input = 0;
-           const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
-             return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
-           };
-           const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
-           AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};
-           if (distances_of_q) gradients.distance.query = gradients.q;
-           const Kernels& on_its_device = kernels(d_y.device());
-           const Workspace workspace(on_its_device.attention_backward_workspace(again, gradients), d_y.device());
-           on_its_device.attention_backward(again, gradients, workspace.data());
-           input = 0;
-           for (const Tensor& one : inputs_of(d_own)) d.set(input++, one);
-         });
-  return output;
 }
 
 }  // namespace tally

@@ -1,8 +1,7 @@
-// A call of fused attention with tensors for operands. Only for autograd/ops/attention*.cpp.
+// A call of fused attention with tensors for operands. Only for autograd/ops/attention.cpp and attention_parts.cpp.
 #pragma once
 
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "autograd/ops.hpp"
@@ -15,23 +14,11 @@ inline constexpr std::string_view operation_name = "attention";
 // A call's tensors; undefined: absent. All of them, in the order of for_each_operand, are inputs of the graph's node.
 using Problem = AttentionProblem<Tensor>;
 
-// A problem from its inputs. `form` has its options and its biases.
-using Form = AttentionProblem<std::monostate>;
-inline Form form_of(const Problem& problem) {
-  return transformed<std::monostate>([](const auto&, const Tensor&) { return std::monostate(); }, problem);
-}
-inline Problem with_inputs(const Form& form, const std::vector<Tensor>& inputs) {
-  std::size_t n = 0;
-  return transformed<Tensor>([&](const auto&, std::monostate) { return inputs[n++]; }, form);
-}
 inline std::vector<Tensor> inputs_of(const Problem& problem) {
   std::vector<Tensor> inputs;
   for_each_operand([&](const auto&, const Tensor& x) { inputs.push_back(x); }, problem);
   return inputs;
 }
-
-// The problem of these operands with this score, each checked against the sizes of q and k.
-Problem problem_of(const AttentionOperands& in, const Score& score);
 
 // Runs the kernel and records it: o [B, H, T, e], whose precision is the second argument.
 Tensor attend(const Problem& problem, OutputPrecision precision);
@@ -39,8 +26,6 @@ Tensor attend(const Problem& problem, OutputPrecision precision);
 // and keys in memory at a time.
 Tensor attend_in_parts(const Problem& problem, std::int64_t at_once);
 
-// [B, G, N, w] with one head for each query head: each is repeated for the query heads that share it.
-Tensor by_query_head(const Tensor& x, std::int64_t heads);
 // [B, H, T, e] whose heads are interleaved by token in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device);
 

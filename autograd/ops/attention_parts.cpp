@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -16,6 +17,16 @@
 
 namespace tally::attention_call {
 namespace {
+
+// A problem from its inputs. `form` has its options and its biases.
+using Form = AttentionProblem<std::monostate>;
+Form form_of(const Problem& problem) {
+  return transformed<std::monostate>([](const auto&, const Tensor&) { return std::monostate(); }, problem);
+}
+Problem with_inputs(const Form& form, const std::vector<Tensor>& inputs) {
+  std::size_t n = 0;
+  return transformed<Tensor>([&](const auto&, std::monostate) { return inputs[n++]; }, form);
+}
 
 // Rows begin .. end - 1 of the queries, with the keys first_key .. end - 1.
 struct Part {
@@ -80,7 +91,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
   };
   const auto keys_of = [&](const Tensor& x, std::int64_t n) {
     const std::int64_t begin = std::max(part.first_key, n * block), end = std::min(part.end, (n + 1) * block);
-    return by_query_head(slice(x, 2, begin - part.first_key, end - part.first_key), heads);
+    return repeat_kv(slice(x, 2, begin - part.first_key, end - part.first_key), heads);
   };
   Tensor walking;               // queries of the rows after block n, as updated for its keys
   std::vector<Tensor> columns;  // from the last block to the first
@@ -99,7 +110,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
     if (n * block <= part.first_key) break;
     if (walking.defined()) {
       walking = moving.by.factor.defined()
-                    ? walking * by_query_head(slice(moving.by.factor, 2, n, n + 1), heads)
+                    ? walking * repeat_kv(slice(moving.by.factor, 2, n, n + 1), heads)
                     : walking - matmul(matmul(walking, transpose(keys_of(moving.by.read, n), -1, -2)),
                                        keys_of(moving.by.taken, n));
     }

@@ -1,8 +1,8 @@
 // The problem of fused attention: operands, their shapes, and options. Every stage describes it by these structs. X
 // stands for an operand: a tensor (autograd), a view of it or of its gradient (kernels), a pointer to accumulators
-// (core/cpu/attention/key_accumulators.hpp), or a pointer with strides (cuda/attention/device.hpp). All stages walk
+// (core/cpu/attention/partition.hpp), or a pointer with strides (cuda/attention/device.hpp). All stages walk
 // for_each_operand: to check shapes, save for backward, allocate gradients, clear accumulators, and copy to the device.
-// A new operand takes a member, a line in for_each_operand, the line that sets it (autograd/ops/attention_call.cpp),
+// A new operand takes a member, a line in for_each_operand, the line that sets it (autograd/ops/attention.cpp),
 // and the code that reads it. Kernels depend on these shapes, never on an encoding.
 //
 // B batch, H heads of queries, G of keys, T queries, K keys (the queries are the last T of K tokens), d, e widths of k,
@@ -42,15 +42,15 @@ struct DistanceOperands {
 
 // How the logits of a row become its weights: a_ij = n(l_ij) / Z_i,  Z_i = z0 + sum_j m(l_ij) over the unmasked keys j.
 // The weights of a fully masked row are 0.
-enum class NormaliserKind : std::uint8_t {
+enum class SoftmaxRuleKind : std::uint8_t {
   softmax,   // n = m = e^l; z0 = e^c with a sink c, else 0
   sigmoid,   // n = sigmoid(l - offset), Z = 1 (arXiv 2409.04431)
   softpick,  // n = relu(e^l - 1), m = |e^l - 1|, z0 = 1e-8 (arXiv 2504.20966)
   exp        // n = e^l, Z = 1; requires logits <= 0
 };
 template <class X>
-struct NormaliserOperands {
-  using Kind = NormaliserKind;
+struct SoftmaxRuleOperands {
+  using Kind = SoftmaxRuleKind;
   Kind kind = Kind::softmax;
   X sink{};           // of softmax
   double offset = 0;  // of sigmoid
@@ -77,9 +77,9 @@ struct BiasOperands {
 template <class X>
 struct AttentionOperandsOf {
   X q{}, k{}, v{};
-  ScoreModOperands<X> scan;
+  ScoreModOperands<X> score_mod;
   DistanceOperands<X> distance;
-  NormaliserOperands<X> softmax_rule;
+  SoftmaxRuleOperands<X> softmax_rule;
 };
 
 // The operands of a MovedProduct (autograd/score.hpp) except its queries and keys, which replace q and k. Kernels do
@@ -166,12 +166,12 @@ void for_each_operand(const F& f, All&... all) {
   f(Rule{"q", "BHTd", Type::matmul, Gradient::by_token}, all.q...);
   f(Rule{"k", "BGKd", Type::matmul, Gradient::by_token}, all.k...);
   f(Rule{"v", "BGKe", Type::matmul, Gradient::by_token}, all.v...);
-  f(Rule{"the query of the gates", "BHTg", Type::matmul}, all.scan.gate_query...);
-  f(Rule{"the key of the gates", "BGKg", Type::matmul}, all.scan.gate_key...);
-  f(Rule{"the scalars of rows", "BHTr"}, all.scan.rows...);
-  f(Rule{"the scalars of heads", "Hh"}, all.scan.heads...);
-  f(Rule{"the table of positions", "BHT*", Type::floating, Gradient::added}, all.scan.table...);
-  f(Rule{"the knots", "n"}, all.scan.knots...);
+  f(Rule{"the query of the gates", "BHTg", Type::matmul}, all.score_mod.gate_query...);
+  f(Rule{"the key of the gates", "BGKg", Type::matmul}, all.score_mod.gate_key...);
+  f(Rule{"the scalars of rows", "BHTr"}, all.score_mod.rows...);
+  f(Rule{"the scalars of heads", "Hh"}, all.score_mod.heads...);
+  f(Rule{"the table of positions", "BHT*", Type::floating, Gradient::added}, all.score_mod.table...);
+  f(Rule{"the knots", "n"}, all.score_mod.knots...);
   f(Rule{"the query of a product by distance", "BHTw", Type::matmul}, all.distance.query...);
   f(Rule{"the key of a product by distance", "BGWw", Type::matmul}, all.distance.key...);
   f(Rule{"the sink", "H"}, all.softmax_rule.sink...);
@@ -197,7 +197,7 @@ template <class Y, class F, class X, class... Others>
 AttentionProblem<Y> transformed(const F& f, const AttentionProblem<X>& x, const Others&... others) {
   AttentionProblem<Y> y;
   static_cast<AttentionOptions&>(y) = x;
-  y.scan.mod = x.scan.mod;
+  y.score_mod.mod = x.score_mod.mod;
   y.distance.cap = x.distance.cap;
   y.softmax_rule.kind = x.softmax_rule.kind;
   y.softmax_rule.offset = x.softmax_rule.offset;
@@ -207,10 +207,6 @@ AttentionProblem<Y> transformed(const F& f, const AttentionProblem<X>& x, const 
   return y;
 }
 
-using AttentionScan = ScoreModOperands<View>;
-using AttentionNormaliser = NormaliserOperands<View>;
-using AttentionBias = BiasOperands<View>;
-
 // Softmax statistics that forward saves for backward: AttentionCall::softmax_statistics.
 inline constexpr std::int64_t statistics_per_row = 3;
 
@@ -219,7 +215,7 @@ struct AttentionCall : AttentionProblem<View> {
   // Results.
   View output;              // [B,H,T,e], any strides; may be bf16 on the CPU
   View softmax_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and the leftover mass
-  View scan_checkpoints;    // running sums at the tiles' edges, attention_prefix_sums elements; null without a scan
+  View scan_checkpoints;    // running sums at the tiles' edges, attention_prefix_sums elements; null without sums
 
   std::int64_t batch() const { return q.shape[0]; }
   std::int64_t heads() const { return q.shape[1]; }

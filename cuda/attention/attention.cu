@@ -15,7 +15,7 @@ std::int64_t attention_workspace(const AttentionCall&) { return 0; }
 
 void attention(const AttentionCall& call, void*) {
   if (call.output.numel() == 0) return;
-  call.scan.mod != nullptr ? kernels_of(*call.scan.mod).forward(call) : forward(call);
+  call.score_mod.mod != nullptr ? kernels_of(*call.score_mod.mod).forward(call) : forward(call);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -36,22 +36,22 @@ struct Between {
     const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
     bool by_row = false;
     for (std::size_t n = 0; n < call.biases.size(); ++n) {
-      by_row |= call.biases[n].kind == AttentionBias::Kind::row_column && gradients.biases[n].values;
+      by_row |= call.biases[n].kind == BiasOperands<View>::Kind::row_column && gradients.biases[n].values;
     }
     if (by_row) row_sum_elements = rows;
-    if (call.scan.mod != nullptr) {
-      const int numbers = call.scan.mod->traits.rows + call.scan.mod->traits.heads;
+    if (call.score_mod.mod != nullptr) {
+      const int numbers = call.score_mod.mod->traits.rows + call.score_mod.mod->traits.heads;
       pair_sum_elements = numbers > 0 ? (2 + 2 * numbers) * rows : 0;
     }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
     row_gradients = arena.take<T>(2 * rows);
     sink_parts = arena.take<double>(gradients.softmax_rule.sink ? rows : 0);
-    const bool sums = call.scan.mod != nullptr && call.scan.mod->traits.sums;
+    const bool sums = call.score_mod.mod != nullptr && call.score_mod.mod->traits.sums;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
     row_sums = arena.take<double>(row_sum_elements);
     pair_sums = arena.take<double>(pair_sum_elements);
     for (std::size_t n = 0; n < call.biases.size(); ++n) {
-      if (call.biases[n].kind != AttentionBias::Kind::toeplitz || !gradients.biases[n].values) continue;
+      if (call.biases[n].kind != BiasOperands<View>::Kind::toeplitz || !gradients.biases[n].values) continue;
       by_distance[n] = arena.take<double>(distance_elements);
     }
   }
@@ -77,7 +77,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   for_each_operand(begin, d_operands, device.d);
   bool by_row = false;
   for (std::size_t n = 0; n < gradients.biases.size(); ++n) {
-    const AttentionBias& d = gradients.biases[n];
+    const BiasOperands<View>& d = gradients.biases[n];
     DeviceBias<T>& bias = device.biases[n];
     for_each_bias_operand(begin, d, bias.d);
     const bool row_column = d.kind == BiasKind::row_column;
@@ -102,9 +102,9 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     device.by_distance = true;
   }
 
-  const ScoreMod* const mod = call.scan.mod;
-  device.keeps_places = static_cast<bool>(gradients.scan.table);
-  device.keeps_entries = gradients.scan.table && !mod->traits.adds_entry;
+  const ScoreMod* const mod = call.score_mod.mod;
+  device.keeps_places = static_cast<bool>(gradients.score_mod.table);
+  device.keeps_entries = gradients.score_mod.table && !mod->traits.adds_entry;
   device.keeps_logits |= device.keeps_places || device.by_distance || by_row;
   if (mod != nullptr) {
     kernels_of(*mod).backward_rows(call, &device);
@@ -127,7 +127,7 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
   }
   for (int n = 0; mod != nullptr && n < mod->traits.heads; ++n) {
     const std::int64_t step = between.pair_sum_elements / rows;
-    View d = gradients.scan.heads;
+    View d = gradients.score_mod.heads;
     if (!d) break;
     d.data = d.as<T>() + n * d.strides[1];
     add(d, {1, call.heads(), 1}, {0, d.strides[0], 0}, between.pair_sums + 2 + 2 * (mod->traits.rows + n),

@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
   };
   store(call.d.k, d_k, call.width);
   store(call.d.v, d_v, call.value_width);
-  if constexpr (family == Family::gated) store(call.d.scan.gate_key, d_gate_k, call.gate_width);
+  if constexpr (family == Family::gated) store(call.d.score_mod.gate_key, d_gate_k, call.gate_width);
 }
 
 template <class Mod, class T>

@@ -43,7 +43,7 @@ __device__ void add_to_table(const DeviceCall<T>& call, const ThreadRows& at, in
   const int line = lane_of_warp();
   const int row = at.first + line, query = at.before + row;
   if (line >= warp_rows || row >= at.queries) return;
-  const Rows<T> d_z = call.d.scan.table.head(at.batch, at.head);
+  const Rows<T> d_z = call.d.score_mod.table.head(at.batch, at.head);
   constexpr bool knots = traits_of<Mod>.knots;
   const int last = call.entries - 1, numbers = knots ? 2 * call.entries : call.entries;
   const auto add = [&](int n, T value) {
@@ -110,7 +110,7 @@ __device__ void add_to_biases(const DeviceCall<T>& call, const ThreadRows& at, i
     const DeviceBias<T>& bias = call.biases[n];
     if (!bias.is_by_row() || bias.d.values.data == nullptr) continue;
     const Rows<T> d = bias.d.values.head(at.batch, at.head);
-    if (bias.kind == AttentionBias::Kind::dense) {
+    if (bias.kind == BiasOperands<View>::Kind::dense) {
       each_seen(first_key, pairs, d_logits, [&](int r, int key, T x) { d.at(at.row(r), key) = x; });
       continue;
     }
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
     if (owns && call.keeps_entries) store_pairs(tiles.d_entries, gradients.d_entries);
     __syncwarp();
     if (takes_part && owns && call.keeps_logits) {
-      if (traits_of<Mod>.table && call.d.scan.table.data != nullptr) {
+      if (traits_of<Mod>.table && call.d.score_mod.table.data != nullptr) {
         const T* const d_entries = traits_of<Mod>.adds_entry ? tiles.d_logits : tiles.d_entries;
         add_to_table<Mod>(call, at, first, gradients.pairs.saturated, d_entries, tiles.places);
       }
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   const T scale[2] = {call.scale, call.scale};
   store_rows<D>(call.d.q, at, d_q, slice, call.width, scale);
   if constexpr (family == Family::gated)
-    store_rows<D>(call.d.scan.gate_query, at, d_gate_q, slice, call.gate_width, scale);
+    store_rows<D>(call.d.score_mod.gate_query, at, d_gate_q, slice, call.gate_width, scale);
   if (call.d.softmax_rule.rest.data != nullptr && owns) {
     const Rows<T> d_o = call.d_output.head(at.batch, at.head), d = call.d.softmax_rule.rest.head(at.batch, at.head);
     TALLY_UNROLL

@@ -19,7 +19,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-using Rule = AttentionNormaliser::Kind;
+using Rule = SoftmaxRuleOperands<View>::Kind;
 
 // The variants of kernels. plain: a softmax of scores and biases; ruled: another rule; paired: with a score
 // modification as a template parameter; gated: with a score modification and a product of separate queries and keys.
@@ -163,17 +163,17 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
   for (int n = 0; n < call.bias_count; ++n) {
     const DeviceBias<T>& bias = call.biases[n];
     switch (bias.kind) {
-      case AttentionBias::Kind::toeplitz:
+      case BiasOperands<View>::Kind::toeplitz:
         sum += bias.values.data[at.head * bias.values.head_step + distance * bias.values.row_step];
         break;
-      case AttentionBias::Kind::row_column: {
+      case BiasOperands<View>::Kind::row_column: {
         const Rows<double> row = bias.values.as_double(), column = bias.column.as_double();
         double own = row.data != nullptr ? row.head(at.batch, at.head).at(at.row(r)) : 0.0;
         if (column.data != nullptr) own += column.head(at.batch, at.head).at(key);
         sum += static_cast<T>(own);
         break;
       }
-      case AttentionBias::Kind::row_toeplitz: {
+      case BiasOperands<View>::Kind::row_toeplitz: {
         const Rows<T> values = bias.values.head(at.batch, at.head);
         if (distance < bias.width) {
           sum += values.at(at.row(r), distance);
@@ -182,7 +182,7 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
         }
         break;
       }
-      case AttentionBias::Kind::dense: sum += bias.values.head(at.batch, at.head).at(at.row(r), key); break;
+      case BiasOperands<View>::Kind::dense: sum += bias.values.head(at.batch, at.head).at(at.row(r), key); break;
     }
   }
   return sum;
@@ -206,7 +206,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.keys = as_int(call.keys());
   device.width = as_int(call.q.shape[3]);
   device.value_width = as_int(call.v.shape[3]);
-  device.gate_width = call.scan.gate_key ? as_int(call.scan.gate_key.shape[3]) : 0;
+  device.gate_width = call.score_mod.gate_key ? as_int(call.score_mod.gate_key.shape[3]) : 0;
   device.scale = static_cast<T>(call.scale);
   device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
@@ -221,12 +221,13 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.mask = call.mask;
   device.softmax_rule.kind = call.softmax_rule.kind;
   device.offset = static_cast<T>(call.softmax_rule.offset);
-  device.spends = call.softmax_rule.kind == AttentionNormaliser::Kind::exp && call.scan.mod != nullptr &&
-                  call.scan.mod->traits.sums;
-  if (call.scan.table) device.entries = as_int(call.scan.knots ? call.scan.knots.shape[0] : call.scan.table.shape[3]);
+  device.spends = call.softmax_rule.kind == SoftmaxRuleOperands<View>::Kind::exp && call.score_mod.mod != nullptr &&
+                  call.score_mod.mod->traits.sums;
+  if (call.score_mod.table)
+    device.entries = as_int(call.score_mod.knots ? call.score_mod.knots.shape[0] : call.score_mod.table.shape[3]);
   device.softmax_statistics = call.softmax_statistics.as<T>();
   device.scan_checkpoints = call.scan_checkpoints.as<T>();
-  for (const AttentionBias& bias : call.biases) {
+  for (const BiasOperands<View>& bias : call.biases) {
     DeviceBias<T>& target = device.biases[device.bias_count++];
     target.kind = bias.kind;
     target.cap = bias.cap;
@@ -296,7 +297,7 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     const auto run = [&]<Family family>() { with_family(precision, std::integral_constant<Family, family>{}); };
     if constexpr (has_score_mod<Mod>) {  // no other family is compiled
       if constexpr (traits_of<Mod>.gate_logit) {
-        if (call.scan.gate_key.data != nullptr) return run.template operator()<Family::gated>();
+        if (call.score_mod.gate_key.data != nullptr) return run.template operator()<Family::gated>();
       }
       run.template operator()<Family::paired>();
     } else {

@@ -1,9 +1,9 @@
 // Fused attention forward (layout: cuda/attention/tile.hpp). A warp has 16 queries of one head and takes key tiles from
-// the diagonal to the left. For each tile it computes scores, adds the scan's running sum and the biases, takes
+// the diagonal to the left. For each tile it computes scores, applies the score modification and the biases, takes
 // exponentials under the largest logit so far, and accumulates values.
 //
 // Traffic: each block reads the q, k and v it needs once: T/64 times k and v in all, mostly from the L2 cache. It
-// writes o, three numbers a row, and with a scan one number per row and key tile. Nothing has size T x T.
+// writes o, three numbers a row, and with a score modification one number per row and key tile. Nothing has size T x T.
 #pragma once
 
 #include "cuda/attention/tile.hpp"
@@ -50,10 +50,10 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   const int key_head = at.head / call.gqa_group_size;
   HeadProduct<T, D> score{
       call.q, call.k, at.batch, at.head, key_head, call.width, call.scale, q_tile, q_tile + most_rows<T> * ld};
-  const ScoreModOperands<Rows<T>>& scan = call.scan;
-  HeadProduct<T, D> gate{scan.gate_query, scan.gate_key, at.batch,
-                         at.head,         key_head,      call.gate_width,
-                         call.scale,      gate_tile,     gate_tile + most_rows<T> * ld};
+  const ScoreModOperands<Rows<T>>& mod = call.score_mod;
+  HeadProduct<T, D> gate{mod.gate_query, mod.gate_key, at.batch,
+                         at.head,        key_head,     call.gate_width,
+                         call.scale,     gate_tile,    gate_tile + most_rows<T> * ld};
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 

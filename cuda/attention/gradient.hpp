@@ -49,7 +49,8 @@ struct BackwardProducts {
   __device__ BackwardProducts(const DeviceCall<T>& call, int batch, int head, T* memory)
       : score(make(call, call.q, call.k, batch, head, call.width, call.scale, memory)),
         value(make(call, call.d_output, call.v, batch, head, call.value_width, T{1}, memory)),
-        gate(make(call, call.scan.gate_query, call.scan.gate_key, batch, head, call.gate_width, call.scale, memory)) {}
+        gate(make(call, call.score_mod.gate_query, call.score_mod.gate_key, batch, head, call.gate_width, call.scale,
+                  memory)) {}
 
   template <Family family, class F>
   __device__ void each(const F& f) {
@@ -239,7 +240,7 @@ struct PairGradients {
 };
 
 // Computes gradients of a score modification's scalars from the sums over all keys: the row's scalars, and the row's
-// part of its head's scalars. Corrects the rounding error of the sum of d_logits (core/cpu/attention/score_mod.cpp).
+// part of its head's scalars. Corrects the rounding error of the sum of d_logits (core/cpu/attention/score_mod.hpp).
 template <class Mod, class T>
 __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at) {
   constexpr int rows = traits_of<Mod>.rows, count = scalar_count<Mod>;
@@ -254,8 +255,8 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
     for (int n = 0; n < count; ++n) {
       const double sum = sums[2 + 2 * n] - excess * sums[3 + 2 * n];
       sums[2 + 2 * n] = sum;
-      if (n < rows && call.d.scan.rows.data != nullptr) {
-        call.d.scan.rows.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
+      if (n < rows && call.d.score_mod.rows.data != nullptr) {
+        call.d.score_mod.rows.head(at.batch, at.head).at(at.row(r), n) = static_cast<T>(sum);
       }
     }
   }

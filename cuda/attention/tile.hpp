@@ -102,13 +102,13 @@ struct RowScalars {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
       if constexpr (rows > 0) {
-        const Rows<T> own = call.scan.rows.head(at.batch, at.head);
+        const Rows<T> own = call.score_mod.rows.head(at.batch, at.head);
         TALLY_UNROLL
         for (int n = 0; n < rows; ++n) scalars[r][n] = at.valid(r) ? own.at(at.row(r), n) : T{0};
       }
       TALLY_UNROLL
       for (int n = 0; n < heads; ++n) {
-        scalars[r][rows + n] = call.scan.heads.head(0, at.head).at(n);
+        scalars[r][rows + n] = call.score_mod.heads.head(0, at.head).at(n);
       }
     }
   }
@@ -119,8 +119,8 @@ struct RowScalars {
 template <class Mod, class T>
 __device__ attention::TableIndex<T> table_index(const DeviceCall<T>& call, T place, int last) {
   if constexpr (traits_of<Mod>.knots) {
-    const std::int32_t low = attention::knot_before(call.scan.knots.data, last + 1, place);
-    return {low, place - call.scan.knots.data[low]};
+    const std::int32_t low = attention::knot_before(call.score_mod.knots.data, last + 1, place);
+    return {low, place - call.score_mod.knots.data[low]};
   } else {
     return attention::table_index(place, static_cast<T>(last));
   }
@@ -213,7 +213,7 @@ struct Pairs {
     if constexpr (traits_of<Mod>.saturates) {
       const T last = static_cast<T>(call.entries - 1);
       bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
-      if (call.scan.gate_key.data != nullptr) {  // which may be NaN where the score is not
+      if (call.score_mod.gate_key.data != nullptr) {  // which may be NaN where the score is not
         each_pair([&](int r, int c) { beyond = beyond && (!attends(r, c) || gate_logits[r][c] == gate_logits[r][c]); });
       }
       saturated = __all_sync(whole_warp, beyond);
@@ -254,8 +254,8 @@ struct Pairs {
 
   // Sets entries and rises at these places.
   __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
-    const T *const upper = row_of(call.scan.table, at, 0), *const lower = row_of(call.scan.table, at, 1);
-    const std::int64_t step = call.scan.table.column_step;
+    const T *const upper = row_of(call.score_mod.table, at, 0), *const lower = row_of(call.score_mod.table, at, 1);
+    const std::int64_t step = call.score_mod.table.column_step;
     const int end = call.entries - 1;
     if (saturated) {
       const T of_upper = upper[end * step], of_lower = lower[end * step];

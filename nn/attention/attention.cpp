@@ -7,7 +7,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
-#include "nn/attention/kv_eviction.hpp"
+#include "nn/attention/kv_cache.hpp"
 #include "nn/model.hpp"
 
 namespace tally {
@@ -18,13 +18,6 @@ Tensor split_heads(const Tensor& x, std::int64_t heads) {
 
 Tensor merge_heads(const Tensor& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
-}
-
-Tensor repeat_kv(const Tensor& x, std::int64_t heads) {
-  const std::int64_t share = heads / x.size(1);
-  if (share == 1) return x;
-  const Shape shared{x.size(0), x.size(1), share, x.size(2), x.size(3)};
-  return reshape(broadcast_to(unsqueeze(x, 2), shared), {x.size(0), heads, x.size(2), x.size(3)});
 }
 
 HeadSizes HeadSizes::of(const ModelOptions& model) {
@@ -76,18 +69,18 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   AttentionOperands operands{in.q, in.k, in.v, in.scale, in.mask, dropout.rate(pass), dropout.stream(pass, weights)};
   if (is_matmul_input(in.q)) operands.precision = OutputPrecision::matmul_input;  // the output projection reads it
   encoding.rotate(operands.q, operands.k, operands.v, in);
-  AttentionInput turned = in;
-  turned.rotated_q = operands.q;
-  turned.rotated_k = operands.k;
-  turned.rotated_v = operands.v;
+  AttentionInput rotated = in;
+  rotated.rotated_q = operands.q;
+  rotated.rotated_k = operands.k;
+  rotated.rotated_v = operands.v;
   operands.k = in.keep_keys("keys of the product", operands.k);
   operands.v = in.keep_keys("values of the sum", operands.v);
-  turned.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
-  turned.replaces_product = !turned.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
-  Score score = score_of(encoding, turned);
+  rotated.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
+  rotated.replaces_product = !rotated.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
+  Score score = score_of(encoding, rotated);
   drop_evicted(score, in, in.keys() - operands.k.size(2));
-  const bool materialised = turned.materialised || !score.tiled_on(in.q.device());
-  const Tensor output = materialised ? composed_attention(operands, score, encoding, turned, dropout, pass, trace)
+  const bool materialised = rotated.materialised || !score.tiled_on(in.q.device());
+  const Tensor output = materialised ? composed_attention(operands, score, encoding, rotated, dropout, pass, trace)
                                      : tiled_attention(operands, score);
   evict_masked(score, in, operands.k.size(2));
   return encoding.finish(output, in);

@@ -1,9 +1,9 @@
 // Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
 //   q, k, v = projections of x, as strided views with heads: q [B, H, T, d], k and v [B, G, T, d]. Query head h uses
-//   key
-//             head floor(h G/H) (grouped queries, arXiv 2305.13245). q and k may be normed (QkNorm).
+//             key head floor(h G/H) (grouped queries, arXiv 2305.13245). q and k may be normed (QkNorm).
 //   o = attention of q, k, v with the hooks of the encoding (nn/attention/composed.hpp), for each group of heads
-//   separately. y = output projection of the concatenated heads.
+//       separately
+//   y = output projection of the concatenated heads
 #pragma once
 
 #include <memory>
@@ -84,8 +84,5 @@ class Attention final : public Module {
 // [B, T, H d] as [B, H, T, d] and back. The first is a view of its argument.
 Tensor split_heads(const Tensor& x, std::int64_t heads);
 Tensor merge_heads(const Tensor& x);
-// [B, G, T, d] -> [B, H, T, d]: repeats each head of keys or values for every query head that shares it. Copies unless
-// G = H.
-Tensor repeat_kv(const Tensor& x, std::int64_t heads);
 
 }  // namespace tally

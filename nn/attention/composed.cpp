@@ -10,9 +10,33 @@
 #include "core/attention/pair_functions.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
-#include "nn/attention/mask.hpp"
 
 namespace tally {
+
+Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, Device device, std::int64_t first,
+                   bool strictly) {
+  const NoGrad not_recorded;
+  const Tensor index = cumsum(Tensor::full({1, length}, 1.0, dtype, device)) + -1.0;
+  const Tensor row = unsqueeze(slice(index, 1, first, length), 2), column = unsqueeze(index, 1);
+  const Tensor before = strictly ? less(column, row) : less_equal(column, row);
+  if (mask.is_causal_only()) return before;
+  std::vector<double> begin;
+  for (std::int64_t i = first; i < length; ++i) begin.push_back(static_cast<double>(mask.begin(i)));
+  const Tensor own = Tensor::from(begin, {1, length - first, 1}, device).to(dtype);
+  const Tensor always = Tensor::full({1}, static_cast<double>(mask.first), dtype, device);
+  const Tensor one = Tensor::full({1}, 1.0, dtype, device), zero = Tensor::zeros({1}, dtype, device);
+  const Tensor near = where(less_equal(own, column), one, where(less(column, always), one, zero));
+  return less(zero, where(before, near, zero));
+}
+
+Tensor masked_fill_zero(const Tensor& x, const Tensor& seen) {
+  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+}
+
+Tensor masked_fill_min(const Tensor& x, const Tensor& seen) {
+  return where(seen, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
+}
+
 namespace {
 
 // Which keys each query attends to, bool [1, T, T].
@@ -34,7 +58,7 @@ Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, cons
 
 // True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
 bool is_plain(const Score& score, const Encoding& encoding) {
-  return !score.scan && score.more_scans.empty() && !score.moved && score.biases.empty() &&
+  return !score.score_mod && score.more_score_mods.empty() && !score.moved && score.biases.empty() &&
          score.softmax_rule.is_softmax() && !score.softmax_rule.rest.defined() && score.factor == 1 &&
          !score.row_factor.defined() && !encoding.traits.replaces_softmax;
 }
@@ -98,11 +122,12 @@ Tensor distances(const AttentionOperands& in) {
 }
 
 // The tables' values at x [B, H, T, T], between the knots that they share.
-Tensor between_knots(const AppliedScoreMod& scan, const Tensor& x) {
+Tensor between_knots(const AppliedScoreMod& applied, const Tensor& x) {
   Tensor entry;
-  for (std::int64_t n = 0; n < scan.knots.size(0); ++n) {
-    const Tensor knot = slice(scan.knots, 0, n, n + 1);
-    const Tensor value = slice(scan.table, 3, 2 * n, 2 * n + 1), slope = slice(scan.table, 3, 2 * n + 1, 2 * n + 2);
+  for (std::int64_t n = 0; n < applied.knots.size(0); ++n) {
+    const Tensor knot = slice(applied.knots, 0, n, n + 1);
+    const Tensor value = slice(applied.table, 3, 2 * n, 2 * n + 1),
+                 slope = slice(applied.table, 3, 2 * n + 1, 2 * n + 2);
     const Tensor here = value + slope * (x - knot);
     entry = n == 0 ? here : where(less(knot, x), here, entry);
   }
@@ -111,10 +136,10 @@ Tensor between_knots(const AppliedScoreMod& scan, const Tensor& x) {
 
 // A score modification's l from s, which is the score (scale times q.k) or the logits so far. Gates read `score`.
 // spends: the softmax rule is exp, and the sum is the spent mass (stick-breaking).
-Tensor modified(const AppliedScoreMod& scan, const Tensor& score, const Tensor& s, const AttentionOperands& in,
+Tensor modified(const AppliedScoreMod& applied, const Tensor& score, const Tensor& s, const AttentionOperands& in,
                 double scale, bool spends, AttentionTrace* trace) {
-  const ScoreMod& mod = *scan.mod;
-  ScoreModTensors pairs{s, gate_score(scan.gates, score, in), {}, {}, distances(in), scan.rows, scan.heads};
+  const ScoreMod& mod = *applied.mod;
+  ScoreModTensors pairs{s, gate_score(applied.gates, score, in), {}, {}, distances(in), applied.rows, applied.heads};
   if (mod.traits.sums) {
     const Tensor gates = broadcast_to(mod.on_tensors->gate(pairs), s.shape());
     AttentionTrace own;
@@ -122,23 +147,23 @@ Tensor modified(const AppliedScoreMod& scan, const Tensor& score, const Tensor& 
     if (trace != nullptr && spends) {
       // A key that takes a share b of the remaining mass has the gate -log(1 - b).
       trace->breaks = negate(exp(negate(own.gates))) + 1.0;
-    } else if (trace != nullptr) {
+    } else if (trace != nullptr && !trace->gates.defined()) {
       trace->gates = own.gates;
       trace->positions = own.positions;
     }
   }
   if (mod.traits.table) {
     const Tensor position = broadcast_to(mod.on_tensors->position(pairs), s.shape());
-    pairs.entry = mod.traits.knots ? between_knots(scan, position) : interpolate_causal(scan.table, position);
+    pairs.entry = mod.traits.knots ? between_knots(applied, position) : interpolate_causal(applied.table, position);
   }
-  if (scan.materialised_logit) return scan.materialised_logit(s, pairs.sum, scale);
+  if (applied.materialised_logit) return applied.materialised_logit(s, pairs.sum, scale);
   return broadcast_to(mod.on_tensors->logit(pairs), s.shape());
 }
 // Applies the score modifications that come after all biases.
 Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOperands& in, AttentionTrace* trace) {
   const bool spends = score.softmax_rule.kind == SoftmaxRule::Kind::exp;
   Tensor l = logits;
-  for (const AppliedScoreMod* const pair : score.scans()) {
+  for (const AppliedScoreMod* const pair : score.score_mods()) {
     if (pair->mod->traits.after_biases) l = modified(*pair, l, l, in, in.scale, spends, trace);
   }
   return l;
@@ -220,7 +245,7 @@ Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInpu
 // The weights of final logits. A score modification may have masked further pairs, even whole rows.
 Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
-  if (!score.scan) return weights_of(logits, seen, in, score, encoding);
+  if (!score.score_mod) return weights_of(logits, seen, in, score, encoding);
   const Tensor weighted = weighted_pairs(seen, logits.detach());
   Weights weights = weights_of(masked_fill_min(logits, weighted), weighted, in, score, encoding);
   weights.a = masked_fill_zero(weights.a, weighted);
@@ -239,8 +264,9 @@ void check_lengths(const AttentionOperands& in) {
         in.q.shape(), " and ", in.k.shape());
 }
 
-// Each term's contribution to l is also added to `joined`, if given.
-Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
+}  // namespace
+
+Tensor composed_logits(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
   Score score = given;
   if (score.moved) score.keep_gates(in.q * score.factor, in.k);
@@ -253,7 +279,7 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
     if (!joined->defined()) *joined = Tensor::zeros(s.shape(), s.dtype(), s.device());
     *joined = *joined + term.detach();
   };
-  for (const AppliedScoreMod* const pair : score.scans()) {
+  for (const AppliedScoreMod* const pair : score.score_mods()) {
     if (pair->mod->traits.after_biases) continue;
     const Tensor l = modified(*pair, s, logits, in, scale, false, trace);
     join(l - logits);
@@ -281,12 +307,6 @@ Tensor logits_of(const AttentionOperands& in, const Score& given, AttentionTrace
   return logits;
 }
 
-}  // namespace
-
-Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace) {
-  return logits_of(in, score, trace, nullptr);
-}
-
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,
                           const AttentionInput& in, const Dropout& dropout, const ForwardContext& pass,
                           AttentionTrace* trace) {
@@ -295,7 +315,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
   Weights weights;
   {
     Tensor joined;
-    Tensor logits = logits_of(operands, score, trace, trace != nullptr ? &joined : nullptr);
+    Tensor logits = composed_logits(operands, score, trace, trace != nullptr ? &joined : nullptr);
     if (joined.defined()) trace->position_weights = position_weights(joined, operands, in, score, encoding);
     logits = biased_logits(score, logits, operands, trace);
     weights = weights_after(logits, mask_tensor(operands), in, score, encoding);

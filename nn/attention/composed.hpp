@@ -6,8 +6,8 @@
 //   a_ij = softmax of row i over its unmasked keys j          the weight (or by SoftmaxRule, Encoding::weights)
 //   o_i  = sum_j a_ij v_j
 //
-// Needs memory for several [B, H, T, T] tensors. The weights, and with a scan gates and positions, are saved for
-// backward; scores and logits are freed on the way.
+// Needs memory for several [B, H, T, T] tensors. The weights, and with a score modification gates and positions, are
+// saved for backward; scores and logits are freed on the way.
 #pragma once
 
 #include "autograd/score.hpp"
@@ -17,9 +17,21 @@
 
 namespace tally {
 
+// Whether key j is unmasked for query i, for the queries from `first` on: bool [1, length - first, length]; strictly: a
+// token is masked from itself. Computed in numbers of this type, on this device.
+Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, Device device, std::int64_t first = 0,
+                   bool strictly = false);
+
+// x [.., T, T] with 0 for every masked pair.
+Tensor masked_fill_zero(const Tensor& x, const Tensor& seen);
+// With the lowest finite number, whose exponential is 0, for masked pairs. Not infinite: the search for the first
+// non-finite number would report it.
+Tensor masked_fill_min(const Tensor& x, const Tensor& seen);
+
 // l [B, H, T, T], without score modifications that act on biased logits. Values above the diagonal are meaningless.
-// Fills gates, positions and decay of the trace, if given.
-Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr);
+// Fills gates, positions and decay of the trace, if given. Adds each term's contribution to l to `joined`, if given.
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace = nullptr,
+                       Tensor* joined = nullptr);
 
 // o [B, H, T, d]. in: the input of the encoding's custom weights. Fills the trace, if given.
 Tensor composed_attention(const AttentionOperands& operands, const Score& score, const Encoding& encoding,

@@ -40,17 +40,12 @@ std::optional<std::int64_t> whole_number(std::string_view digits) {
 
 // "2" or "1-3"; `kind` is "layers" or "heads".
 Range parse_range(std::string_view text, std::string_view kind, std::string_view whole) {
-  const auto number = [&](std::string_view digits) {
-    const std::optional<std::int64_t> value = whole_number(digits);
-    check(value.has_value() && *value < Range::end, "encoding", "'", text, "' in '", whole, "' names no ", kind,
-          "; write 2 or 1-3");
-    return *value;
-  };
   const std::size_t dash = text.find('-');
-  const std::int64_t first = number(text.substr(0, dash));
-  const std::int64_t last = dash == std::string_view::npos ? first : number(text.substr(dash + 1));
-  check(first <= last, "encoding", "'", text, "' in '", whole, "' names no ", kind, ": it ends before it begins");
-  return {first, last};
+  const auto first = whole_number(text.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : whole_number(text.substr(dash + 1));
+  check(first && last && *first <= *last && *last < Range::end, "encoding", "'", text, "' in '", whole, "' names no ",
+        kind, "; write 2 or 1-3");
+  return {*first, *last};
 }
 
 // A setting of the attention mask, by its name in brackets.
@@ -125,13 +120,12 @@ HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std
 
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Assignment& assignment, const std::vector<Assignment>& all) {
-  check(assignment.heads.all(), "encoding", entry.name,
-        " acts on the embeddings, which have no heads: name it for all heads");
   const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Assignment& other) {
     return other.layers.holds(0) && contains(other.sum, &entry);
   });
-  check(from_the_start, "encoding", entry.name,
-        " acts on the embeddings, before layer 0: name it for layer 0 (0:", entry.name, ",...)");
+  check(assignment.heads.all() && from_the_start, "encoding", entry.name,
+        " acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 (0:", entry.name,
+        ",...)");
 }
 
 }  // namespace
@@ -333,31 +327,24 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
   return layer;
 }
 
-std::vector<std::string> EncodingChoice::notes(const ModelOptions& model) const {
+std::vector<std::string> EncodingChoice::notes() const {
   std::vector<std::string> lines;
   const std::vector<Assignment> all = acting();
   for (const Part& part : parts) {
-    const EncodingEntry& entry = *part.entry;
-    const auto acts_with = [&](auto&& wanted) {
-      return std::ranges::any_of(all, [&](const Assignment& assignment) {
-        return contains(assignment.sum, &entry) && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
-                 return other != &entry && wanted(*other);
+    for (const CombinationFlag& flag : part.entry->combination_flags) {
+      const bool is_set = std::ranges::any_of(list_options(*part.options), [&](const OptionInfo& option) {
+        return option.name == flag.option && option.value == OptionValue(true);
+      });
+      const bool has_partner = std::ranges::any_of(all, [&](const Assignment& assignment) {
+        return contains(assignment.sum, part.entry) &&
+               std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
+                 return other != part.entry && other->traits.*flag.trait;
                });
       });
-    };
-    for (const OptionInfo& option : list_options(*part.options)) {
-      for (const CombinationFlag& flag : entry.combination_flags) {
-        const bool is_set = option.name == flag.option && option.value == OptionValue(true);
-        if (!is_set || acts_with([&](const EncodingEntry& other) { return other.traits.*flag.trait; })) continue;
-        lines.push_back(concat("note: ", entry.name, ".", flag.option, "=true changes nothing: ", entry.name,
-                               " is not combined with ", flag.partner));
-      }
+      if (!is_set || has_partner) continue;
+      lines.push_back(concat("note: ", part.entry->name, ".", flag.option, "=true changes nothing: ", part.entry->name,
+                             " is not combined with ", flag.partner));
     }
-    const std::string text = entry.note != nullptr ? entry.note(model) : "";
-    if (!text.empty()) lines.push_back("note: " + text);
-    const EncodingTraits::Doubt& doubt = entry.traits.doubtful_with;
-    const bool doubtful = acts_with([&](const EncodingEntry& other) { return other.name == doubt.other; });
-    if (doubtful) lines.push_back(concat("note: ", doubt.why));
   }
   return lines;
 }

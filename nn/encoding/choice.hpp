@@ -66,9 +66,8 @@ struct EncodingChoice {
   // "p-max" if only one part has it, else "cope.p-max". Throws Error if the name is ambiguous or unknown.
   void set_option(std::string_view name, std::string_view value);
 
-  // Warnings of a mistaken experiment, a line each: flags without effect, doubtful combinations, and a model that
-  // differs from the published one.
-  std::vector<std::string> notes(const ModelOptions& model) const;
+  // Warnings about flags without effect, a line each.
+  std::vector<std::string> notes() const;
 
   // The sizes of the smallest model that has all named layers and heads.
   std::int64_t least_layers() const;

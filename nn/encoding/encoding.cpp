@@ -10,8 +10,8 @@
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
-#include "nn/attention/kv_eviction.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
+#include "nn/attention/kv_cache.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {

@@ -124,10 +124,6 @@ struct EncodingTraits {
   // that needs most.
   bool memory_is_learned = false;
   std::string_view also_called = {};  // another published name
-  // A combination that is probably a mistake, and why: a note.
-  struct Doubt {
-    std::string_view other, why;
-  } doubtful_with = {};
 
   // Derived from the hooks that a class has.
 
@@ -174,7 +170,7 @@ class Encoding {
   // Adds shapes to the score.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
   // Attention weights [B, H, T, T] from logits, instead of the softmax. `seen` is the mask, bool [1, T, T]
-  // (nn/attention/mask.hpp), or [B, H, T, T] with a policy, which may mask pairs. Logits of masked pairs are
+  // (nn/attention/composed.hpp), or [B, H, T, T] with a policy, which may mask pairs. Logits of masked pairs are
   // meaningless; their weights must be 0.
   virtual Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
   // Attention output [B, H, T, d] before the output projection.
@@ -211,8 +207,6 @@ struct EncodingEntry {
   std::unique_ptr<Options> (*make_options)() = nullptr;
   std::unique_ptr<Encoding> (*make)(const EncodingSetup& setup, const Options& options) = nullptr;
   EncodingTraits traits = {};
-  // A warning about the model around it, one line or nothing: Class::note(model), if the class has it.
-  std::string (*note)(const ModelOptions& model) = nullptr;
   // Lists of the options' struct, `static constexpr std::array after_training`, if it has them: options that a trained
   // model may change for longer texts, and flags for combinations.
   std::span<const std::string_view> after_training = {};
@@ -274,7 +268,6 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
       return std::make_unique<EncodingType>();
     }
   };
-  if constexpr (requires(const ModelOptions& model) { EncodingType::note(model); }) entry.note = &EncodingType::note;
   if constexpr (requires { OptionsType::after_training; }) entry.after_training = OptionsType::after_training;
   if constexpr (requires { OptionsType::combination_flags; }) entry.combination_flags = OptionsType::combination_flags;
   return entry;

@@ -6,7 +6,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 
 namespace tally {
 namespace {

@@ -1,10 +1,10 @@
-// Attention with linear biases (ALiBi, arXiv 2108.12409, section 3), slopes of nn/encoding/slopes.hpp:
+// Attention with linear biases (ALiBi, arXiv 2108.12409, section 3), slopes of nn/encoding/shared_parts.hpp:
 //   l_ij = s_ij - m_h (i-j)
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/slopes.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {

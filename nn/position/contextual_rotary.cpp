@@ -17,8 +17,8 @@
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
 #include "nn/encoding/rotary.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -90,7 +90,7 @@ class ContextualRotary final : public Encoding {
       }
       return logit;
     };
-    score.set_scan(pair);
+    score.add_score_mod(pair);
   }
 
  private:

@@ -12,7 +12,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -45,7 +45,7 @@ class Cope final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor by_head = unsqueeze(table_.rank() == 2 ? unsqueeze(table_, 0) : table_, 0);
     const Tensor z = products_of_rows(gates_.query(in), by_head, scaled_ ? in.scale : 1.0);
-    score.set_scan(contextual_table(z, gates_(in)));
+    score.add_score_mod(contextual_table(z, gates_(in)));
   }
 
  private:

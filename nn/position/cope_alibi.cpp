@@ -10,8 +10,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
-#include "nn/encoding/slopes.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -69,11 +68,11 @@ class CopeAlibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
-    if (!positions_.defined()) return score.set_scan(contextual_slope(slopes_, gates_(in)));
+    if (!positions_.defined()) return score.add_score_mod(contextual_slope(slopes_, gates_(in)));
     // A straight line as a table, whose last entry is the largest position.
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2), positions_.size(0)};
     const Tensor line = unsqueeze(unsqueeze(slopes_, 1), 2) * positions_;  // [H, 1, P+1]
-    score.set_scan(contextual_table(broadcast_to(line, shape), gates_(in)));
+    score.add_score_mod(contextual_table(broadcast_to(line, shape), gates_(in)));
   }
 
  private:

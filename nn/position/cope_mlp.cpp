@@ -11,7 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -54,7 +54,7 @@ class CopeMlp final : public Encoding {
     // f without b2 at each knot, and its slope behind it: all pairs of a row have q.b2, exactly.
     const Tensor table = transpose(matmul(output_weight_, segments.units), 0, 1);
     const Tensor of_rows = products_of_rows(q, unsqueeze(unsqueeze(table, 0), 0));
-    score.set_scan(contextual_segments(of_rows, segments.knots, (*gates_)(in)));
+    score.add_score_mod(contextual_segments(of_rows, segments.knots, (*gates_)(in)));
     const Tensor row = select(matmul(to_f32(q), unsqueeze(output_bias_, 1)), 3, 0);
     score.biases.push_back(RowColumn{cast(row, DType::f64), {}});
   }

@@ -60,10 +60,10 @@ class Fire final : public Encoding {
       score.biases.push_back(Toeplitz{transpose(select(bias, 0, 0), 0, 1)});
       return;
     }
-    if (in.materialised || in.cache != nullptr || !is_compiled(score_mod_fire, in.q.device()) || score.scan) {
+    if (in.materialised || in.cache != nullptr || !is_compiled(score_mod_fire, in.q.device()) || score.score_mod) {
       score.biases.push_back(dense(in));
     } else {
-      score.set_scan(interpolated(in, length));
+      score.add_score_mod(interpolated(in, length));
     }
   }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
 #include "nn/transformer.hpp"
 
@@ -29,12 +29,6 @@ class FoxPro final : public Encoding {
         output_norm_(setup, "output-norm", setup.heads),
         output_gate_(setup, "output-gate") {}
 
-  static std::string note(const ModelOptions& model) {
-    if (model.activation == "swiglu" && model.hidden > 0) return {};
-    const std::string hidden = model.hidden > 0 ? to_text(model.hidden) : "4 D";
-    return concat("fox-pro's published block has a SwiGLU MLP of a stated width; here the MLP is ", model.activation,
-                  " of width ", hidden, " (model.activation, model.hidden)");
-  }
   void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
     q = query_norm_(q);
     k = key_norm_(key_shift_(k, in));
@@ -61,5 +55,4 @@ TALLY_ENCODING(
     "q, k <- norm(q), norm(k);  norm(y) = w_h y / sqrt(mean(y²) + eps) per head, eps = 1e-6;  l_ij as fox\n"
     "o <- norm(o) sigmoid(W_g x)\n"
     "the MLP stays the model's; the published block has SwiGLU: add --model.activation swiglu --model.hidden F",
-    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true,
-    .doubtful_with = {"fox", "fox-pro has the forget gates of fox: in a sum there are two sets of them"});
+    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true);

@@ -4,7 +4,7 @@
 //   dv = hᵀ do,  dl = a (da - sum_j a da)  with da_ij = do_i.v_j
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
 
 namespace tally {

@@ -20,7 +20,7 @@
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/layers/layer_parts.hpp"
 

@@ -24,7 +24,7 @@
 #include "nn/attention/attention.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
 
 namespace tally {

@@ -13,7 +13,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/attention/attention.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
 
 namespace tally {

@@ -6,7 +6,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/remainder.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -35,7 +35,7 @@ class SigmoidEncoding final : public Encoding {
         remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_normaliser({.kind = SoftmaxRule::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
+    score.set_softmax_rule({.kind = SoftmaxRule::Kind::sigmoid, .offset = offset_, .rest = remainder_(in)});
     if (!visible_) return;
     const auto offset = [](std::int64_t n) { return -std::log(static_cast<double>(n)); };
     const Shape shape{in.q.size(0), in.q.size(1), in.q.size(2)};

@@ -3,7 +3,7 @@
 //   a_ij = e^l_ij / (e^c_h + sum_k e^l_ik)
 // With the option remainder its share gets a value after all.
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/remainder.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -25,7 +25,7 @@ class Sink final : public Encoding {
         remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_normaliser({.sink = logit_, .rest = remainder_(in)});
+    score.set_softmax_rule({.sink = logit_, .rest = remainder_(in)});
   }
 
  private:

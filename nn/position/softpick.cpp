@@ -2,7 +2,7 @@
 //   a_ij = relu(e^l_ij - 1) / (sum_k |e^l_ik - 1| + 1e-8).
 // A key with l <= 0 gets no weight, and still reduces the weights of the others.
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/remainder.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -18,7 +18,7 @@ class SoftpickEncoding final : public Encoding {
   SoftpickEncoding(const EncodingSetup& setup, const SoftpickOptions& options) : remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_normaliser({.kind = SoftmaxRule::Kind::softpick, .rest = remainder_(in)});
+    score.set_softmax_rule({.kind = SoftmaxRule::Kind::softpick, .rest = remainder_(in)});
   }
 
  private:

@@ -6,7 +6,7 @@
 // b_h). v_i is the value in the sum, so it is shifted with fox-pro. attend-current: the token itself takes the first
 // share, so sums end at i and j <= i.
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/remainder.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -28,8 +28,8 @@ class StickBreakingEncoding final : public Encoding {
 
   bool excludes_own_key() const override { return !attend_current_; }
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_scan(stick_breaking(attend_current_));
-    score.set_normaliser({.kind = SoftmaxRule::Kind::exp, .rest = remainder_(in)});
+    score.add_score_mod(stick_breaking(attend_current_));
+    score.set_softmax_rule({.kind = SoftmaxRule::Kind::exp, .rest = remainder_(in)});
   }
 
  private:

@@ -47,7 +47,7 @@ class ThresholdRelative final : public Encoding {
   }
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor closing = transpose(linear(in.x, weight_, bias_), 1, 2);  // [B, H, T]
-    score.set_scan(AppliedScoreMod{&score_mod_tra, negate(softplus(negate(unsqueeze(closing, 3))))});
+    score.add_score_mod(AppliedScoreMod{&score_mod_tra, negate(softplus(negate(unsqueeze(closing, 3))))});
   }
 
  private:

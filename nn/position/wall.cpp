@@ -17,7 +17,7 @@
 #include "nn/attention/attention.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
 
 namespace tally {
@@ -124,5 +124,4 @@ TALLY_ENCODING(
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
     "costs memory linear in T, up to 2^24 products of pairs at a time, again in backward",
-    "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true,
-    .doubtful_with = {"path", "path and wall each change q.k: in a sum both changes join the plain score"});
+    "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true);

@@ -69,6 +69,4 @@ class Xpos final : public Encoding {
 
 TALLY_ENCODING(xpos, XposOptions, Xpos, "rotary, and products fade with the distance, faster in fast planes",
                "RoPE, then q *= ζ_i^(t/512), k *= ζ_i^(-t/512);  ζ_i = (2i + 0.4 d) / (1.4 d)",
-               "xPos: Sun et al. 2022, arXiv 2212.10554", .reads_heads = false,
-               .doubtful_with = {
-                   "rope", "xpos turns q and k as rope does and lets products fade: in a sum they are turned twice"});
+               "xPos: Sun et al. 2022, arXiv 2212.10554", .reads_heads = false);

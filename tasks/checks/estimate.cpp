@@ -11,7 +11,6 @@
 #include "core/device/backend.hpp"
 #include "core/device/graph.hpp"
 #include "core/distributed/process_group.hpp"
-#include "nn/encoding/logits.hpp"
 #include "nn/parameter_choice.hpp"
 #include "nn/transformer.hpp"
 #include "tasks/evaluation/evaluate.hpp"

@@ -272,7 +272,7 @@ std::string config_text(const RunConfig& config, bool all) {
     if (line.size() > empty) text += line + "\n";
   }
   if (const std::string note = config.warmup_note(); !note.empty()) text += note + "\n";
-  for (const std::string& line : config.encoding.notes(config.model)) text += line + "\n";
+  for (const std::string& line : config.encoding.notes()) text += line + "\n";
   text.pop_back();
   return text;
 }

@@ -88,7 +88,7 @@ class TITLEEncoding final : public Encoding {
       : rate_(setup.parameter("rate", {setup.heads, 1}, Fill::constant(options.start), Scope::layer)) {}
 
   void score(const AttentionInput&, Score& score) const override {
-    score.set_scan({.mod = &score_mod_STEM, .heads = rate_});
+    score.add_score_mod({.mod = &score_mod_STEM, .heads = rate_});
   }
 
  private:

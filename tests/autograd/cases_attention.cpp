@@ -142,7 +142,7 @@ std::vector<OpCase> attention_cases() {
   std::vector<OpCase> cases;
   cases.push_back(attention_case("attention", {}, nothing, [](const Tensors&, Score&) {}));
   cases.push_back(attention_case("attention_table", {.term = table}, rows_of(3),
-                                 [](const Tensors& x, Score& score) { score.set_scan(contextual_table(x[3])); }));
+                                 [](const Tensors& x, Score& score) { score.add_score_mod(contextual_table(x[3])); }));
   cases.back().kernels.push_back("attention_prefix_sums");
   cases.push_back(attention_case(
       "attention_table_own_gates", {.term = table, .gate_query = 5, .gate_key = 4},
@@ -150,13 +150,13 @@ std::vector<OpCase> attention_cases() {
         return Shapes{{b, h, t, 3}, {b, h, k, 3}, {b, h, t, 3}};
       },
       [](const Tensors& x, Score& score) {
-        score.set_scan(contextual_table(x[3], {x[5], x[4]}));
+        score.add_score_mod(contextual_table(x[3], {x[5], x[4]}));
       }));
   cases.push_back(attention_case(
       "attention_slope",
       {.term = [](const std::vector<Array>& x, auto, auto h, auto, auto, double p) { return x[3][{h}] * p; }},
       [](auto, std::int64_t h, auto, auto) { return Shapes{{h}}; },
-      [](const Tensors& x, Score& score) { score.set_scan(contextual_slope(x[3])); }));
+      [](const Tensors& x, Score& score) { score.add_score_mod(contextual_slope(x[3])); }));
   cases.push_back(attention_case(
       "attention_segments",
       {.term =
@@ -172,34 +172,34 @@ std::vector<OpCase> attention_cases() {
       },
       [](const Tensors& x, Score& score) {
         const HiddenSegments segments = hidden_segments(x[4], x[5]);
-        score.set_scan(contextual_segments(matmul(x[3], segments.units), segments.knots));
+        score.add_score_mod(contextual_segments(matmul(x[3], segments.units), segments.knots));
       },
       0.2));
   using By = SoftmaxRule::Kind;
   cases.push_back(attention_case("attention_stick_breaking", {.sticks = true, .kind = By::exp, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_scan(stick_breaking());
-                                   score.set_normaliser({By::exp, {}, 0, x[3]});
+                                   score.add_score_mod(stick_breaking());
+                                   score.set_softmax_rule({By::exp, {}, 0, x[3]});
                                  }));
   const auto sink_and_rest = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t) {
     return Shapes{{h}, {b, h, t, 2}};
   };
   cases.push_back(
       attention_case("attention_sink", {.sink = 3, .rest = 4}, sink_and_rest, [](const Tensors& x, Score& score) {
-        score.set_normaliser({By::softmax, x[3], 0, x[4]});
+        score.set_softmax_rule({By::softmax, x[3], 0, x[4]});
       }));
   cases.push_back(attention_case("attention_sigmoid", {.kind = By::sigmoid, .offset = 0.7, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_normaliser({By::sigmoid, {}, 0.7, x[3]});
+                                   score.set_softmax_rule({By::sigmoid, {}, 0.7, x[3]});
                                  }));
   cases.push_back(attention_case("attention_softpick", {.kind = By::softpick, .rest = 3}, rows_of(2),
                                  [](const Tensors& x, Score& score) {
-                                   score.set_normaliser({By::softpick, {}, 0, x[3]});
+                                   score.set_softmax_rule({By::softpick, {}, 0, x[3]});
                                  }));
   const AttentionMask mask{.window = 3, .first = 1};
   cases.push_back(attention_case("attention_window", {.mask = mask}, nothing, [](const Tensors&, Score&) {}));
   cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .mask = {.chunk = 3}}, rows_of(3),
-                                 [](const Tensors& x, Score& score) { score.set_scan(contextual_table(x[3])); }));
+                                 [](const Tensors& x, Score& score) { score.add_score_mod(contextual_table(x[3])); }));
   cases.push_back(attention_case(
       "attention_toeplitz",
       {.term =

@@ -1,5 +1,5 @@
 // The products of attention's tiles with operands of bf16, on every kind of instructions, beside sums in f64.
-#include "core/cpu/attention/bf16_products.hpp"
+#include "core/cpu/attention/products.hpp"
 
 #include <gtest/gtest.h>
 

@@ -63,49 +63,53 @@ const ScoreMod* score_mod_of(const std::string& encoding) {
   Score score;
   testing::make_encoding(EncodingChoice::parse(encoding), sizes, small)->score(AttentionInput{x, q, q, q, 1}, score);
   set_default_device(before);
-  return score.scan->mod;
+  return score.score_mod->mod;
 }
 
 const std::vector<Choice>& score_mods() {
   static const std::vector<Choice> choices{
       {"none", [](Operands&, Score&) {}},
-      {"table", [](Operands& x, Score& score) { score.set_scan(contextual_table(x.by_query("z", 12))); }},
+      {"table", [](Operands& x, Score& score) { score.add_score_mod(contextual_table(x.by_query("z", 12))); }},
       {"table, own gates",
-       [](Operands& x, Score& score) { score.set_scan(contextual_table(x.by_query("z", 40), x.gates())); }},
+       [](Operands& x, Score& score) { score.add_score_mod(contextual_table(x.by_query("z", 40), x.gates())); }},
       {"segments",
        [](Operands& x, Score& score) {
          const Tensor knots = Tensor::from(std::vector<double>{0, 1.3, 4.1, 9.7}, {4}, default_device());
-         score.set_scan(contextual_segments(x.by_query("z", 8, 0.3), knots));
+         score.add_score_mod(contextual_segments(x.by_query("z", 8, 0.3), knots));
        }},
       {"slope, own gates",
-       [](Operands& x, Score& score) { score.set_scan(contextual_slope(x.leaf("slope", {x.heads}, 0.1), x.gates())); }},
-      {"stick", [](Operands&, Score& score) { score.set_scan(stick_breaking(false)); }},
-      {"stick with current", [](Operands&, Score& score) { score.set_scan(stick_breaking(true)); }},
-      {"tra", [mod = score_mod_of("tra")](
-                  Operands& x, Score& score) { score.set_scan({.mod = mod, .rows = x.by_query("rows", 1, 0.2)}); }},
+       [](Operands& x, Score& score) {
+         score.add_score_mod(contextual_slope(x.leaf("slope", {x.heads}, 0.1), x.gates()));
+       }},
+      {"stick", [](Operands&, Score& score) { score.add_score_mod(stick_breaking(false)); }},
+      {"stick with current", [](Operands&, Score& score) { score.add_score_mod(stick_breaking(true)); }},
+      {"tra",
+       [mod = score_mod_of("tra")](Operands& x, Score& score) {
+         score.add_score_mod({.mod = mod, .rows = x.by_query("rows", 1, 0.2)});
+       }},
       {"fire",
        [mod = score_mod_of("fire")](Operands& x, Score& score) {
-         score.set_scan({.mod = mod,
-                         .rows = x.by_query("rows", 1),
-                         .heads = abs(x.leaf("heads", {x.heads, 1})),
-                         .table = x.by_query("z", 8),
-                         .knots = Tensor::from(std::vector<double>{0, 0.3, 1.1, 2.5}, {4}, default_device())});
+         score.add_score_mod({.mod = mod,
+                              .rows = x.by_query("rows", 1),
+                              .heads = abs(x.leaf("heads", {x.heads, 1})),
+                              .table = x.by_query("z", 8),
+                              .knots = Tensor::from(std::vector<double>{0, 0.3, 1.1, 2.5}, {4}, default_device())});
        }},
       // Of the tests: a sum without the key's own gate, a table at a place of its own, logits that read biases.
       {"reading",
        [](Operands& x, Score& score) {
-         score.set_scan({&testing::reading_score_mod(), x.by_query("rows", 2, 0.5), x.leaf("heads", {x.heads, 2}, 0.5),
-                         x.gates()});
+         score.add_score_mod({&testing::reading_score_mod(), x.by_query("rows", 2, 0.5),
+                              x.leaf("heads", {x.heads, 2}, 0.5), x.gates()});
        }},
       {"graded",
        [](Operands& x, Score& score) {
-         score.set_scan({.mod = &testing::graded_score_mod(),
-                         .rows = abs(x.by_query("rows", 1, 0.2)),
-                         .gates = x.gates(),
-                         .table = x.by_query("z", 12)});
+         score.add_score_mod({.mod = &testing::graded_score_mod(),
+                              .rows = abs(x.by_query("rows", 1, 0.2)),
+                              .gates = x.gates(),
+                              .table = x.by_query("z", 12)});
        }},
       {"bounded", [](Operands& x, Score& score) {
-         score.set_scan({&testing::bounded_score_mod(), {}, abs(x.leaf("heads", {x.heads, 1})) + 1.0});
+         score.add_score_mod({&testing::bounded_score_mod(), {}, abs(x.leaf("heads", {x.heads, 1})) + 1.0});
        }}};
   return choices;
 }
@@ -136,19 +140,19 @@ const std::vector<Choice> rules{
     {"softmax", [](Operands&, Score&) {}},
     {"sink",
      [](Operands& x, Score& score) {
-       score.set_normaliser({Kind::softmax, x.leaf("sink", {x.heads}, 2)});
+       score.set_softmax_rule({Kind::softmax, x.leaf("sink", {x.heads}, 2)});
      }},
     {"sink and rest",
      [](Operands& x, Score& score) {
-       score.set_normaliser({Kind::softmax, x.leaf("sink", {x.heads}, 2), 0, x.by_query("rest", 5)});
+       score.set_softmax_rule({Kind::softmax, x.leaf("sink", {x.heads}, 2), 0, x.by_query("rest", 5)});
      }},
     {"sigmoid and rest",
      [](Operands& x, Score& score) {
-       score.set_normaliser({Kind::sigmoid, {}, 4, x.by_query("rest", 5)});
+       score.set_softmax_rule({Kind::sigmoid, {}, 4, x.by_query("rest", 5)});
      }},
-    {"softpick", [](Operands&, Score& score) { score.set_normaliser({Kind::softpick}); }},
+    {"softpick", [](Operands&, Score& score) { score.set_softmax_rule({Kind::softpick}); }},
     {"exp and rest", [](Operands& x, Score& score) {
-       score.set_normaliser({Kind::exp, {}, 0, x.by_query("rest", 5)});
+       score.set_softmax_rule({Kind::exp, {}, 0, x.by_query("rest", 5)});
      }}};
 
 const std::vector<AttentionMask> masks{

@@ -109,7 +109,7 @@ TEST(Combination, SaysWhatIsWrongWithTheText) {
     EXPECT_EQ(complaint(concat(range, ":cope")),
               concat("[encoding] '", range, "' in '", range, ":cope' names no layers; write 2 or 1-3"));
   }
-  EXPECT_EQ(complaint("3-1:cope"), "[encoding] '3-1' in '3-1:cope' names no layers: it ends before it begins");
+  EXPECT_EQ(complaint("3-1:cope"), "[encoding] '3-1' in '3-1:cope' names no layers; write 2 or 1-3");
   EXPECT_EQ(complaint("0:coep"), "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
   EXPECT_EQ(complaint("0:cope,1-3:rope+rope@0"), "[encoding] 'rope+rope' names rope twice");
 }
@@ -140,11 +140,14 @@ TEST(Combination, NamesEveryHeadOfEveryLayerOnce) {
 
 TEST(Combination, EmbeddingsAreChangedOnceBeforeLayerZero) {
   EXPECT_EQ(error_of([] { make_model("0:none,1:absolute"); }),
-            "[encoding] absolute acts on the embeddings, before layer 0: name it for layer 0 (0:absolute,...)");
+            "[encoding] absolute acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 "
+            "(0:absolute,...)");
   EXPECT_EQ(error_of([] { make_model("absolute@0-1,rope@2-3"); }),
-            "[encoding] absolute acts on the embeddings, which have no heads: name it for all heads");
+            "[encoding] absolute acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 "
+            "(0:absolute,...)");
   EXPECT_EQ(error_of([] { make_model("0:sinusoidal,1:sinusoidal@0-1,rope@2-3"); }),
-            "[encoding] sinusoidal acts on the embeddings, which have no heads: name it for all heads");
+            "[encoding] sinusoidal acts on the embeddings, before layer 0 and for all heads: name it for all of layer "
+            "0 (0:sinusoidal,...)");
   const std::vector<double> everywhere = logits_of(*make_model("absolute"));
   EXPECT_EQ(logits_of(*make_model("0:absolute,1:none")), everywhere);
   EXPECT_EQ(logits_of(*make_model("0:absolute,1:absolute")), everywhere);

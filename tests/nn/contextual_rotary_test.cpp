@@ -54,7 +54,7 @@ Tensor with_open_gates(const Operands& in, const std::string& layout, const std:
   const AttentionInput input{x, in.q, in.k, in.v, 1 / std::sqrt(static_cast<double>(dims))};
   auto [operands, score] = testing::encoded_attention(*encoding, input);
   const Tensor large = Tensor::full({2, 2, tokens, 1}, 30.0, DType::f64, default_device());
-  score.scan->gates = {large, large};
+  score.score_mod->gates = {large, large};
   const Tensor weights = causal_softmax(composed_logits(operands, score));
   return matmul(weights, operands.v);
 }

@@ -148,7 +148,7 @@ TEST_P(Cope, IsConstantBeyondTheTable) {
   const Tensor operand = leaf(normal_tensor("gates", q.shape(), 0.1));  // gates near 0.5
   const Tensor z = leaf(normal_tensor("z", {1, 1, length, last + 1}));
   Score score;
-  score.set_scan(contextual_table(z, {q, operand}));
+  score.add_score_mod(contextual_table(z, {q, operand}));
   AttentionTrace trace;
   const Tensor logits = composed_logits({q, k, k, 0.5}, score, &trace);
   const Tensor bias = logits.detach() - matmul(q, transpose(k, -1, -2), 0.5);

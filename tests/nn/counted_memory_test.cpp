@@ -16,12 +16,13 @@
 namespace tally {
 namespace counted_memory_test {
 
-// Attention with dropout and a scan, forward; then what it keeps for backward is there, and `kept` is called.
+// Attention with dropout and a score modification, forward; then what it keeps for backward is there, and `kept` is
+// called.
 void attend(bool tiled, const std::function<void()>& kept) {
   const testing::Sizes sizes{1, 2, 300, 8, 8};
   const testing::ShapeCase table{"table", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {
                                    const Shape shape{s.batch, s.heads, s.length, 9};
-                                   score.set_scan(contextual_table(leaf("z", shape, 1, DType::f32), {}));
+                                   score.add_score_mod(contextual_table(leaf("z", shape, 1, DType::f32), {}));
                                  }};
   testing::Inputs inputs = testing::make_inputs(table, sizes, DType::f32, testing::drawn(0));
   AttentionOperands& in = inputs.operands;

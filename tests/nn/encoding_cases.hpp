@@ -237,9 +237,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   const auto add = [&](EncodingCase one) {
     if (!set_flags_for_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
-      const EncodingEntry* entry = rotation.choice.parts[0].entry;
-      // tra also has a score modification. Combinations of two are tested elsewhere.
-      if (entry->traits.rotates && entry->name != "tra") cases.push_back(sum_of(one, rotation));
+      if (rotation.choice.parts[0].entry->traits.rotates) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -355,15 +353,15 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
 }
 
 // Where a score modification without a sum reads its table.
-inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& scan) {
+inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& applied) {
   const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
   ScoreModTensors pairs;
   pairs.s = matmul(operands.q, transpose(keys, -1, -2), operands.scale);
   const Tensor index = cumsum(Tensor::full({1, operands.q.size(2)}, 1.0, operands.q.dtype(), operands.q.device()));
   pairs.distance = relu(transpose(index, 0, 1) - index);
-  pairs.rows = scan.rows;
-  pairs.heads = scan.heads;
-  return broadcast_to(scan.mod->on_tensors->position(pairs), pairs.s.shape());
+  pairs.rows = applied.rows;
+  pairs.heads = applied.heads;
+  return broadcast_to(applied.mod->on_tensors->position(pairs), pairs.s.shape());
 }
 
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or
@@ -371,7 +369,7 @@ inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod
 inline double distance_to_kinks(const AttentionOperands& operands, const Score& score) {
   const NoGrad only_values;
   double nearest = std::numeric_limits<double>::infinity();
-  for (const AppliedScoreMod* const pair : score.scans()) {
+  for (const AppliedScoreMod* const pair : score.score_mods()) {
     std::vector<double> kinks;
     if (pair->knots.defined()) {
       kinks = pair->knots.to_vector<double>();
@@ -380,8 +378,8 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
     }
     if (kinks.empty()) continue;
     Score alone = score;
-    alone.scan = *pair;
-    alone.more_scans.clear();
+    alone.score_mod = *pair;
+    alone.more_score_mods.clear();
     AttentionTrace trace;
     composed_logits(operands, alone, &trace);
     const bool sums = pair->mod->traits.sums;

@@ -11,7 +11,7 @@
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"
 #include "core/error.hpp"
-#include "nn/attention/kv_eviction.hpp"
+#include "nn/attention/kv_cache.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -219,7 +219,7 @@ bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
   KvCache cache;
   const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
   const Score score = score_of(*encoding, in);
-  return score.scan && score.scan->mod->traits.distance;
+  return score.score_mod && score.score_mod->mod->traits.distance;
 }
 
 // Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step

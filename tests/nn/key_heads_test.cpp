@@ -10,7 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/kv_eviction.hpp"
+#include "nn/attention/kv_cache.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/small_model.hpp"

@@ -11,7 +11,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 

@@ -34,10 +34,10 @@ void move_queries(const Sizes& s, const Leaf& leaf, Score& score, bool channels,
 
 std::vector<ShapeCase> moved_cases() {
   const auto table = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64)));
+    score.add_score_mod(contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64)));
   };
   const auto slope = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+    score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
   };
   const auto product = [](const Sizes& s, const Leaf& leaf, Score& score) {
     score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
@@ -68,23 +68,24 @@ std::vector<ShapeCase> moved_cases() {
   const auto sums = [](const Sizes& s, const Leaf& leaf, Score& score) {
     const Tensor falling = cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))) * -0.2;
     score.biases.push_back(RowColumn{falling, negate(falling)});
-    score.set_normaliser({SoftmaxRule::Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)});
+    score.set_softmax_rule({SoftmaxRule::Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)});
   };
   const auto factor = [](const Sizes&, const Leaf&, Score& score) { score.factor = 0.7; };
   const auto every_bias = [](const Sizes& s, const Leaf& leaf, Score& score) {
-    score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64), gates_of(s, leaf)));
+    score.add_score_mod(
+        contextual_table(leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64), gates_of(s, leaf)));
     score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
     score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
                                      leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
     score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
     score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
-    score.set_normaliser(
+    score.set_softmax_rule(
         {SoftmaxRule::Kind::sigmoid, {}, 4, leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64)});
   };
   const auto binned = [](const Sizes& s, const Leaf& leaf, Score& score) {
     AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
     pair.table = leaf("z", {s.batch, s.heads, s.length, 10}, 1, DType::f64);
-    score.set_scan(pair);
+    score.add_score_mod(pair);
     score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
     score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
   };

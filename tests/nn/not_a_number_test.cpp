@@ -111,8 +111,8 @@ TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
             });
         const Tensor q = Tensor::zeros({s.batch, s.heads, s.length, s.width}, DType::f64, default_device());
         encoding->score({q, q, q, q, 1.0}, score);
-        ASSERT_TRUE(score.scan.has_value());
-        score.scan->rows = score.scan->rows + leaf("rows", {s.batch, s.heads, s.length, 1}, 0, DType::f64);
+        ASSERT_TRUE(score.score_mod.has_value());
+        score.score_mod->rows = score.score_mod->rows + leaf("rows", {s.batch, s.heads, s.length, 1}, 0, DType::f64);
       }};
   expect_to_stay_so(fire, "rows");
 }

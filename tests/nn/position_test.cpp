@@ -10,7 +10,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 #include "tests/devices.hpp"
@@ -201,7 +201,7 @@ TEST_P(FireByDistance, ContinuesTheFormByRow) {
                                         });
     Score score;
     encoding->score({x, q, k, k, 0.5}, score);
-    EXPECT_EQ(score.scan.has_value(), length < 6);
+    EXPECT_EQ(score.score_mod.has_value(), length < 6);
     EXPECT_EQ(score.biases.size(), length < 6 ? 0U : 1U);
     outputs.push_back(attention_output(*encoding, x, q, k, k));
     backward(slice(outputs.back(), 2, 0, 6), normal_tensor("d", {1, 2, 6, 4}));

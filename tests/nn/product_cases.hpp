@@ -42,7 +42,7 @@ inline std::vector<ShapeCase> product_cases() {
        {.window = 30, .first = 2}},
       {"toeplitz_products_and_table",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(leaf("z", {s.batch, s.heads, s.length, 17}, 1, DType::f64)));
+         score.add_score_mod(contextual_table(leaf("z", {s.batch, s.heads, s.length, 17}, 1, DType::f64)));
          for (const std::string_view one : {"1", "2"}) {
            score.biases.push_back(
                ToeplitzProduct{leaf(concat("by_query", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),

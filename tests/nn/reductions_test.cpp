@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "nn/attention/mask.hpp"
+#include "nn/attention/composed.hpp"
 #include "tests/devices.hpp"
 #include "tests/nn/given_parameters.hpp"
 

@@ -134,7 +134,7 @@ std::vector<Tensor> results_with(const ScoreMod& mod, DType dtype) {
   if (mod.traits.table) leaves.push_back(&table);
   for (Tensor* const leaf : leaves) set_requires_grad(*leaf);
   Score score;
-  score.set_scan(AppliedScoreMod{&mod, rows, heads, {}, table, knots});
+  score.add_score_mod(AppliedScoreMod{&mod, rows, heads, {}, table, knots});
   std::vector<Tensor> results{tiled_attention(in, score)};
   backward(sum(results[0] * normal_tensor("d_output", {2, 2, 200, 8}).to(dtype)));
   for (const Tensor* const leaf : leaves) results.push_back(gradient(*leaf));
@@ -168,7 +168,7 @@ TEST(ScoreModLoops, LanesWithoutAQueryEndNowhere) {
   const Tensor rows = abs(normal_tensor("rows", {2, 2, 200, 1})) + 0.5;
   Tensor column = normal_tensor("column", {2, 2, 200}), by_distance = normal_tensor("toeplitz", {2, 200});
   for (Tensor* const leaf : {&column, &by_distance}) set_requires_grad(*leaf);
-  score.set_scan(AppliedScoreMod{&divided_score_mod(), rows});
+  score.add_score_mod(AppliedScoreMod{&divided_score_mod(), rows});
   score.biases.push_back(RowColumn{{}, column});
   score.biases.push_back(Toeplitz{by_distance});
   backward(sum(tiled_attention(in, score)));
@@ -181,7 +181,7 @@ TEST(ScoreMods, RefuseWhatTheyDoNotRead) {
   const AttentionOperands in = operands(6);
   const auto error = [&](const auto& change) {
     Score score;
-    score.set_scan(AppliedScoreMod{&threshold_score_mod(), normal_tensor("rows", {2, 2, 6, 2})});
+    score.add_score_mod(AppliedScoreMod{&threshold_score_mod(), normal_tensor("rows", {2, 2, 6, 2})});
     try {
       change(score);
       tiled_attention(in, score);
@@ -191,11 +191,11 @@ TEST(ScoreMods, RefuseWhatTheyDoNotRead) {
     return std::string("nothing was refused");
   };
   EXPECT_NE(error([](Score& score) {
-              score.scan->gates = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
+              score.score_mod->gates = {normal_tensor("r", {2, 2, 6, 3}), normal_tensor("g", {2, 2, 6, 3})};
             }).find("the score modification 'threshold' is given operands of gates, but does not read p.gate_logit"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {
-              score.scan->rows = normal_tensor("rows", {2, 2, 6, 3});
+              score.score_mod->rows = normal_tensor("rows", {2, 2, 6, 3});
             }).find("the scalars of rows must be f64 [2, 2, 6, 2], got f64 [2, 2, 6, 3]"),
             std::string::npos);
   EXPECT_NE(error([](Score& score) {
@@ -217,7 +217,7 @@ const ScoreMod& only_for_the_cpu() {
 TEST(ScoreModWithoutKernels, IsRefusedInTilesOfAGpu) {
   set_default_device(on_cuda_host);
   Score score;
-  score.set_scan(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
+  score.add_score_mod(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {1, 1}).to(on_cuda_host)});
   const auto part = [](const char* name) { return normal_tensor(name, {1, 1, 3, 4}).to(on_cuda_host); };
   const AttentionOperands in{part("q"), part("k"), part("v"), 0.5};
   const std::string error = error_of([&] { tiled_attention(in, score); });
@@ -230,7 +230,7 @@ TEST(ScoreModWithoutKernels, IsRefusedInTilesOfAGpu) {
 class Bounds final : public Encoding {
  public:
   void score(const AttentionInput& in, Score& score) const override {
-    score.set_scan(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
+    score.add_score_mod(AppliedScoreMod{&only_for_the_cpu(), {}, normal_tensor("heads", {2, 1}).to(in.q.device())});
   }
 };
 

@@ -21,8 +21,8 @@ namespace tally::testing {
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
 inline void break_stick(Score& score, bool attend_current = false) {
-  score.set_scan(stick_breaking(attend_current));
-  score.set_normaliser({SoftmaxRule::Kind::exp});
+  score.add_score_mod(stick_breaking(attend_current));
+  score.set_softmax_rule({SoftmaxRule::Kind::exp});
 }
 
 std::vector<ShapeCase> moved_cases();
@@ -49,65 +49,68 @@ inline std::vector<ShapeCase> shape_cases() {
   std::vector<ShapeCase> cases{
       {"plain", [](const Sizes&, const Leaf&, Score&) {}},
       {"table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(contextual_table(table(s, leaf, 16))); },
+       [=](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.add_score_mod(contextual_table(table(s, leaf, 16)));
+       },
        true},
       {"table_never_saturated",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, s.length + 1)));
+         score.add_score_mod(contextual_table(table(s, leaf, s.length + 1)));
        },
        true},
       {"table_straight",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
          const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
-         score.set_scan(contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
+         score.add_score_mod(
+             contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
        }},
-      {"table_always_saturated",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(contextual_table(table(s, leaf, 0))); }},
+      {"table_always_saturated", [=](const Sizes& s, const Leaf& leaf,
+                                     Score& score) { score.add_score_mod(contextual_table(table(s, leaf, 0))); }},
       {"table_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 9), gates(s, leaf)));
+         score.add_score_mod(contextual_table(table(s, leaf, 9), gates(s, leaf)));
        },
        true},
       {"slope", [](const Sizes& s, const Leaf& leaf,
-                   Score& score) { score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64))); }},
+                   Score& score) { score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64))); }},
       {"slope_own_gates",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
+         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
        }},
-      {"segments", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, {})); },
+      {"segments", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(segments(s, leaf, {})); },
        true},
       {"segments_own_gates",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(segments(s, leaf, gates(s, leaf))); },
+       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(segments(s, leaf, gates(s, leaf))); },
        true},
       {"score_mod_threshold",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor rows = leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64);
-         score.set_scan(AppliedScoreMod{&threshold_score_mod(), rows});
+         score.add_score_mod(AppliedScoreMod{&threshold_score_mod(), rows});
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
        },
        true},
       {"pair_threshold_in_a_window_with_rest",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(
+         score.add_score_mod(
              AppliedScoreMod{&threshold_score_mod(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
-         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+         score.set_softmax_rule({Kind::softpick, {}, 0, rest(s, leaf)});
        },
        true,
        {.window = 30, .first = 2}},
       {"score_mod_reading",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(AppliedScoreMod{&reading_score_mod(),
-                                        leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                                        leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
+         score.add_score_mod(AppliedScoreMod{&reading_score_mod(),
+                                             leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                                             leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
        },
        true},
       {"pair_reading_the_score",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(AppliedScoreMod{&reading_score_mod(),
-                                        leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                                        leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
-         score.set_normaliser(sink(s, leaf));
+         score.add_score_mod(AppliedScoreMod{&reading_score_mod(),
+                                             leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
+                                             leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
+         score.set_softmax_rule(sink(s, leaf));
        },
        true},
       {"pair_with_a_table",
@@ -115,8 +118,8 @@ inline std::vector<ShapeCase> shape_cases() {
          AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
          pair.gates = gates(s, leaf);
          pair.table = table(s, leaf, 12);
-         score.set_scan(pair);
-         score.set_normaliser(sink(s, leaf));
+         score.add_score_mod(pair);
+         score.set_softmax_rule(sink(s, leaf));
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
        },
        true},
@@ -124,7 +127,7 @@ inline std::vector<ShapeCase> shape_cases() {
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
          pair.table = table(s, leaf, 12);
-         score.set_scan(pair);
+         score.add_score_mod(pair);
        },
        true,
        {.window = 30, .first = 2}},
@@ -135,21 +138,21 @@ inline std::vector<ShapeCase> shape_cases() {
          const HiddenSegments hidden = hidden_segments(leaf("w", {7}, 1, DType::f64), leaf("b", {7}, 2, DType::f64));
          pair.table = matmul(leaf("u", {s.batch, s.heads, s.length, 7}, 0.5, DType::f64), hidden.units);
          pair.knots = hidden.knots;
-         score.set_scan(pair);
+         score.add_score_mod(pair);
        },
        true},
       {"factor_of_a_table_by_distance",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
          pair.table = table(s, leaf, 9);
-         score.set_scan(pair);
+         score.add_score_mod(pair);
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
          score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        }},
       {"pair_without_a_sum",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(
+         score.add_score_mod(
              AppliedScoreMod{&bounded_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
@@ -162,28 +165,28 @@ inline std::vector<ShapeCase> shape_cases() {
          break_stick(score, false);
          score.softmax_rule.rest = rest(s, leaf);
        }},
-      {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_normaliser(sink(s, leaf)); }},
+      {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_softmax_rule(sink(s, leaf)); }},
       {"sink_with_rest_and_slope",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
-         score.set_normaliser(sink(s, leaf));
+         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+         score.set_softmax_rule(sink(s, leaf));
          score.softmax_rule.rest = rest(s, leaf);
        }},
       {"sigmoid",
        [](const Sizes&, const Leaf&, Score& score) {
-         score.set_normaliser({Kind::sigmoid, {}, 1.5});
+         score.set_softmax_rule({Kind::sigmoid, {}, 1.5});
        }},
       {"sigmoid_with_rest_and_segments",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(segments(s, leaf, gates(s, leaf)));
-         score.set_normaliser({Kind::sigmoid, {}, 4, rest(s, leaf)});
+         score.add_score_mod(segments(s, leaf, gates(s, leaf)));
+         score.set_softmax_rule({Kind::sigmoid, {}, 4, rest(s, leaf)});
        },
        true},
-      {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); }},
+      {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_softmax_rule({Kind::softpick}); }},
       {"softpick_with_rest_and_table",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 16)));
-         score.set_normaliser({Kind::softpick, {}, 0, rest(s, leaf)});
+         score.add_score_mod(contextual_table(table(s, leaf, 16)));
+         score.set_softmax_rule({Kind::softpick, {}, 0, rest(s, leaf)});
        },
        true},
       // Windows beside tiles of keys and rows, within them and over several.
@@ -204,13 +207,13 @@ inline std::vector<ShapeCase> shape_cases() {
        {.chunk = 33}},
       {"table_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 9), gates(s, leaf)));
+         score.add_score_mod(contextual_table(table(s, leaf, 9), gates(s, leaf)));
        },
        true,
        {.window = 25, .first = 2}},
       {"slope_in_a_window",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
        },
        false,
        {.window = 25, .first = 2}},
@@ -223,7 +226,7 @@ inline std::vector<ShapeCase> shape_cases() {
        false,
        {.window = 50, .chunk = 33}},
       {"softpick_in_a_window",
-       [](const Sizes&, const Leaf&, Score& score) { score.set_normaliser({Kind::softpick}); },
+       [](const Sizes&, const Leaf&, Score& score) { score.set_softmax_rule({Kind::softpick}); },
        false,
        {.window = 30}},
       {"toeplitz",
@@ -280,13 +283,13 @@ inline std::vector<ShapeCase> shape_cases() {
       // Gates see the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
+         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
       {"table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 16), gates(s, leaf)));
+         score.add_score_mod(contextual_table(table(s, leaf, 16), gates(s, leaf)));
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
          score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
@@ -296,7 +299,7 @@ inline std::vector<ShapeCase> shape_cases() {
       // A factor of whole logits, in which gates from the score and a product are.
       {"factor_of_table_and_every_bias",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(contextual_table(table(s, leaf, 16)));
+         score.add_score_mod(contextual_table(table(s, leaf, 16)));
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
                                           leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
@@ -309,8 +312,8 @@ inline std::vector<ShapeCase> shape_cases() {
        true},
       {"factor_of_segments_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.set_scan(segments(s, leaf, {}));
-         score.set_normaliser(sink(s, leaf));
+         score.add_score_mod(segments(s, leaf, {}));
+         score.set_softmax_rule(sink(s, leaf));
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
          score.row_factor = leaf("row_factor", {1, s.heads, s.length}, 0.5, DType::f64);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/attention/tile_counts.hpp"
+#include "core/cpu/attention/tile.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
@@ -163,7 +163,7 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
   const std::int64_t last = 4;
   const ShapeCase table{"table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
                           const Shape operand{s.batch, s.heads, s.length, s.width};
-                          score.set_scan(contextual_table(
+                          score.add_score_mod(contextual_table(
                               leaf("z", {s.batch, s.heads, s.length, last + 1}, 1, DType::f64),
                               {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
                         }};
@@ -201,7 +201,7 @@ void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const
     constexpr std::int64_t passes = 4;  // of two heads, forward and backward
     EXPECT_EQ(counted.counts().computed, passes * of_a_head.computed);
     EXPECT_EQ(counted.counts().saturated, passes * of_a_head.saturated);
-    EXPECT_EQ(counted.counts().left_out, passes * of_a_head.left_out);
+    EXPECT_EQ(counted.counts().skipped, passes * of_a_head.skipped);
   }
 }
 
@@ -218,8 +218,8 @@ TEST(SkippedTilesOnCpu, AreThoseThatDoNotMatter) {
   const cpu::TileCounts all{.computed = 9};
   expect_counts({"none", [](const Sizes&, const Leaf&, Score&) {}}, all);
   expect_counts(toeplitz, all);
-  expect_counts(toeplitz, {.computed = 7, .left_out = 2}, steep);
-  expect_counts(row_column, {.computed = 7, .left_out = 2}, steep);
+  expect_counts(toeplitz, {.computed = 7, .skipped = 2}, steep);
+  expect_counts(row_column, {.computed = 7, .skipped = 2}, steep);
   ShapeCase window{"window", [](const Sizes&, const Leaf&, Score&) {}};
   window.mask.window = 20;
   expect_counts(window, {.computed = 7});
@@ -232,7 +232,7 @@ TEST(SkippedTilesOnCpu, AreThoseLeftOfSticksThatAreUsedUp) {
     return name == "q" || name == "k" ? abs(tensor) : tensor;
   };
   expect_counts({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }},
-                {.computed = 7, .left_out = 2}, positive);
+                {.computed = 7, .skipped = 2}, positive);
 }
 
 // Positions beyond the end of a table: gates do not matter there, of the score or of their own, unless one is no
@@ -243,7 +243,7 @@ TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
         own_gates ? "table, own gates" : "table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
           const Tensor z = leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64);
           const Shape operand{s.batch, s.heads, s.length, s.width};
-          score.set_scan(contextual_table(
+          score.add_score_mod(contextual_table(
               z, own_gates ? Gates{leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}
                            : Gates{}));
         }};

@@ -40,7 +40,7 @@ double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values&
 // What the rounding of do.o, which is that of a whole row of dl = a (da - do.o), is multiplied with on its way to a
 // gradient: the composed form sums a da in double instead of taking do.o from the rounded output. Times positions in
 // tables that go on rising; a score modification's numbers of rows and heads are freed of it
-// (core/cpu/attention/score_mod.cpp).
+// (core/cpu/attention/score_mod.hpp).
 double reach(const std::string& name, const Sizes& sizes) {
   const auto length = static_cast<double>(sizes.length);
   if (name == "rise" || name == "slopes" || name == "u" || name == "w") return length;

@@ -1,5 +1,5 @@
 // Tiled attention whose products read f32 as TF32 or bf16, on CUDA devices the tensor cores' way
-// (cuda/runtime/instructions.hpp), on the CPU bf16 alone (core/cpu/attention/bf16_products.hpp): as far from the truth
+// (cuda/runtime/instructions.hpp), on the CPU bf16 alone (core/cpu/attention/products.hpp): as far from the truth
 // as the composed form is, whose products round the same, and no farther.
 #include <gtest/gtest.h>
 
@@ -55,8 +55,8 @@ std::vector<Sizes> sizes_of_kernels() {
 // The execution on the CPU has kernels of one score modification that round products (core/cmake/score_mods.cmake).
 bool has_rounding_kernels(const ShapeCase& one) {
   if (default_device() != testing::on_cuda_host) return true;
-  const auto scan = make_inputs(one, {1, 1, 2, 8, 8}, DType::f32, testing::drawn(0)).score.scan;
-  return !scan || scan->mod->name == "contextual_table";
+  const auto applied = make_inputs(one, {1, 1, 2, 8, 8}, DType::f32, testing::drawn(0)).score.score_mod;
+  return !applied || applied->mod->name == "contextual_table";
 }
 
 void expect_rounded(MatmulPrecision precision, double rounding) {

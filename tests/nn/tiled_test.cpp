@@ -303,11 +303,11 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                     "q must be [B, H, T, d], got [2, 4, 8]"));
   EXPECT_TRUE(holds(error([](auto& in, auto&) { in.mask.window = -1; }), "from 0 to 2^31 - 1, got -1"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
-                      score.set_normaliser({SoftmaxRule::Kind::softmax, normal_tensor("c", {3})});
+                      score.set_softmax_rule({SoftmaxRule::Kind::softmax, normal_tensor("c", {3})});
                     }),
                     "the sink must be f64 [2], got f64 [3]"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
-                      score.set_scan(contextual_table(normal_tensor("z", {1, 2, 3, 5})));
+                      score.add_score_mod(contextual_table(normal_tensor("z", {1, 2, 3, 5})));
                     }),
                     "the table of positions must be f64 [1, 2, 4, 5]"));
   EXPECT_TRUE(
@@ -351,7 +351,7 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
                     "a row bias must be f64"));
   const auto product = [&](const Shape& query, const Shape& key) {
     return error([&](auto&, auto& score) {
-      score.set_scan(contextual_table(products_of_rows(normal_tensor("r", query), normal_tensor("e", key))));
+      score.add_score_mod(contextual_table(products_of_rows(normal_tensor("r", query), normal_tensor("e", key))));
     });
   };
   EXPECT_TRUE(holds(product({1, 2, 4, 3}, {1, 1, 5, 2}), "divide H, got f64 [1, 2, 4, 3] and f64 [1, 1, 5, 2]"));

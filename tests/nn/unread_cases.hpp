@@ -21,17 +21,17 @@ inline std::vector<ShapeCase> unread_cases() {
            [=](const Sizes& s, const Leaf& leaf, Score& score) {
              AppliedScoreMod pair = apart(s, leaf);
              pair.gates = gates_of(s, leaf);
-             score.set_scan(pair);
+             score.add_score_mod(pair);
              score.biases.push_back(by_row(s, leaf));
            }},
           // By way of the gates, scores have a gradient.
           {"pair_apart_with_gates_of_the_score",
-           [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_scan(apart(s, leaf)); },
+           [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(apart(s, leaf)); },
            false,
            {.window = 30, .first = 2}},
           {"score_mod_overruled", [=](const Sizes& s, const Leaf& leaf, Score& score) {
-             score.set_scan(AppliedScoreMod{&overruled_score_mod(),
-                                            leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)});
+             score.add_score_mod(AppliedScoreMod{&overruled_score_mod(),
+                                                 leaf("rows", {s.batch, s.heads, s.length, 1}, 0.5, DType::f64)});
              score.biases.push_back(by_row(s, leaf));
              score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
              score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),

@@ -53,17 +53,22 @@ def acting(layers, hook):
 def attend(layers, q, k, v, x, record, sight=position.Sight()):
     """Attention output [B,H,T,d] before the output projection; `layers` are the parts of the encoding."""
     seen, scale = position.mask_tensor(x.shape[1], sight), 1 / math.sqrt(q.shape[-1])
-    decay = []
+    decay, counted = [], {"gates", "positions"}
+    first_counted = set()
 
-    def record_decay(key, node):  # of all forget gates together
-        if key == "decay":
+    def record_joint(key, node):
+        if key == "decay":  # of all forget gates together
             decay.append(node)
             for other in decay[:-1]:
                 node = node * other
+        if key in counted:  # of the first layer that counts
+            if key in first_counted:
+                return
+            first_counted.add(key)
         record(key, node)
 
     for layer in layers:
-        layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record_decay, seen
+        layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record_joint, seen
     for hook in ("prepare", "rotate"):
         for layer, rotate in acting(layers, hook):
             q, k, v = rotate(layer, q, k, v)
@@ -71,7 +76,9 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
         scale = scale_of(layer)
     s = (q @ k.swap_last()) * scale
     logits, joined = s, None
-    for layer in layers:
+    for layer in sorted(layers, key=lambda layer: layer.name != "tra"):  # tra masks scores; the others add to them
+        if first_counted:  # the dump has the gates of another layer
+            layer.dumped = {key: array for key, array in layer.dumped.items() if key not in counted}
         layer.s, layer.product_scale, layer.rotated_q, layer.rotated_k, layer.rotated_v = s, scale, q, k, v
         if layer.name in position.HOOKS["score"]:
             term = position.HOOKS["score"][layer.name](layer)

@@ -36,7 +36,7 @@ class CountedDecay final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
     const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), key_heads_), 2);
-    score.set_scan(AppliedScoreMod{.mod = &score_mod_counted_penalty, .heads = rate_, .gates = {in.q, gate_keys}});
+    score.add_score_mod(AppliedScoreMod{.mod = &score_mod_counted_penalty, .heads = rate_, .gates = {in.q, gate_keys}});
   }
 
  private:

@@ -2,7 +2,7 @@
 from planted_error import Planted
 
 ERRORS = [
-    Planted("kept-keys-one-fewer", "nn/attention/kv_eviction.cpp",
+    Planted("kept-keys-one-fewer", "nn/attention/kv_cache.cpp",
             find="std::max<std::int64_t>(mask.begin(next) - mask.first, 0)",
             replace="std::max<std::int64_t>(mask.begin(next) - mask.first + 1, 0)",
             what="the cache of a window lets go of a key that the next query sees",
@@ -37,7 +37,7 @@ ERRORS = [
             replace="project(key_, query_norm_.get(), key_heads_)",
             what="keys go through the norm of the queries",
             found_by=["nn/*QkNorm*"]),
-    Planted("alibi-even-slopes", "nn/encoding/slopes.cpp",
+    Planted("alibi-even-slopes", "nn/encoding/shared_parts.cpp",
             find="static_cast<double>(2 * h - 1) / static_cast<double>(2 * power)",
             replace="static_cast<double>(2 * h) / static_cast<double>(2 * power)",
             what="heads beyond a power of two take the even slopes of the next one",
@@ -57,7 +57,7 @@ ERRORS = [
             replace="clamp(shape_, least, none);",
             what="the exponent of kerple's power kernel may grow beyond 2",
             found_by=["nn/Cpu/Kerple.*"]),
-    Planted("fox-own-forgetting", "nn/encoding/gates.cpp",
+    Planted("fox-own-forgetting", "nn/encoding/shared_parts.cpp",
             find="return {slice(total, 2, in.first, in.keys()), negate(total)};",
             replace="return {slice(total, 2, in.first, in.keys()), subtract(own, total)};",
             what="a key's own forget gate acts on the key itself",
@@ -77,7 +77,7 @@ ERRORS = [
             replace="end_key = end / share + 1;",
             what="a group of heads that ends with a head of keys has the next one, too",
             found_by=["nn/KeyHeads.*:Combination.*"]),
-    Planted("chunk-kept-keys", "nn/attention/kv_eviction.cpp",
+    Planted("chunk-kept-keys", "nn/attention/kv_cache.cpp",
             find="return mask.chunk > 0 ? gone - gone % mask.chunk : gone;",
             replace="return gone;",
             what="a cache lets go of a part of a chunk, so that places and chunks no longer fit",

@@ -105,30 +105,8 @@ TEST(Combinations, AskWhoseOptionIsMeant) {
   EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
 }
 
-TEST(Combinations, NameWhatTheModelLacks) {
+TEST(Combinations, HintAtOtherNames) {
   const TemporaryFolder folder;
-  const std::string line = "note: fox-pro's published block has a SwiGLU MLP";
-  std::vector<std::string> words = tiny_training(folder / "run", "fox-pro", {"--model.norm=rms"});
-  std::erase(words, "--quiet");
-  EXPECT_TRUE(holds(run_tally(words, folder).out, line));
-  words[1] = folder / "other";
-  words.emplace_back("--dry-run");
-  EXPECT_TRUE(holds(run_tally(words, folder).out, line));
-  words.insert(words.end(), {"--model.activation=swiglu", "--model.hidden=21"});
-  const Finished published = run_tally(words, folder);
-  EXPECT_EQ(published.code, 0) << published.err;
-  EXPECT_FALSE(holds(published.out, line)) << published.out;
-}
-
-TEST(Combinations, NameWhatIsHardlyMeant) {
-  const TemporaryFolder folder;
-  const auto plan = [&](const std::string& pe) {
-    return run_tally({"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=" + pe, "--dry-run"}, folder)
-        .out;
-  };
-  EXPECT_TRUE(holds(plan("alibi+rope+xpos"), "note: xpos turns q and k as rope does"));
-  EXPECT_TRUE(holds(plan("0:fox+fox-pro,1:none"), "note: fox-pro has the forget gates of fox"));
-  EXPECT_FALSE(holds(plan("rope@0-1,xpos@2-3"), "note: xpos"));
   const Finished unknown = run_tally({"describe", "nope"}, folder);
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;

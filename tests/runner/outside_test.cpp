@@ -111,7 +111,7 @@ TEST_P(OutsideTogether, Sums) {
   for (const char* encoding :
        {"cope+rope", "cope+relative", "alibi+cope", "cope+nexus", "absolute+alibi+rope", "absolute+hard",
         "hard+nexus+rope", "cope+transformer-xl+xpos", "fire+kerple+t5", "fox-pro+rope", "cope-mlp+fox+rope",
-        "alibi+stick-breaking", "fox+rope", "cope+hard", "cope+fire", "alibi+fox", "kerple+rope"}) {
+        "alibi+stick-breaking", "fox+rope", "cope+hard", "cope+fire", "alibi+fox", "kerple+rope", "cope+tra"}) {
     SCOPED_TRACE(encoding);
     EXPECT_TRUE(dump(encoding, {})) << refusal_;
   }

@@ -1,14 +1,14 @@
 // Fused attention on the CPU: no matrix of T x K numbers is ever stored.
 //
-//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of scan and biases,  a_ij = softmax over the unmasked keys of i,
-//   o_i = sum_j a_ij v_j.
+//   s_ij = scale q_i.k_j,  l_ij = s_ij + the terms of the score modification and the biases,  a_ij = softmax over the
+//   unmasked keys of i, o_i = sum_j a_ij v_j.
 //
 // Forward takes the key tiles of a row tile from the diagonal to the left, with a running maximum m and sum n:
 //   m' = max(m, max_j l_ij),  n' = n e^(m-m') + sum_j e^(l_ij - m'),  o' = o e^(m-m') + sum_j e^(l_ij - m') v_j.
-// It saves m and 1/n of every row, because their joint logarithm would cost digits of every weight. With a scan it also
-// saves the running sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv 1805.02867; FlashAttention,
-// arXiv 2205.14135; running sums: core/cpu/attention/score_mod_loops.hpp; other rules than the softmax, and the
-// leftover mass: core/cpu/attention/softmax.hpp.)
+// It saves m and 1/n of every row, because their joint logarithm would cost digits of every weight. With a score
+// modification it also saves the running sums at every tile's right edge. (Milakov and Gimelshein 2018, arXiv
+// 1805.02867; FlashAttention, arXiv 2205.14135; running sums: core/cpu/attention/score_mod_loops.hpp; other rules than
+// the softmax, and the leftover mass: core/cpu/attention/softmax.hpp.)
 //
 // Backward recomputes the weights as e^(l - m) / n and takes the key tiles from left to right:
 //   dv_j = sum_i a_ij do_i,  da_ij = do_i.v_j,  dl_ij = a_ij (da_ij - do_i.o_i).
@@ -24,7 +24,6 @@
 #include <string_view>
 #include <utility>
 
-#include "core/cpu/attention/tile_counts.hpp"
 #include "core/cpu/attention/worker.hpp"
 #include "core/device/kernels.hpp"
 
@@ -42,7 +41,7 @@ thread_local TileCounts* counted = nullptr;  // null: no counting
 TileCounts& TileCounts::operator+=(const TileCounts& more) {
   computed += more.computed;
   saturated += more.saturated;
-  left_out += more.left_out;
+  skipped += more.skipped;
   return *this;
 }
 
@@ -61,15 +60,15 @@ class Team {
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
         key_count_(KeyAccumulators<T>(call, nullptr).count),
-        shared_count_(shared_count(call.scan)) {
+        shared_count_(ScoreModTile<T>::shared_count(call)) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {
       Worker<T>* const worker = arena.make<Worker<T>>(call, gradients);
       if (worker != nullptr) workers_[n] = worker;
     }
     if (gradients == nullptr) return;
-    shared_count_ += NormaliserTile<T>::shared_count(call);
-    for (const AttentionBias& bias : call.biases) shared_count_ += shared_count(bias, call.keys());
+    shared_count_ += SoftmaxTile<T>::shared_count(call);
+    for (const BiasOperands<View>& bias : call.biases) shared_count_ += BiasTile<T>::shared_count(bias, call.keys());
     // Sums by key of a single chunk are needed until they are written, sums of several chunks until they are added up.
     constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
     const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
@@ -86,7 +85,7 @@ class Team {
 
   void forward() const {
     parallel_for(chunks(), [&](std::int64_t index) { workers_[omp_get_thread_num()]->forward(chunk_at(index)); });
-    tell_tiles();
+    report_tiles();
   }
 
   void backward() const {
@@ -118,11 +117,11 @@ class Team {
       });
     }
     any.write_shared(shared_);
-    tell_tiles();
+    report_tiles();
   }
 
  private:
-  void tell_tiles() const {
+  void report_tiles() const {
     for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
   }
   std::int64_t chunks() const { return key_heads_ * division_.chunks(); }

@@ -1,4 +1,4 @@
-#include "core/cpu/attention/bf16_products.hpp"
+#include "core/cpu/attention/products.hpp"
 
 #include <algorithm>
 

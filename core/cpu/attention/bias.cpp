@@ -1,7 +1,7 @@
 // Biases on one tile: l_ij += b_ij. b is stored as a few numbers per head or row, or as a whole matrix.
 #include <cmath>
 
-#include "core/cpu/attention/interfaces.hpp"
+#include "core/cpu/attention/bias.hpp"
 #include "core/cpu/matmul/transpose.hpp"
 
 namespace tally::cpu {
@@ -29,7 +29,8 @@ TALLY_CLONES void add_to_shifted(T* sum, const T* d, std::int64_t keys, std::int
 template <class T>
 class ToeplitzTile final : public BiasTile<T> {
  public:
-  ToeplitzTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+  ToeplitzTile(const AttentionCall& call, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
+               Arena& arena)
       : values_(bias.values),
         d_values_(gradient != nullptr ? gradient->values : View{}),
         distances_(call.keys()),
@@ -117,7 +118,8 @@ TALLY_CLONES void sum_lanes(T* sum, const T* d, std::int64_t keys, std::int64_t 
 template <class T>
 class RowColumnTile final : public BiasTile<T> {
  public:
-  RowColumnTile(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+  RowColumnTile(const AttentionCall& call, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
+                Arena& arena)
       : bias_(bias),
         gradient_(gradient),
         keys_(call.keys()),
@@ -187,7 +189,7 @@ class RowColumnTile final : public BiasTile<T> {
   }
 
  private:
-  AttentionBias bias_;
+  BiasOperands<View> bias_;
   const BiasOperands<View>* gradient_;
   std::int64_t keys_;
   double *column_, *largest_;
@@ -196,140 +198,75 @@ class RowColumnTile final : public BiasTile<T> {
   alignas(64) T d_row_[tile_rows];
 };
 
-// b = z_i[i-j]: every row has its own distances, so neighbouring lanes read far from each other. The distance of a key
-// grows by one from row to row. The keys before all of a tile's rows, at distances within z, therefore form a matrix
-// that is transposed, even if a window masks some of its pairs. The others are read one by one.
-struct TurnedKeys {
-  std::int64_t begin, end;
-  TurnedKeys(const RowTile& rows, const KeyTile& keys, std::int64_t width) {
-    const std::int64_t nearest = rows.last_key - keys.first;  // distance of lane 0 to key 0
-    begin = std::clamp<std::int64_t>(nearest + rows.rows - width, 0, keys.keys);
-    end = std::clamp<std::int64_t>(nearest + 1, begin, keys.keys);
-  }
-  bool hold(std::int64_t key) const { return begin <= key && key < end; }
-};
-
-template <class T>
-TALLY_CLONES void add_backwards(T* score, const T* turned, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) score[j * tile_rows + i] += turned[(keys - 1 - j) * tile_rows + i];
-  }
-}
-
-template <class T>
-TALLY_CLONES void add_by_distance(T* score, const T* z, std::int64_t step, std::int64_t lane_step, std::int64_t width,
-                                  bool cap, const RowTile rows, const KeyTile keys, const TurnedKeys turned) {
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
-    if (turned.hold(j)) continue;
-    const Lanes seeing = keys.seeing(rows, j);
-    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
-    const std::int64_t nearest = rows.last_key - keys.first - j;  // distance of lane 0
-    for (std::int64_t i = seeing.begin; i < end; ++i) {
-      const std::int64_t distance = nearest + i;
-      const bool inside = distance < width;
-      const T value = z[i * lane_step + (inside ? distance : width - 1) * step];
-      score[j * tile_rows + i] += inside || cap ? value : T{0};
-    }
-  }
-}
-
-template <class T>
-TALLY_CLONES void add_to_distance(T* d_z, std::int64_t ld, const T* d, std::int64_t width, bool cap, const RowTile rows,
-                                  const KeyTile keys, const TurnedKeys turned) {
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
-    if (turned.hold(j)) continue;
-    const Lanes seeing = keys.seeing(rows, j);
-    const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
-    const std::int64_t nearest = rows.last_key - keys.first - j;
-    for (std::int64_t i = seeing.begin; i < end; ++i) {
-      const std::int64_t distance = nearest + i;
-      if (distance < width) {
-        d_z[i * ld + distance] += d[j * tile_rows + i];
-      } else if (cap) {
-        d_z[i * ld + width - 1] += d[j * tile_rows + i];
-      }
-    }
-  }
-}
-
+// b = z_i[i-j]: every row has its own distances, so neighbouring lanes read far from each other, one pair at a time. No
+// encoding adds this bias itself; in training on the CPU only the second of two products by distance becomes one.
 template <class T>
 class RowToeplitzTile final : public BiasTile<T> {
  public:
-  RowToeplitzTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
+  RowToeplitzTile(const AttentionCall&, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
+                  Arena& arena)
       : bias_(bias),
-        gradient_(gradient),
+        d_values_(gradient != nullptr ? gradient->values : View{}),
         width_(bias.values.shape[3]),
-        turned_(arena.take<T>(tile_keys * tile_rows)),
-        d_z_(arena.take<T>(gradient != nullptr && gradient->values ? tile_rows * width_ : 0)) {}
+        d_z_(arena.take<T>(d_values_ ? tile_rows * width_ : 0)) {}
 
-  void open_head(std::int64_t, std::int64_t, double*) override {}
   void open_rows(const RowTile& rows) override {
     z_ = Matrix<T>(bias_.values, rows.batch, rows.head);
-    if (gradient_ != nullptr && gradient_->values) std::fill_n(d_z_, tile_rows * width_, T{0});
+    if (d_values_) std::fill_n(d_z_, tile_rows * width_, T{0});
   }
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    const T* const z = &z_.at(rows.first, 0);
-    const TurnedKeys turned = turned_keys(rows, keys, z_.column_step);
-    add_by_distance(score, z, z_.column_step, z_.row_step, width_, bias_.cap, rows, keys, turned);
-    const std::int64_t count = turned.end - turned.begin;
-    if (count == 0) return;
-    // Begins at the last key's distance to lane 0; the keys are in reverse order.
-    const T* const nearest = z + rows.last_key - (keys.first + turned.end - 1);
-    copy_transposed(turned_, tile_rows, nearest, z_.row_step + 1, rows.rows, count, T{1});
-    add_backwards(score + turned.begin * tile_rows, turned_, count, rows.rows);
+    for_each_pair(
+        rows, keys, [&](std::int64_t row, std::int64_t at, T& element) { element += z_.at(rows.first + row, at); },
+        score);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    if (!gradient_->values) return;
-    const TurnedKeys turned = turned_keys(rows, keys, 1);
-    add_to_distance(d_z_, width_, d, width_, bias_.cap, rows, keys, turned);
-    const std::int64_t count = turned.end - turned.begin;
-    if (count == 0) return;
-    // Written rather than added: a row has each distance once, except those that are capped.
-    T* const nearest = d_z_ + rows.last_key - (keys.first + turned.end - 1);
-    copy_transposed(nearest, width_ + 1, d + (turned.end - 1) * tile_rows, -tile_rows, count, rows.rows, T{1});
+    if (!d_values_) return;
+    for_each_pair(
+        rows, keys, [&](std::int64_t row, std::int64_t at, const T& element) { d_z_[row * width_ + at] += element; },
+        d);
   }
   void close_rows(const RowTile& rows) override {
-    if (!gradient_->values) return;
-    const Matrix<T> d_z(gradient_->values, rows.batch, rows.head);
+    if (!d_values_) return;
+    const Matrix<T> d_z(d_values_, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const T* const row = d_z_ + i * width_;
-      if (d_z.column_step == 1) {
-        std::copy_n(row, width_, &d_z.at(rows.first + i, 0));
-        continue;
-      }
-      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = row[n];
+      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = d_z_[i * width_ + n];
     }
   }
 
  private:
-  TurnedKeys turned_keys(const RowTile& rows, const KeyTile& keys, std::int64_t step) const {
-    TurnedKeys turned(rows, keys, bias_.cap ? width_ - 1 : width_);
-    if (step != 1) turned.end = turned.begin;
-    return turned;
+  // f(row, n, element of `tile`) for every unmasked pair with a bias z_row[n].
+  template <class F, class X>
+  void for_each_pair(const RowTile& rows, const KeyTile& keys, const F& f, X* tile) const {
+    for (std::int64_t j = 0; j < keys.keys; ++j) {
+      const Lanes seeing = keys.seeing(rows, j);
+      const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
+      for (std::int64_t i = seeing.begin; i < end; ++i) {
+        const std::int64_t distance = rows.last_key + i - (keys.first + j);
+        if (distance < width_ || bias_.cap) f(i, std::min(distance, width_ - 1), tile[j * tile_rows + i]);
+      }
+    }
   }
 
-  AttentionBias bias_;
-  const BiasOperands<View>* gradient_;
+  BiasOperands<View> bias_;
+  View d_values_;
   std::int64_t width_;
   Matrix<T> z_;
-  T* turned_;  // [tile_keys, tile_rows]
-  T* d_z_;
+  T* d_z_;  // [tile_rows, W]
 };
 
 // b = values_ij
 template <class T>
 class DenseTile final : public BiasTile<T> {
  public:
-  DenseTile(const AttentionCall&, const AttentionBias& bias, const BiasOperands<View>* gradient, Arena& arena)
-      : values_(bias.values), gradient_(gradient), turned_(arena.take<T>(tile_keys * tile_rows)) {}
+  DenseTile(const AttentionCall&, const BiasOperands<View>& bias, const BiasOperands<View>* gradient, Arena& arena)
+      : values_(bias.values), gradient_(gradient), transposed_(arena.take<T>(tile_keys * tile_rows)) {}
 
-  void open_head(std::int64_t, std::int64_t, double*) override {}
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
     const Matrix<T> bias(values_, rows.batch, rows.head);
     if (bias.column_step == 1) {
-      copy_transposed(turned_, tile_rows, &bias.at(rows.first, keys.first), bias.row_step, rows.rows, keys.keys, T{1});
-      return add_tile(score, turned_, T{1}, keys.keys, rows.rows);
+      copy_transposed(transposed_, tile_rows, &bias.at(rows.first, keys.first), bias.row_step, rows.rows, keys.keys,
+                      T{1});
+      return add_tile(score, transposed_, T{1}, keys.keys, rows.rows);
     }
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       for (std::int64_t j = 0; j < keys.keys; ++j) score[j * tile_rows + i] += bias.at(rows.first + i, keys.first + j);
@@ -350,19 +287,19 @@ class DenseTile final : public BiasTile<T> {
  private:
   View values_;
   const BiasOperands<View>* gradient_;
-  T* turned_;  // [tile_keys, tile_rows]
+  T* transposed_;  // [tile_keys, tile_rows]
 };
 
 }  // namespace
 
 template <class T>
-BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const AttentionBias& bias, const BiasOperands<View>* gradient,
-                               Arena& arena) {
+BiasTile<T>* BiasTile<T>::make(const AttentionCall& call, const BiasOperands<View>& bias,
+                               const BiasOperands<View>* gradient, Arena& arena) {
   switch (bias.kind) {
-    case AttentionBias::Kind::toeplitz: return arena.make<ToeplitzTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::row_column: return arena.make<RowColumnTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::row_toeplitz: return arena.make<RowToeplitzTile<T>>(call, bias, gradient);
-    case AttentionBias::Kind::dense: return arena.make<DenseTile<T>>(call, bias, gradient);
+    case BiasOperands<View>::Kind::toeplitz: return arena.make<ToeplitzTile<T>>(call, bias, gradient);
+    case BiasOperands<View>::Kind::row_column: return arena.make<RowColumnTile<T>>(call, bias, gradient);
+    case BiasOperands<View>::Kind::row_toeplitz: return arena.make<RowToeplitzTile<T>>(call, bias, gradient);
+    case BiasOperands<View>::Kind::dense: return arena.make<DenseTile<T>>(call, bias, gradient);
   }
   return nullptr;
 }

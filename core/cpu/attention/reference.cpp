@@ -11,7 +11,6 @@
 #include <limits>
 #include <vector>
 
-#include "core/cpu/attention/reference_parts.hpp"
 #include "core/device/kernels.hpp"
 #include "core/error.hpp"
 
@@ -105,12 +104,13 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
   // Pass 1: scores, biases, and the other numbers of a pair.
   for (Pair& p : row.pairs) {
     p.in.s = call.scale * dot(x.q, t, x.k, p.j);
-    p.in.gate_logit = x.scan.gate_query ? call.scale * dot(x.scan.gate_query, t, x.scan.gate_key, p.j) : p.in.s;
+    p.in.gate_logit =
+        x.score_mod.gate_query ? call.scale * dot(x.score_mod.gate_query, t, x.score_mod.gate_key, p.j) : p.in.s;
     for_each_bias(call, x, t, p.j, [&](double& element) { p.bias += element; });
     if (mod.traits.after_biases) p.in.s += p.bias;
     p.in.distance = static_cast<double>(token_of(call, t) - p.j);
-    for (int n = 0; n < mod.traits.rows; ++n) p.in.scalars[n] = x.scan.rows(t, n);
-    for (int n = 0; n < mod.traits.heads; ++n) p.in.scalars[mod.traits.rows + n] = x.scan.heads(n);
+    for (int n = 0; n < mod.traits.rows; ++n) p.in.scalars[n] = x.score_mod.rows(t, n);
+    for (int n = 0; n < mod.traits.heads; ++n) p.in.scalars[mod.traits.rows + n] = x.score_mod.heads(n);
   }
   // Pass 2: gates, summed from the query to the left (equations 3 and 4).
   double sum = 0;
@@ -121,9 +121,9 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
   }
   for (Pair& p : row.pairs) {
     // Pass 3: entries of the table (equations 5 and 8).
-    if (x.scan.table) {
+    if (x.score_mod.table) {
       const Interpolation at = interpolation(call, mod.position(p.in).value);
-      p.in.entry = at.low_weight * x.scan.table(t, at.low) + at.high_weight * x.scan.table(t, at.high);
+      p.in.entry = at.low_weight * x.score_mod.table(t, at.low) + at.high_weight * x.score_mod.table(t, at.high);
     }
     // Pass 4: logits.
     p.logit = mod.logit(p.in).value + (mod.traits.after_biases ? 0 : p.bias);
@@ -133,7 +133,7 @@ Row logits_of(const AttentionCall& call, const Head& x, std::int64_t t) {
 
 // Pass 5: weights, and the slopes n'(l_ij) / Z_i and m'(l_ij) / Z_i. A shift keeps the exponentials from overflowing.
 void set_weights(const AttentionCall& call, const Head& x, Row& row) {
-  using Kind = AttentionNormaliser::Kind;
+  using Kind = SoftmaxRuleOperands<View>::Kind;
   const Operand& sink = x.softmax_rule.sink;
   const Kind kind = call.softmax_rule.kind;
   double largest = std::numeric_limits<double>::lowest();
@@ -186,12 +186,12 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
     // Pass 4: from the logit to its inputs.
     p.d_in.add(p.d_logit, mod.logit(p.in).by);
     // Pass 3: from the entry to the table and to the position.
-    if (!x.scan.table) continue;
+    if (!x.score_mod.table) continue;
     const ScoreModResult position = mod.position(p.in);
     const Interpolation at = interpolation(call, position.value);
-    d.scan.table(t, at.low) += at.low_weight * p.d_in.entry;
-    d.scan.table(t, at.high) += at.high_weight * p.d_in.entry;
-    const double slope = at.low_slope * x.scan.table(t, at.low) + x.scan.table(t, at.high);
+    d.score_mod.table(t, at.low) += at.low_weight * p.d_in.entry;
+    d.score_mod.table(t, at.high) += at.high_weight * p.d_in.entry;
+    const double slope = at.low_slope * x.score_mod.table(t, at.low) + x.score_mod.table(t, at.high);
     p.d_in.add(slope * p.d_in.entry, position.by);
   }
   // Pass 2: gate k is in the sums of all keys to its left, so dg_ik = sum_{j<=k} dp_ij, from left to right.
@@ -203,34 +203,34 @@ void modified_backward(const AttentionCall& call, const Head& x, const Head& d, 
   }
   // Pass 1: from scores, gate logits, biases and numbers to the operands.
   for (const Pair& p : row.pairs) {
-    const double d_score = call.scale * (p.d_in.s + (x.scan.gate_query ? 0 : p.d_in.gate_logit));
+    const double d_score = call.scale * (p.d_in.s + (x.score_mod.gate_query ? 0 : p.d_in.gate_logit));
     add(d.q, t, d_score, x.k, p.j);
     add(d.k, p.j, d_score, x.q, t);
-    add(d.scan.gate_query, t, call.scale * p.d_in.gate_logit, x.scan.gate_key, p.j);
-    add(d.scan.gate_key, p.j, call.scale * p.d_in.gate_logit, x.scan.gate_query, t);
+    add(d.score_mod.gate_query, t, call.scale * p.d_in.gate_logit, x.score_mod.gate_key, p.j);
+    add(d.score_mod.gate_key, p.j, call.scale * p.d_in.gate_logit, x.score_mod.gate_query, t);
     for_each_bias(call, d, t, p.j, [&](double& element) { element += mod.traits.after_biases ? p.d_in.s : p.d_logit; });
-    for (int n = 0; n < mod.traits.rows; ++n) d.scan.rows(t, n) += p.d_in.scalars[n];
-    for (int n = 0; n < mod.traits.heads; ++n) d.scan.heads(n) += p.d_in.scalars[mod.traits.rows + n];
+    for (int n = 0; n < mod.traits.rows; ++n) d.score_mod.rows(t, n) += p.d_in.scalars[n];
+    for (int n = 0; n < mod.traits.heads; ++n) d.score_mod.heads(n) += p.d_in.scalars[mod.traits.rows + n];
   }
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 
 bool is_plain(const AttentionCall& call) {
-  const AttentionNormaliser& rule = call.softmax_rule;
-  return call.scan.mod == nullptr && call.biases.empty() && rule.kind == AttentionNormaliser::Kind::softmax &&
-         !rule.sink && !rule.rest;
+  const SoftmaxRuleOperands<View>& rule = call.softmax_rule;
+  return call.score_mod.mod == nullptr && call.biases.empty() &&
+         rule.kind == SoftmaxRuleOperands<View>::Kind::softmax && !rule.sink && !rule.rest;
 }
 
 // Throws Error for a call with an operand that is not read above.
 void check_call(const AttentionCall& call) {
-  const AttentionScan& scan = call.scan;
-  const AttentionNormaliser& rule = call.softmax_rule;
+  const ScoreModOperands<View>& mod = call.score_mod;
+  const SoftmaxRuleOperands<View>& rule = call.softmax_rule;
   int unread = 0;
   const AttentionOperandsOf<View>& operands = call;
   for_each_operand([&](const OperandRule&, const View& x) { unread += x ? 1 : 0; }, operands);
-  for (const View* x : {&call.q, &call.k, &call.v, &scan.gate_query, &scan.gate_key, &scan.rows, &scan.heads,
-                        &scan.table, &scan.knots, &rule.sink, &rule.rest}) {
+  for (const View* x : {&call.q, &call.k, &call.v, &mod.gate_query, &mod.gate_key, &mod.rows, &mod.heads, &mod.table,
+                        &mod.knots, &rule.sink, &rule.rest}) {
     unread -= *x ? 1 : 0;
   }
   check(unread == 0 && call.dropout == 0 && call.q.dtype == DType::f64, "attention",

@@ -55,7 +55,7 @@ struct ScoreModTileViews {
   const T* knots;         // with knots: [entries]
   T* diagonals;           // of_distance, then its derivatives by scalars of the head: [1 + heads, tile_diagonals]
   T* kept_score;          // p.s; null if no gradient is computed
-  T *kept_sum, *kept_gate_slope;  // with a scan: p.sum, and with keeps_gate_slope the gate's derivative
+  T *kept_sum, *kept_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
   T *kept_entry, *kept_slope;     // without knots: p.entry unless it is only added, and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
   // or place is computed for these keys. Null: none.

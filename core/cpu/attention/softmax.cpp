@@ -195,14 +195,14 @@ double dot(const T* a, const T* b, std::int64_t count) {
 }  // namespace
 
 template <class T>
-NormaliserTile<T>::NormaliserTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+SoftmaxTile<T>::SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
     : call_(call),
       gradients_(gradients),
       kind_(call.softmax_rule.kind),
       slope_(arena.take<T>(gradients != nullptr && kind_ == Kind::softpick ? tile_keys * tile_rows : 0)) {}
 
 template <class T>
-void NormaliserTile<T>::open_rows(const RowTile& rows) {
+void SoftmaxTile<T>::open_rows(const RowTile& rows) {
   T shift = 0, sum = 0;
   if (kind_ == Kind::softmax) {
     // A sink is one more logit, which precedes all others.
@@ -218,7 +218,7 @@ void NormaliserTile<T>::open_rows(const RowTile& rows) {
 }
 
 template <class T>
-bool NormaliserTile<T>::advance(const RowTile& rows, const KeyTile& keys, T* score) {
+bool SoftmaxTile<T>::advance(const RowTile& rows, const KeyTile& keys, T* score) {
   const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
     case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
@@ -231,7 +231,7 @@ bool NormaliserTile<T>::advance(const RowTile& rows, const KeyTile& keys, T* sco
 }
 
 template <class T>
-void NormaliserTile<T>::close_rows(const RowTile& rows, const T* taken) {
+void SoftmaxTile<T>::close_rows(const RowTile& rows, const T* taken) {
   T* const statistics_of_rows = statistics(rows);
   const View& sink = call_.softmax_rule.sink;
   const bool divides = kind_ == Kind::softmax || kind_ == Kind::softpick;
@@ -239,23 +239,24 @@ void NormaliserTile<T>::close_rows(const RowTile& rows, const T* taken) {
     // A row whose keys are all masked has no weights, and its output is 0.
     inverse_[i] = !divides ? T{1} : sum_[i] > T{0} ? T{1} / sum_[i] : T{0};
     if (kind_ == Kind::softmax) {
-      left_[i] = sink ? math::exp(sink.as<T>()[rows.head * sink.strides[0]] - shift_[i]) * inverse_[i] : T{0};
+      leftover_[i] = sink ? math::exp(sink.as<T>()[rows.head * sink.strides[0]] - shift_[i]) * inverse_[i] : T{0};
     } else {
-      left_[i] = taken != nullptr ? math::exp(-taken[i]) : T{1} - picked_[i] * inverse_[i];
+      leftover_[i] = taken != nullptr ? math::exp(-taken[i]) : T{1} - picked_[i] * inverse_[i];
     }
     T* const own = statistics_of_rows + statistics_per_row * i;
     own[0] = shift_[i];
     own[1] = inverse_[i];
-    own[2] = left_[i];
+    own[2] = leftover_[i];
   }
 }
 
 template <class T>
-void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld,
-                                      std::int64_t width) {
+void SoftmaxTile<T>::open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld,
+                                   std::int64_t width) {
   // Padding lanes must have weight 0 for any logits. Without this shift e^l may overflow, and 0 * inf is NaN.
   std::fill_n(shift_, tile_rows, std::numeric_limits<T>::max());
-  for (T* const of_row : {inverse_, left_, d_left_, d_row_, delta_, d_logit_sum_}) std::fill_n(of_row, tile_rows, T{0});
+  for (T* const of_row : {inverse_, leftover_, d_leftover_, d_row_, delta_, d_logit_sum_})
+    std::fill_n(of_row, tile_rows, T{0});
   const T* const kept = statistics(rows);
   double of_outputs[tile_rows] = {};
   dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
@@ -265,18 +266,18 @@ void NormaliserTile<T>::open_gradient(const RowTile& rows, const T* d_output, co
   for (std::int64_t i = 0; i < rows.rows; ++i) {
     shift_[i] = kept[statistics_per_row * i];
     inverse_[i] = kept[statistics_per_row * i + 1];
-    left_[i] = kept[statistics_per_row * i + 2];
+    leftover_[i] = kept[statistics_per_row * i + 2];
     const double of_output = of_outputs[i];
     const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, width) : 0.0;
     delta_[i] = static_cast<T>(of_output);
-    d_left_[i] = static_cast<T>(of_rest);
+    d_leftover_[i] = static_cast<T>(of_rest);
     d_row_[i] = static_cast<T>(of_output - of_rest);
-    d_logit_sum_[i] = d_row_[i] * left_[i];
+    d_logit_sum_[i] = d_row_[i] * leftover_[i];
   }
 }
 
 template <class T>
-void NormaliserTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* score) {
+void SoftmaxTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* score) {
   const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
     case Kind::softmax: return softmax_weights(score, shift_, inverse_, rows, keys);
@@ -287,26 +288,26 @@ void NormaliserTile<T>::weights(const RowTile& rows, const KeyTile& keys, T* sco
 }
 
 template <class T>
-void NormaliserTile<T>::gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const {
+void SoftmaxTile<T>::gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const {
   const std::int64_t count = keys.keys, lanes = rows.lanes;
   switch (kind_) {
     case Kind::softmax: return softmax_gradient(d, weight, delta_, rows, keys);
-    case Kind::softpick: return softpick_gradient(d, slope_, d_left_, d_row_, count, lanes);
-    case Kind::sigmoid: return sigmoid_gradient(d, weight, d_left_, count, lanes);
-    case Kind::exp: return softmax_gradient(d, weight, d_left_, rows, keys);
+    case Kind::softpick: return softpick_gradient(d, slope_, d_leftover_, d_row_, count, lanes);
+    case Kind::sigmoid: return sigmoid_gradient(d, weight, d_leftover_, count, lanes);
+    case Kind::exp: return softmax_gradient(d, weight, d_leftover_, rows, keys);
   }
 }
 
 // dc = -sum_i e^c / Z_i D_i
 template <class T>
-void NormaliserTile<T>::close_gradient(const RowTile& rows, double* shared) const {
+void SoftmaxTile<T>::close_gradient(const RowTile& rows, double* shared) const {
   if (!call_.softmax_rule.sink) return;
   for (std::int64_t i = 0; i < rows.rows; ++i)
-    *shared -= static_cast<double>(left_[i]) * static_cast<double>(d_row_[i]);
+    *shared -= static_cast<double>(leftover_[i]) * static_cast<double>(d_row_[i]);
 }
 
 template <class T>
-void NormaliserTile<T>::write_shared(const SharedSums& sums) const {
+void SoftmaxTile<T>::write_shared(const SharedSums& sums) const {
   const View& d_sink = gradients_->softmax_rule.sink;
   for (std::int64_t head = 0; head < sums.heads && d_sink; ++head) {
     d_sink.as<T>()[head * d_sink.strides[0]] = static_cast<T>(sums.of_head(head));
@@ -314,13 +315,13 @@ void NormaliserTile<T>::write_shared(const SharedSums& sums) const {
 }
 
 template <class T>
-T* NormaliserTile<T>::statistics(const RowTile& rows) const {
+T* SoftmaxTile<T>::statistics(const RowTile& rows) const {
   const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
   return call_.softmax_statistics.as<T>() + statistics_per_row * row;
 }
 
 template <class T>
-TALLY_CLONES void hide(T* score, const RowTile rows, const KeyTile keys) {
+TALLY_CLONES void apply_mask(T* score, const RowTile rows, const KeyTile keys) {
   constexpr T none = -std::numeric_limits<T>::infinity();
   for (std::int64_t j = 0; j < keys.keys; ++j) {
     const Lanes seeing = keys.seeing(rows, j);
@@ -366,8 +367,8 @@ TALLY_CLONES void apply_dropout(T* y, const T* x, const T* mask, std::int64_t ke
 }
 
 #define TALLY_INSTANTIATE(T)                                                                                      \
-  template class NormaliserTile<T>;                                                                               \
-  template void hide(T*, RowTile, KeyTile);                                                                       \
+  template class SoftmaxTile<T>;                                                                                  \
+  template void apply_mask(T*, RowTile, KeyTile);                                                                 \
   template void scale_lanes(T*, const T*, std::int64_t, std::int64_t);                                            \
   template void draw_dropout(T*, RandomStream, double, std::uint64_t, std::uint64_t, std::int64_t, std::int64_t); \
   template void apply_dropout(T*, const T*, const T*, std::int64_t, std::int64_t);

@@ -1,23 +1,22 @@
 // Turns the logits of a row tile into weights, key tile by key tile, in the layout of core/cpu/attention/tile.hpp
-// (rules: AttentionNormaliser), and applies dropout.
+// (rules: SoftmaxRuleOperands<View>), and applies dropout.
 //
 // A row's sums have a shift M of their exponents: e^-M Z and e^-M o. Both are rescaled when M changes. With
 // D_i = sum_j a_ij (da_ij - do.r_i) = do.o_i - do.r_i all rules have the same gradient:
 //   dl_ij = (n'(l_ij) (da_ij - do.r_i) - m'(l_ij) D_i) / Z_i
 #pragma once
 
-#include "core/cpu/attention/interfaces.hpp"
-#include "core/cpu/attention/tile.hpp"
+#include "core/cpu/attention/partition.hpp"
 
 namespace tally::cpu {
 
 // The softmax_rule of one thread, for the current row tile.
 template <class T>
-class NormaliserTile {
+class SoftmaxTile {
  public:
-  using Kind = AttentionNormaliser::Kind;
+  using Kind = SoftmaxRuleOperands<View>::Kind;
 
-  NormaliserTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+  SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
   static std::int64_t shared_count(const AttentionCall& call) { return call.softmax_rule.sink ? 1 : 0; }
 
@@ -42,7 +41,7 @@ class NormaliserTile {
 
   // For each row: 1 / Z under the shift, and the leftover mass, 1 - the sum of the weights.
   const T* inverse() const { return inverse_; }
-  const T* left() const { return left_; }
+  const T* leftover() const { return leftover_; }
   // The sum over keys of the gradients of a row's logits, without their rounding errors; null if it is not known.
   const T* d_logit_sums() const { return kind_ == Kind::softmax ? d_logit_sum_ : nullptr; }
   // A lower bound of every row's shift: weights are at most e^(l - M).
@@ -60,8 +59,8 @@ class NormaliserTile {
   alignas(64) T picked_[tile_rows];   // forward, softpick: of n(l) e^-M so far
   alignas(64) T rescale_[tile_rows];  // forward
   alignas(64) T inverse_[tile_rows];
-  alignas(64) T left_[tile_rows];
-  alignas(64) T d_left_[tile_rows];       // backward: do.r
+  alignas(64) T leftover_[tile_rows];
+  alignas(64) T d_leftover_[tile_rows];   // backward: do.r
   alignas(64) T d_row_[tile_rows];        // backward: D
   alignas(64) T delta_[tile_rows];        // backward: do.o
   alignas(64) T d_logit_sum_[tile_rows];  // backward
@@ -69,7 +68,7 @@ class NormaliserTile {
 
 // Sets the logits of masked pairs to -inf.
 template <class T>
-void hide(T* score, const RowTile rows, const KeyTile keys);
+void apply_mask(T* score, const RowTile rows, const KeyTile keys);
 
 template <class T>
 void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes);

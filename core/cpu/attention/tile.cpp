@@ -37,48 +37,6 @@ void pack_rows_of(T* target, std::int64_t ld, const Matrix<X>& x, std::int64_t f
   std::fill(target + rows * ld, target + all_rows * ld, T{0});
 }
 
-template <class T>
-TALLY_CLONES void add_keys_in_lanes(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[j * tile_rows + i];
-  }
-}
-
-template <class T>
-TALLY_CLONES void round_row(T* y, const T* x, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t n = 0; n < count; ++n) {
-    y[n] = static_cast<T>(std::bit_cast<float>(std::uint32_t{detail::bfloat16_bits(x[n])} << 16));
-  }
-}
-
-// Writes bits, because g++ does not vectorise assignments of whole objects.
-template <class T>
-TALLY_CLONES void round_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
-                             std::int64_t width) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-#pragma omp simd
-    for (std::int64_t c = 0; c < width; ++c) y[i * step_y + c].bits = detail::bfloat16_bits(x[i * step_x + c]);
-  }
-}
-
-template <class T>
-TALLY_CLONES void add_in_lanes(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) sum[j * tile_rows + i] += factor * x[j * tile_rows + i];
-  }
-}
-
-template <class T>
-TALLY_CLONES void scale_in_lanes(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) tile[j * tile_rows + i] *= factor;
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -96,68 +54,74 @@ void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_
   copy_transposed(target, tile_rows, source, ld, tile_rows, width, T{1});
 }
 
+// Writes bits, because g++ does not vectorise assignments of whole objects.
 template <class T>
-void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t width) {
-  copy_transposed(target, ld, source, tile_rows, width, tile_rows, T{1});
-}
-
-template <class T>
-void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
-                  T factor) {
-  if (x.column_step == 1) {
-    if (rows > 0) copy_transposed(&x.at(first, 0), x.row_step, source, tile_rows, width, rows, factor);
-    return;
-  }
+TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x,
+                                     std::int64_t rows, std::int64_t width) {
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t c = 0; c < width; ++c) x.at(first + i, c) = factor * source[c * tile_rows + i];
+#pragma omp simd
+    for (std::int64_t c = 0; c < width; ++c) y[i * step_y + c].bits = detail::bfloat16_bits(x[i * step_x + c]);
   }
 }
 
 template <class T>
-void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-                    const T* source, T factor, T* by_row) {
-  if (rows == 0) return;
-  copy_transposed(by_row, width, source, tile_rows, width, tile_rows, factor);
-  write_rounded_rows(&x.at(first, 0), x.row_step, by_row, width, rows, width);
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor, T* rounded) {
+  if (rows.rows == 0) return;
+  if (x.dtype == DType::bf16) {
+    copy_transposed(rounded, width, source, tile_rows, width, tile_rows, factor);
+    const Matrix<Bfloat16> y(x, rows.batch, rows.head);
+    return write_rounded_rows(&y.at(rows.first, 0), y.row_step, rounded, width, rows.rows, width);
+  }
+  const Matrix<T> y(x, rows.batch, rows.head);
+  if (y.column_step == 1) {
+    return copy_transposed(&y.at(rows.first, 0), y.row_step, source, tile_rows, width, rows.rows, factor);
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t c = 0; c < width; ++c) y.at(rows.first + i, c) = factor * source[c * tile_rows + i];
+  }
 }
 
 template <class T>
-void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
-                        std::int64_t width) {
-  round_rows(y, step_y, x, step_x, rows, width);
+TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t n = 0; n < count; ++n) {
+    y[n] = static_cast<T>(std::bit_cast<float>(std::uint32_t{detail::bfloat16_bits(x[n])} << 16));
+  }
 }
 
 template <class T>
-void round_to_bf16(T* y, const T* x, std::int64_t count) {
-  round_row(y, x, count);
+TALLY_CLONES void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) tile[j * tile_rows + i] *= factor;
+  }
 }
 
 template <class T>
-void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
-  scale_in_lanes(tile, factor, keys, lanes);
+TALLY_CLONES void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) sum[j * tile_rows + i] += factor * x[j * tile_rows + i];
+  }
 }
 
 template <class T>
-void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
-  add_in_lanes(sum, x, factor, keys, lanes);
+TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[j * tile_rows + i];
+  }
 }
 
-template <class T>
-void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
-  add_keys_in_lanes(sum, x, keys, lanes);
-}
-
-#define TALLY_INSTANTIATE(T)                                                                                        \
-  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t,    \
-                          std::int64_t, T, std::int64_t);                                                           \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                       \
-  template void transpose_to_rows(T*, std::int64_t, const T*, std::int64_t);                                        \
-  template void unpack_lanes(const Matrix<T>&, std::int64_t, std::int64_t, std::int64_t, const T*, T);              \
-  template void unpack_rounded(const Matrix<Bfloat16>&, std::int64_t, std::int64_t, std::int64_t, const T*, T, T*); \
-  template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t);    \
-  template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                              \
-  template void round_to_bf16(T*, const T*, std::int64_t);                                                          \
-  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                      \
+#define TALLY_INSTANTIATE(T)                                                                                     \
+  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
+                          std::int64_t, T, std::int64_t);                                                        \
+  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
+  template void unpack_lanes(const View&, const RowTile&, std::int64_t, const T*, T, T*);                        \
+  template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t); \
+  template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                           \
+  template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
+  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
   template void add_keys(T*, const T*, std::int64_t, std::int64_t);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)

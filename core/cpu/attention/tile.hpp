@@ -77,6 +77,33 @@ struct Matrix {
   T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
 };
 
+inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
+
+// Counts of computed and skipped tiles. Tests need them, because results are the same if a negligible tile is computed
+// after all. Fully masked tiles are not counted.
+struct TileCounts {
+  std::int64_t computed = 0;
+  std::int64_t saturated = 0;  // computed without gates and places, because every sum was already saturated
+  std::int64_t skipped = 0;    // skipped, because all weights are negligible
+
+  TileCounts& operator+=(const TileCounts& more);
+};
+
+// While it lives, calls by this thread are counted, forward and backward.
+class CountTiles {
+ public:
+  CountTiles();
+  ~CountTiles();
+  CountTiles(const CountTiles&) = delete;
+  CountTiles& operator=(const CountTiles&) = delete;
+
+  const TileCounts& counts() const { return counts_; }
+
+ private:
+  TileCounts counts_;
+  TileCounts* before_;
+};
+
 // target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
 // rows from `rows` to all_rows become 0. x may be bf16.
 template <class T>
@@ -85,18 +112,11 @@ void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, st
 // target[c * tile_rows + i] = source[i * ld + c]
 template <class T>
 void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
-// target[i * ld + c] = source[c * tile_rows + i]
+// x(rows.first + i, c) = factor source[c * tile_rows + i] of matrix (batch, head) of x. If x is bf16, its columns are
+// contiguous, and `rounded` has scratch for [tile_rows, width].
 template <class T>
-void transpose_to_rows(T* target, std::int64_t ld, const T* source, std::int64_t width);
-// x(first + i, c) = factor source[c * tile_rows + i]
-template <class T>
-void unpack_lanes(const Matrix<T>& x, std::int64_t first, std::int64_t rows, std::int64_t width, const T* source,
-                  T factor);
-
-// The same rounded to bf16, with scratch rows [tile_rows, width]; columns of x are contiguous.
-template <class T>
-void unpack_rounded(const Matrix<Bfloat16>& x, std::int64_t first, std::int64_t rows, std::int64_t width,
-                    const T* source, T factor, T* by_row);
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor,
+                  T* rounded = nullptr);
 // y = x, rounded to bf16; rows are step_y and step_x apart.
 template <class T>
 void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,

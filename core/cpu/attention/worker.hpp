@@ -5,14 +5,11 @@
 #include <cmath>
 #include <span>
 
+#include "core/cpu/attention/bias.hpp"
 #include "core/cpu/attention/distance_bias.hpp"
-#include "core/cpu/attention/interfaces.hpp"
-#include "core/cpu/attention/key_accumulators.hpp"
-#include "core/cpu/attention/partition.hpp"
 #include "core/cpu/attention/products.hpp"
-#include "core/cpu/attention/scan_checkpoints.hpp"
+#include "core/cpu/attention/score_mod.hpp"
 #include "core/cpu/attention/softmax.hpp"
-#include "core/cpu/attention/tile_counts.hpp"
 #include "core/math/math.hpp"
 
 namespace tally::cpu {
@@ -40,9 +37,9 @@ class Worker {
         value_width_(call.v.shape[3]),
         ld_(round_up(width_, vector_lanes<T>)),
         value_ld_(round_up(value_width_, vector_lanes<T>)),
-        scan_(call.scan.mod != nullptr ? make_score_mod<T>(call, gradients, arena) : nullptr),
+        score_mod_(call.score_mod.mod != nullptr ? arena.make<ScoreModTile<T>>(call, gradients) : nullptr),
         distance_(call, gradients, arena),
-        normaliser_(call, gradients, arena),
+        softmax_(call, gradients, arena),
         biases_(arena.take<BiasTile<T>*>(std::ssize(call.biases))),
         of_k_(call.k, call.keys(),
               {.factor = call.scale,
@@ -87,7 +84,7 @@ class Worker {
     sums.clear(call_, keys_of(call_, chunk.share, divide(call_).shares));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, sums.scan, shared.at(chunk.batch, head, chunk.share));
+      open_head(chunk.batch, head, sums.score_mod, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
@@ -107,13 +104,13 @@ class Worker {
     for_each_operand(write, *gradients_, first);
   }
   void write_shared(SharedSums sums) const {
-    normaliser_.write_shared(sums);
-    sums.data += normaliser_.shared_count(call_);
-    if (scan_ != nullptr) scan_->write_shared(sums);
-    sums.data += shared_count(call_.scan);
+    softmax_.write_shared(sums);
+    sums.data += softmax_.shared_count(call_);
+    if (score_mod_ != nullptr) score_mod_->write_shared(sums);
+    sums.data += ScoreModTile<T>::shared_count(call_);
     for (std::size_t n = 0; n < bias_count(); ++n) {
       biases_[n]->write_shared(sums);
-      sums.data += shared_count(call_.biases[n], call_.keys());
+      sums.data += BiasTile<T>::shared_count(call_.biases[n], call_.keys());
     }
   }
   const TileCounts& tiles() const { return tiles_; }
@@ -133,15 +130,17 @@ class Worker {
     }
   }
   // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
-  T* kept_sums(std::int64_t key_tile) const {
-    return call_.scan_checkpoints && key_tile != kept_.end ? call_.scan_checkpoints.as<T>() + kept_.at(key_tile)
-                                                           : nullptr;
+  T* checkpoint(std::int64_t key_tile) const {
+    return call_.scan_checkpoints && key_tile != checkpoint_.end
+               ? call_.scan_checkpoints.as<T>() + checkpoint_.at(key_tile)
+               : nullptr;
   }
   // Restores them for backward.
-  void set_carry(std::int64_t key_tile) {
+  void restore_running_sums(std::int64_t key_tile) {
     if (!call_.scan_checkpoints) return;
-    const T* const kept = kept_sums(key_tile);
-    for (std::int64_t row = 0; row < tile_rows; ++row) scan_->carry()[row] = kept != nullptr ? kept[row] : T{0};
+    const T* const kept = checkpoint(key_tile);
+    for (std::int64_t row = 0; row < tile_rows; ++row)
+      score_mod_->running_sums()[row] = kept != nullptr ? kept[row] : T{0};
   }
   std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
   // Without the keys at its left edge that are masked for all rows.
@@ -172,19 +171,19 @@ class Worker {
       shared += shared != nullptr ? count : 0;
       return own;
     };
-    shared_of_normaliser_ = next(normaliser_.shared_count(call_));
-    double* const of_scan = next(shared_count(call_.scan));
-    if (scan_ != nullptr) scan_->open_head(batch, head, sums, of_scan);
+    shared_of_softmax_ = next(softmax_.shared_count(call_));
+    double* const of_score_mod = next(ScoreModTile<T>::shared_count(call_));
+    if (score_mod_ != nullptr) score_mod_->open_head(batch, head, sums, of_score_mod);
     for (std::size_t n = 0; n < bias_count(); ++n) {
-      biases_[n]->open_head(batch, head, next(shared_count(call_.biases[n], call_.keys())));
+      biases_[n]->open_head(batch, head, next(BiasTile<T>::shared_count(call_.biases[n], call_.keys())));
     }
   }
 
   void open_rows(const RowTile& rows) {
     of_k_.open_rows(call_.q, rows);
-    if (scan_ != nullptr) scan_->open_rows(rows);
+    if (score_mod_ != nullptr) score_mod_->open_rows(rows);
     distance_.open_rows(rows);
-    if (call_.scan_checkpoints) kept_ = ScanCheckpoints(call_).of(rows);
+    if (call_.scan_checkpoints) checkpoint_ = ScanCheckpoints(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
     if (call_.softmax_rule.rest) {
@@ -193,35 +192,37 @@ class Worker {
     }
   }
 
+  // Whether the score modification reads the logits with their biases.
+  bool modifies_biased() const { return score_mod_ != nullptr && call_.score_mod.mod->traits.after_biases; }
   bool may_skip() const {
-    return skips_tiles() && call_.scan.mod == nullptr && bias_count() > 0 && !distance_.given() &&
-           call_.softmax_rule.kind == AttentionNormaliser::Kind::softmax;
+    return skips_tiles() && call_.score_mod.mod == nullptr && bias_count() > 0 && !distance_.given() &&
+           call_.softmax_rule.kind == SoftmaxRuleOperands<View>::Kind::softmax;
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
     if (!may_skip() || !keys.seen_by_all(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
-    return bound < static_cast<double>(normaliser_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
+    return bound < static_cast<double>(softmax_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
                        std::log(static_cast<double>(call_.keys()));
   }
 
-  bool leaves_out(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
-    const bool leaves = (scan_ != nullptr && scan_->exhausted(rows)) || negligible(rows, keys, tile);
-    ++(leaves ? tiles_.left_out : tiles_.computed);
+  bool skips(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
+    const bool leaves = (score_mod_ != nullptr && score_mod_->exhausted(rows)) || negligible(rows, keys, tile);
+    ++(leaves ? tiles_.skipped : tiles_.computed);
     return leaves;
   }
 
   // score_ = the logits of the tile.
   void compute_logits(const RowTile& rows, const KeyTile& keys, bool for_gradient) {
     of_k_.pairs(rows, keys, score_);
-    const bool last = after_biases(call_.scan);
-    if (scan_ != nullptr && !last) scan_->add(rows, keys, score_, for_gradient);
+    const bool last = modifies_biased();
+    if (score_mod_ != nullptr && !last) score_mod_->add(rows, keys, score_, for_gradient);
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (distance_.given()) distance_.add(rows, keys, score_);
-    if (scan_ != nullptr && last) scan_->add(rows, keys, score_, for_gradient);
-    if (!keys.seen_by_all(rows)) hide(score_, rows, keys);
-    if (scan_ != nullptr && scan_->saturated()) ++tiles_.saturated;
+    if (last) score_mod_->add(rows, keys, score_, for_gradient);
+    if (!keys.seen_by_all(rows)) apply_mask(score_, rows, keys);
+    if (score_mod_ != nullptr && score_mod_->saturated()) ++tiles_.saturated;
   }
 
   // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
@@ -238,16 +239,16 @@ class Worker {
 
   void forward_rows(const RowTile& rows) {
     open_rows(rows);
-    normaliser_.open_rows(rows);
+    softmax_.open_rows(rows);
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
     for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (T* const kept = kept_sums(tile); kept != nullptr) std::copy_n(scan_->carry(), tile_rows, kept);
-      if (leaves_out(rows, keys, tile)) continue;
+      if (T* const kept = checkpoint(tile); kept != nullptr) std::copy_n(score_mod_->running_sums(), tile_rows, kept);
+      if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
-      if (normaliser_.advance(rows, keys, score_)) {
-        scale_lanes(output_lanes_, normaliser_.rescale(), value_width_, rows.lanes);
+      if (softmax_.advance(rows, keys, score_)) {
+        scale_lanes(output_lanes_, softmax_.rescale(), value_width_, rows.lanes);
       }
       drop(rows, keys, score_, score_);
       of_v_.add_keys(rows, keys, output_lanes_, score_);
@@ -256,20 +257,15 @@ class Worker {
   }
 
   void write_rows(const RowTile& rows) {
-    normaliser_.close_rows(rows, spends(call_) ? scan_->carry() : nullptr);
-    scale_lanes(output_lanes_, normaliser_.inverse(), value_width_, rows.lanes);
+    softmax_.close_rows(rows, spends(call_) ? score_mod_->running_sums() : nullptr);
+    scale_lanes(output_lanes_, softmax_.inverse(), value_width_, rows.lanes);
     for (std::int64_t i = 0; i < rows.rows && call_.softmax_rule.rest; ++i) {
-      const T left = normaliser_.left()[i];
+      const T left = softmax_.leftover()[i];
       for (std::int64_t c = 0; c < value_width_; ++c) {
         output_lanes_[c * tile_rows + i] += left * rest_rows_[i * value_ld_ + c];
       }
     }
-    if (call_.output.dtype == DType::bf16) {
-      return unpack_rounded(Matrix<Bfloat16>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_,
-                            output_lanes_, T{1}, rounded_rows_);
-    }
-    unpack_lanes(Matrix<T>(call_.output, rows.batch, rows.head), rows.first, rows.rows, value_width_, output_lanes_,
-                 T{1});
+    unpack_lanes(call_.output, rows, value_width_, output_lanes_, T{1}, rounded_rows_);
   }
 
   void backward_rows(const RowTile& rows, const KeyAccumulators<T>& sums) {
@@ -280,47 +276,39 @@ class Worker {
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      set_carry(tile);
-      if (leaves_out(rows, keys, tile)) continue;
+      restore_running_sums(tile);
+      if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
-      normaliser_.weights(rows, keys, score_);
+      softmax_.weights(rows, keys, score_);
       const bool dropped = drop(rows, keys, kept_weight_, score_);
       of_v_.add_rows(rows, keys, sums.v, dropped ? kept_weight_ : score_);
       of_v_.pairs(rows, keys, d_score_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
-      normaliser_.gradient(rows, keys, d_score_, score_);
-      const bool last = after_biases(call_.scan);
-      if (scan_ != nullptr && last) scan_->gradient(rows, keys, score_, d_score_);
+      softmax_.gradient(rows, keys, d_score_, score_);
+      const bool last = modifies_biased();
+      if (last) score_mod_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
       if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
-      if (scan_ != nullptr && !last) scan_->gradient(rows, keys, score_, d_score_);
+      if (score_mod_ != nullptr && !last) score_mod_->gradient(rows, keys, score_, d_score_);
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
-    normaliser_.close_gradient(rows, shared_of_normaliser_);
-    if (scan_ != nullptr) scan_->close_rows(rows, normaliser_.d_logit_sums());
+    softmax_.close_gradient(rows, shared_of_softmax_);
+    if (score_mod_ != nullptr) score_mod_->close_rows(rows, softmax_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
     distance_.close_rows(rows, sums.distance.key, d_q);
-    if (gradients_->q) write_query_gradient(rows, d_q);
-  }
-
-  void write_query_gradient(const RowTile& rows, const QueryGradient<T>& d_q) {
-    if (d_q.view.dtype == DType::bf16) {
-      return unpack_rounded(Matrix<Bfloat16>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes,
-                            d_q.factor, rounded_rows_);
-    }
-    unpack_lanes(Matrix<T>(d_q.view, rows.batch, rows.head), rows.first, rows.rows, width_, d_q.lanes, d_q.factor);
+    if (gradients_->q) unpack_lanes(d_q.view, rows, width_, d_q.lanes, d_q.factor, rounded_rows_);
   }
 
   // Passes d_output to the matmuls and the softmax_rule.
   void open_gradient(const RowTile& rows) {
     of_v_.open_rows(gradients_->d_output, rows);
-    normaliser_.open_gradient(rows, of_v_.y_rows(), call_.softmax_rule.rest ? rest_rows_ : nullptr, value_ld_,
-                              value_width_);
+    softmax_.open_gradient(rows, of_v_.y_rows(), call_.softmax_rule.rest ? rest_rows_ : nullptr, value_ld_,
+                           value_width_);
     if (!gradients_->softmax_rule.rest) return;
     const Matrix<T> d_rest(gradients_->softmax_rule.rest, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const T left = normaliser_.left()[i];
+      const T left = softmax_.leftover()[i];
       for (std::int64_t c = 0; c < value_width_; ++c)
         d_rest.at(rows.first + i, c) = left * of_v_.y_rows()[i * value_ld_ + c];
     }
@@ -330,10 +318,10 @@ class Worker {
   const AttentionGradients* gradients_;
   std::int64_t width_, value_width_;  // d, e
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
-  ScanTile<T>* scan_;
+  ScoreModTile<T>* score_mod_;
   DistanceProducts<T> distance_;
-  ScanCheckpoints::Checkpoint kept_{};
-  NormaliserTile<T> normaliser_;
+  ScanCheckpoints::Checkpoint checkpoint_{};
+  SoftmaxTile<T> softmax_;
   BiasTile<T>** biases_;
 
   PairProducts<T> of_k_, of_v_;  // k and scale q, v and do
@@ -344,7 +332,7 @@ class Worker {
   T* rounded_rows_ = nullptr;  // scratch for bf16 results
   T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
-  double* shared_of_normaliser_ = nullptr;
+  double* shared_of_softmax_ = nullptr;
   TileCounts tiles_;
   // For the tile [tile_keys, tile_rows].
   T* score_;  // first scores, then logits, then weights

@@ -1,16 +1,129 @@
-// A score modification on one tile. The loops over its pairs are in core/cpu/attention/score_mod_loops.hpp.
+// A score modification on one tile. The loops over its pairs are in core/cpu/attention/score_mod_loops.hpp. Only for
+// core/cpu/attention/worker.hpp.
+#pragma once
+
 #include <algorithm>
 
-#include "core/cpu/attention/gates.hpp"
-#include "core/cpu/attention/interfaces.hpp"
+#include "core/cpu/attention/products.hpp"
 #include "core/cpu/attention/score_mod_loops.hpp"
 
 namespace tally::cpu {
 
-namespace {
+// Separate operands of gates: scale r_i.G_j next to the score, and its gradients. Without such operands gates use the
+// score itself.
+template <class T>
+class GateOperands {
+ public:
+  GateOperands(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        given_(call.score_mod.gate_key),
+        width_(given_ ? call.score_mod.gate_key.shape[3] : 0),
+        ld_(round_up(width_, vector_lanes<T>)),
+        products_(
+            call.score_mod.gate_key, given_ ? call.keys() : 0,
+            {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr, .reads_x = true},
+            arena),
+        score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
+        d_lanes_(arena.take<T>(tile_rows * width_)) {}
+
+  bool given() const { return given_; }
+
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
+    d_key_ = d_gate_key;
+    if (!given_) return;
+    products_.open_keys(call_.score_mod.gate_key, batch, head / gqa_group_size(call_), {0, call_.keys()});
+    finite_keys_ = are_finite(products_.x(), call_.keys() * width_);
+  }
+  void open_rows(const RowTile& rows) {
+    if (!given_) return;
+    products_.open_rows(call_.score_mod.gate_query, rows);
+    finite_rows_ = are_finite(products_.y_rows(), tile_rows * ld_);
+    std::fill_n(d_lanes_, tile_rows * width_, T{0});
+  }
+  // Whether the separate operands are finite. If not, gates may be NaN and must all be computed.
+  bool finite() const { return finite_keys_ && finite_rows_; }
+  // The tile of p.other: `score`, or the product of the separate operands.
+  T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
+    if (!given_) return score;
+    products_.pairs(rows, keys, score_);
+    return score_;
+  }
+  // The gradient of that tile: the gradient of the scores, or a separate tile.
+  T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
+  void add_gradient(const RowTile& rows, const KeyTile& keys) {
+    if (!given_) return;
+    products_.add_gradients(rows, keys, d_lanes_, d_key_, score_);
+  }
+  void close_rows(const RowTile& rows) {
+    if (!given_ || !gradients_->score_mod.gate_query) return;
+    unpack_lanes(gradients_->score_mod.gate_query, rows, width_, d_lanes_, products_.gradient_factor());
+  }
+
+ private:
+  static bool are_finite(const T* x, std::int64_t count) {
+    T zero = 0;
+#pragma omp simd reduction(+ : zero)
+    for (std::int64_t n = 0; n < count; ++n) zero += x[n] * T{0};
+    return zero == 0;
+  }
+
+  const AttentionCall& call_;
+  const AttentionGradients* gradients_;
+  bool given_;
+  std::int64_t width_, ld_;
+  PairProducts<T> products_;
+  T *score_, *d_lanes_;
+  T* d_key_ = nullptr;
+  bool finite_keys_ = true, finite_rows_ = true;
+};
+
+// Layout of the running sums that forward saves for backward, at the right edges of key tiles. Each row tile of each
+// head saves its sums for every key tile that is not fully masked, except the last one, where sums begin at 0. Without
+// a window that is half of all tiles; with one it is the tiles that the window touches.
+class ScanCheckpoints {
+ public:
+  explicit ScanCheckpoints(const AttentionCall& call) : call_(call) {}
+
+  // The key tiles 0 .. always - 1 and begin .. end - 1 of a row tile. offset: the number of elements before its first.
+  struct Checkpoint {
+    std::int64_t always, begin, end, offset = 0;
+    std::int64_t at(std::int64_t key_tile) const {
+      return offset + (key_tile < always ? key_tile : always + key_tile - begin) * tile_rows;
+    }
+  };
+  Checkpoint of(const RowTile& rows) const {
+    const std::int64_t row_tile = rows.first / tile_rows, head = rows.batch * call_.heads() + rows.head;
+    Checkpoint kept = kept_of(row_tile);
+    kept.offset = head * of_head(row_tiles()) + of_head(row_tile);
+    return kept;
+  }
+  // Number of elements, over all heads.
+  std::int64_t count() const { return call_.batch() * call_.heads() * of_head(row_tiles()); }
+
+ private:
+  Checkpoint kept_of(std::int64_t row_tile) const {
+    const std::int64_t first = row_tile * tile_rows, query = call_.keys() - call_.queries() + first;
+    const std::int64_t rows = std::min(tile_rows, call_.queries() - first), begin = call_.mask.begin(query) / tile_keys;
+    return {std::min(begin, key_tiles_before(std::min(call_.mask.first, call_.keys()))), begin,
+            key_tiles_before(query + rows) - 1};
+  }
+  std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
+  // Number of elements of a head's first row tiles.
+  std::int64_t of_head(std::int64_t row_tiles) const {
+    std::int64_t tiles = 0;
+    for (std::int64_t n = 0; n < row_tiles; ++n) {
+      const Checkpoint kept = kept_of(n);
+      tiles += kept.always + kept.end - kept.begin;
+    }
+    return tiles * tile_rows;
+  }
+
+  const AttentionCall& call_;
+};
 
 // The loops for the widest vectors that both the processor and the build support.
-const ScoreModLoops& loops_of(const ScoreMod& mod) {
+inline const ScoreModLoops& loops_of(const ScoreMod& mod) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   if (mod.loops_v4 != nullptr && __builtin_cpu_supports("x86-64-v4")) return *mod.loops_v4;
   if (mod.loops_v3 != nullptr && __builtin_cpu_supports("x86-64-v3")) return *mod.loops_v3;
@@ -34,22 +147,23 @@ TALLY_CLONES void entry_gradients(T* d_values, const Entry<T>* row, std::int64_t
   for (std::int64_t i = 1; i < n; ++i) d_values[i] = row[i].low - row[i].rise + row[i - 1].rise;
 }
 
+// Most often it has a running sum over the keys from j to i.
 template <class T>
-class ScoreModTile final : public ScanTile<T> {
+class ScoreModTile {
  public:
   ScoreModTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
-        traits_(call.scan.mod->traits),
-        loops_(loops_for<T>(*call.scan.mod)),
+        traits_(call.score_mod.mod->traits),
+        loops_(loops_for<T>(*call.score_mod.mod)),
         scalar_count_(traits_.rows + traits_.heads),
         operands_(call, gradients, arena),
         packed_(arena.take<T>(tile_rows * traits_.rows)),
         row_scalars_(arena.take<T>(tile_rows * traits_.rows)),
         head_scalars_(arena.take<T>(traits_.heads)),
         entries_(!traits_.table  ? 0
-                 : traits_.knots ? call.scan.knots.shape[0]
-                                 : call.scan.table.shape[3]),
+                 : traits_.knots ? call.score_mod.knots.shape[0]
+                                 : call.score_mod.table.shape[3]),
         ld_(entries_ + (looks_up() ? 1 : 0)),
         values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
         table_(arena.take<Entry<T>>(traits_.knots ? tile_rows * ld_ : 0)),
@@ -65,43 +179,59 @@ class ScoreModTile final : public ScanTile<T> {
         sums_(arena.take<double>(gradients != nullptr && scalar_count_ > 0 ? (2 + 2 * scalar_count_) * tile_rows : 0)) {
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) override {
+  // Number of doubles of shared sums that a chunk needs: one for each scalar of a head.
+  static std::int64_t shared_count(const AttentionCall& call) {
+    return call.score_mod.mod != nullptr ? call.score_mod.mod->traits.heads : 0;
+  }
+
+  // Backward adds to `sums` by key (core/cpu/attention/partition.hpp) and to `shared`; forward gives null.
+  void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) {
     shared_ = shared;
     operands_.open_head(batch, head, sums.gate_key);
-    const View& heads = call_.scan.heads;
+    const View& heads = call_.score_mod.heads;
     for (std::int64_t n = 0; n < traits_.heads; ++n) {
       head_scalars_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
     }
   }
-  void open_rows(const RowTile& rows) override {
+  void open_rows(const RowTile& rows) {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
     operands_.open_rows(rows);
     if (traits_.table) open_tables(rows);
     if (traits_.rows > 0) {
-      pack_rows(packed_, traits_.rows, call_.scan.rows, rows.batch, rows.head, rows.first, rows.rows, traits_.rows,
+      pack_rows(packed_, traits_.rows, call_.score_mod.rows, rows.batch, rows.head, rows.first, rows.rows, traits_.rows,
                 T{1}, tile_rows);
       transpose_to_lanes(row_scalars_, packed_, traits_.rows, traits_.rows);
     }
     if (gradients_ != nullptr && scalar_count_ > 0) std::fill_n(sums_, (2 + 2 * scalar_count_) * tile_rows, 0.0);
   }
-  bool exhausted(const RowTile& rows) const override {
+  // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
+  // sets them before each tile.
+  T* running_sums() { return carry_; }
+  // Whether all weights to the left of the running sums are negligible.
+  bool exhausted(const RowTile& rows) const {
     return spends(call_) && skips_tiles() &&
            std::all_of(carry_, carry_ + rows.rows, [](T spent) { return spent > negligible_exponent<T>; });
   }
-  void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) override {
+  // Applies the score modification to the scores, from the tile's last key to its first. for_gradient: saves the data
+  // that `gradient` needs.
+  void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) {
     saturated_ = traits_.saturates && operands_.finite() && is_saturated(rows);
     const T* const gate_logit = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, gate_logit, carry_);
   }
-  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) override {
+  // Whether all sums were saturated before the last tile passed to `add`, so that its gates and places do not matter.
+  bool saturated() const { return saturated_; }
+  // Turns d, the gradient of the logits, into the gradient of the scores. weights: before dropout.
+  void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) {
     loops_.gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
     if (gates_count()) operands_.add_gradient(rows, keys);
   }
-  void close_rows(const RowTile& rows, const T* d_logit_sums) override {
+  // d_logit_sums: the sum of d along each row, without rounding errors; null if it is not known.
+  void close_rows(const RowTile& rows, const T* d_logit_sums) {
     if (traits_.gate_logit) operands_.close_rows(rows);
-    if (traits_.table && gradients_->scan.table) close_tables(rows);
+    if (traits_.table && gradients_->score_mod.table) close_tables(rows);
     if (scalar_count_ == 0) return;
     // Corrects a rounding error. With a softmax, dl = a (da - do.o) sums to a known value in every row: 0, or with a
     // sink the sink's share. Rounding of do.o and of the sum of weights shifts that sum. The shift is multiplied by
@@ -119,13 +249,12 @@ class ScoreModTile final : public ScanTile<T> {
         }
       }
     }
-    if (traits_.rows > 0 && gradients_->scan.rows) {
-      unpack_lanes(Matrix<T>(gradients_->scan.rows, rows.batch, rows.head), rows.first, rows.rows, traits_.rows,
-                   d_rows_, T{1});
+    if (traits_.rows > 0 && gradients_->score_mod.rows) {
+      unpack_lanes(gradients_->score_mod.rows, rows, traits_.rows, d_rows_, T{1});
     }
   }
-  void write_shared(const SharedSums& sums) const override {
-    const View& d_heads = gradients_->scan.heads;
+  void write_shared(const SharedSums& sums) const {
+    const View& d_heads = gradients_->score_mod.heads;
     for (std::int64_t head = 0; head < sums.heads && d_heads; ++head) {
       for (std::int64_t n = 0; n < traits_.heads; ++n) {
         d_heads.as<T>()[head * d_heads.strides[0] + n * d_heads.strides[1]] = static_cast<T>(sums.of_head(head, n));
@@ -135,7 +264,7 @@ class ScoreModTile final : public ScanTile<T> {
 
  private:
   void open_tables(const RowTile& rows) {
-    const Matrix<T> given(call_.scan.table, rows.batch, rows.head);
+    const Matrix<T> given(call_.score_mod.table, rows.batch, rows.head);
     if (traits_.knots) {
       std::fill(table_ + rows.rows * ld_, table_ + tile_rows * ld_, Entry<T>{});
     } else {
@@ -160,7 +289,7 @@ class ScoreModTile final : public ScanTile<T> {
     if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
   }
   void close_tables(const RowTile& rows) const {
-    const Matrix<T> d(gradients_->scan.table, rows.batch, rows.head);
+    const Matrix<T> d(gradients_->score_mod.table, rows.batch, rows.head);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const Entry<T>* const row = d_table_ + i * ld_;
       T* const target = &d.at(rows.first + i, 0);
@@ -206,7 +335,7 @@ class ScoreModTile final : public ScanTile<T> {
             d_table_,
             entries_,
             ld_,
-            call_.scan.knots.as<T>(),
+            call_.score_mod.knots.as<T>(),
             diagonals_,
             kept_score_,
             kept_sum_,
@@ -232,20 +361,10 @@ class ScoreModTile final : public ScanTile<T> {
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;
-  using ScanTile<T>::carry_;
-  using ScanTile<T>::saturated_;
+  bool saturated_ = false;
   std::int64_t saturated_keys_[tile_rows];  // by vector of rows
+  alignas(64) T carry_[tile_rows];
   alignas(64) T run_[tile_rows];
 };
-
-}  // namespace
-
-template <class T>
-ScanTile<T>* make_score_mod(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena) {
-  return arena.make<ScoreModTile<T>>(call, gradients);
-}
-
-template ScanTile<float>* make_score_mod(const AttentionCall&, const AttentionGradients*, Arena&);
-template ScanTile<double>* make_score_mod(const AttentionCall&, const AttentionGradients*, Arena&);
 
 }  // namespace tally::cpu

@@ -1,4 +1,7 @@
-#include "nn/encoding/gates.hpp"
+#include "nn/encoding/shared_parts.hpp"
+
+#include <bit>
+#include <cmath>
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
@@ -48,6 +51,34 @@ RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
   const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]
   return {slice(total, 2, in.first, in.keys()), negate(total)};
+}
+
+std::vector<double> alibi_slopes(std::int64_t heads) {
+  const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  std::vector<double> slopes;
+  for (std::int64_t h = 1; h <= power; ++h) {
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(h) / static_cast<double>(power)));
+  }
+  for (std::int64_t h = 1; h <= heads - power; ++h) {
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(2 * h - 1) / static_cast<double>(2 * power)));
+  }
+  return slopes;
+}
+
+void RemainderOption::visit(OptionVisitor& visitor, std::string_view what) {
+  visitor.choice("remainder", value, {"drop", "value", "bias"},
+                 concat(what, ": nothing, the token's own value, or a learned vector for each head"));
+}
+
+Remainder::Remainder(const EncodingSetup& setup, const RemainderOption& option) : to_value_(option.value == "value") {
+  if (option.value == "bias") {
+    bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0), Scope::layer);
+  }
+}
+
+Tensor Remainder::operator()(const AttentionInput& in) const {
+  if (to_value_) return repeat_kv(in.value(), in.q.size(1));
+  return bias_.defined() ? broadcast_to(unsqueeze(bias_, 1), in.q.shape()) : Tensor();
 }
 
 }  // namespace tally

@@ -1,8 +1,10 @@
-// Gates that several encodings share.
+// Parts that several encodings share: gates, slopes of heads, and the value that the leftover mass attends to.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nn/encoding/encoding.hpp"
 
@@ -49,6 +51,31 @@ class ForgetGates {
  private:
   double sign_;
   Tensor weight_, bias_;
+};
+
+// Slopes of heads for attention with linear biases (ALiBi, arXiv 2108.12409, section 3), h = 1..H:
+//   m_h = 2^(-8h/H) for H a power of two; else, with H0 the largest power of two below H, the H0 slopes, then the 1st,
+//   3rd, 5th, ... of the 2 H0 slopes (the released code's rule)
+std::vector<double> alibi_slopes(std::int64_t heads);
+
+// The value that gets the leftover mass of a row, for encodings that replace the softmax by another SoftmaxRule.
+struct RemainderOption {
+  std::string value = "drop";
+
+  // Option "remainder".
+  void visit(OptionVisitor& visitor, std::string_view what);
+};
+
+// Parameters, with bias: remainder [H, d] zeros.
+class Remainder {
+ public:
+  Remainder(const EncodingSetup& setup, const RemainderOption& option);
+  // r [B, H, T, d]: nothing, the token's own value as it is in the sum, or a learned vector for each head
+  Tensor operator()(const AttentionInput& in) const;
+
+ private:
+  bool to_value_;
+  Tensor bias_;
 };
 
 }  // namespace tally
