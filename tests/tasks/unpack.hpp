@@ -2,54 +2,34 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tally::testing {
 
 // The bytes in packed order: rows from the diagonal to the left.
-inline std::vector<int> unpacked_bytes(std::string_view text, std::int64_t length) {
+inline std::vector<unsigned char> unpacked_bytes(std::string_view text, std::int64_t length) {
   constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<bool> bits;
+  std::vector<unsigned char> packed;
+  unsigned bits = 0, held = 0;  // `held`: number of bits that are not in `packed` yet
   for (const char c : text) {
     if (c == '=') break;
     const std::size_t digit = digits.find(c);
     EXPECT_NE(digit, std::string_view::npos) << c;
-    for (int bit = 5; bit >= 0; --bit) bits.push_back((digit >> bit & 1) != 0);
+    bits = (bits << 6 | static_cast<unsigned>(digit)) & 0xfff;
+    if ((held += 6) < 8) continue;
+    held -= 8;
+    packed.push_back(static_cast<unsigned char>(bits >> held & 0xff));
   }
-  std::size_t at = 0;
-  const auto take = [&] { return at < bits.size() && bits[at++] ? 1 : 0; };
-  int lengths[256];
-  for (int& one : lengths) {
-    one = 0;
-    for (int bit = 0; bit < 4; ++bit) one = 2 * one + take();
-  }
-  std::map<std::pair<int, int>, int> symbols;  // by length and code
-  int code = 0;
-  for (int bits_of_code = 1; bits_of_code <= 15; ++bits_of_code, code *= 2) {
-    for (int n = 0; n < 256; ++n) {
-      if (lengths[n] == bits_of_code) symbols[{bits_of_code, code++}] = n;
-    }
-  }
-  std::vector<int> bytes;
-  while (static_cast<std::int64_t>(bytes.size()) < length * (length + 1) / 2) {
-    std::pair<int, int> read{0, 0};
-    do {
-      read = {read.first + 1, 2 * read.second + take()};
-    } while (!symbols.contains(read) && read.first < 16);
-    if (read.first == 16) {
-      ADD_FAILURE() << "no such code";
-      break;
-    }
-    bytes.push_back(symbols.at(read));
-  }
-  EXPECT_LT(bits.size() - at, 16u) << "there is more than the square";
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(length * (length + 1) / 2) + 1);  // one more than there are
+  uLongf size = bytes.size();
+  EXPECT_EQ(uncompress(bytes.data(), &size, packed.data(), packed.size()), Z_OK);
+  bytes.resize(size);
   return bytes;
 }
 
@@ -61,7 +41,7 @@ inline Unpacked unpack(std::string_view text, std::int64_t length, std::string_v
   const std::size_t colon = text.find(':');
   const double most = colon == std::string_view::npos ? 0 : std::stod(std::string(text.substr(0, colon)));
   if (colon != std::string_view::npos) text.remove_prefix(colon + 1);
-  const std::vector<int> bytes = unpacked_bytes(text, length);
+  const std::vector<unsigned char> bytes = unpacked_bytes(text, length);
   Unpacked result;
   result.values.resize(static_cast<std::size_t>(length * length));
   result.sums = result.values;
