@@ -121,7 +121,7 @@ std::string outcome(const std::string& task, const std::string& encoding, Settin
     const RunConfig config = configured(task, encoding, settings);
     const Observed seen = observe(config);
     if (!(seen == usual)) return "changed";
-    for (const std::string& note : config.encoding.notes(config.model)) {
+    for (const std::string& note : config.encoding.notes()) {
       if (note.find("changes nothing") != std::string::npos) return "told";
     }
     return "same";
