@@ -4,9 +4,8 @@
 function resultCell(value) {
   if (typeof value === "string") return element("td", {}, value);
   if (!value.n) return element("td", {}, "–");
-  const spread = value.n > 1 ? ` (${percentNumber(value.deviation)})` : "";
-  const cell = element("td", {title: `${value.n} ${value.n === 1 ? "seed" : "seeds"}`},
-                       percent(value.mean) + spread + (value.untrained_rows ? "†" : ""));
+  const spread = value.n > 1 ? `${percentNumber(value.deviation)}, ` : "";
+  const cell = element("td", {}, `${percent(value.mean)} (${spread}${value.n})${value.untrained_rows ? "†" : ""}`);
   cell.style.background = `color-mix(in srgb, #d55e00 ${Math.round(70 * Math.sqrt(value.mean))}%, transparent)`;
   return cell;
 }
