@@ -25,6 +25,9 @@ struct TrainSettings {
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
 
+// A dry run trains a few steps of smaller models to measure their time.
+constexpr std::int64_t most_measured = std::int64_t{1} << 30;  // bytes
+
 // The plan of the run.
 Result plan_of(const RunConfig& config, const MemoryEstimate& estimate, const std::optional<RunCost>& cost) {
   const std::unique_ptr<Task> task = config.make_task();
@@ -64,7 +67,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
     say(common, config_text(config, true));
     for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
     std::optional<RunCost> cost;
-    if (!common.quiet && ProcessGroup::world().alone()) cost = measure_cost(config);
+    if (!common.quiet && ProcessGroup::world().alone() && need.total() <= most_measured) cost = measure_cost(config);
     return plan_of(config, need, cost);
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
@@ -99,7 +102,9 @@ std::function<Result()> declare_train(CommandLine& line) {
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);
   line.add("--force", &settings->force, "move what the folder holds aside");
-  line.add("--dry-run", &settings->dry_run, "print the configuration, parameters, memory, steps and time, and stop");
+  line.add(
+      "--dry-run", &settings->dry_run,
+      "print the configuration, parameters, memory and steps, and stop; also the time if a run takes less than 1 GiB");
   line.add("--profile", &settings->profile, profile_help);
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };

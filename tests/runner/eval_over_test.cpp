@@ -127,7 +127,7 @@ TEST_F(EvalOver, RefusesWhatMeansNothing) {
   refused({"--over", "task.length=8", "--split", "train"}, "endless");
   refused({"--over", "task.p-ignore=0.1,0.9", "--split", "ood-sparse"}, "changes nothing in the split 'ood-sparse'");
   refused({"--over", "task.length=8", "--set", "pe.relative.far=cap"}, "belongs to the encoding of none of the runs");
-  refused({"--over", "task.length=8", "--lengths", "8"}, "--lengths excludes --over");
+  refused({"--over", "task.length=8", "--lengths", "8"}, "--over excludes --lengths");
   refused({runs_ + "/cope"}, "several runs are evaluated with --over");
 }
 

@@ -189,7 +189,7 @@ TEST(Usage, AWarmUpOfAPresetIsShortenedForAShortRun) {
   const std::vector<std::string> words{"--preset=quick", "--steps=5", "--dry-run"};
   const Finished shorter = run_tally(train_with(folder, words), folder);
   EXPECT_EQ(shorter.code, 0) << shorter.err;
-  EXPECT_TRUE(holds(shorter.out, "note: the warm-up of preset quick, 100 steps, is shortened to 1 for a run of 5"))
+  EXPECT_TRUE(holds(shorter.out, "note: the warm-up of preset quick, 50 steps, is shortened to 1 for a run of 5"))
       << shorter.out;
   std::vector<std::string> longer = words;
   longer.emplace_back("--optimiser.warmup=6");

@@ -1,5 +1,5 @@
-// Attention in scalar loops of double: the definition that the fused kernels are tested against. Below the two kernels:
-// what the passes of reference.cpp read (operands by head, tables, biases and softmax rules).
+// Attention in scalar loops of double: the definition that the fused kernels are tested against. Below the two
+// kernels: the inputs of the passes in reference.cpp (operands by head, tables, biases and softmax rules).
 #pragma once
 
 #include <algorithm>
