@@ -57,7 +57,7 @@ const page = {
     this.sequences = this.here.sequences;
     this.split = this.here.splits.at(-1) ?? "";
     this.off.clear();
-    document.getElementById("run").replaceChildren(element("p", {class: "soft"}, "A point says its run: click one."));
+    document.getElementById("run").replaceChildren(element("p", {class: "soft"}, "Click a point to see its run."));
     this.draw();
   },
 

@@ -104,6 +104,13 @@ class InspectPage(unittest.TestCase):
         })()""")
         self.assertEqual(colors, [True] * (query + 1))
 
+    def test_narrow_windows_need_no_scrolling_to_the_side(self):
+        run = self.train("cope")
+        for width in (360, 400, 768):
+            page = self.open(run, "--count", "1", width=width)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+            self.assertGreater(page.evaluate("document.querySelector('.scroll').clientWidth"), 0.6 * width)
+
     def test_answers_to_clicks_and_keys(self):
         page = self.open(self.train("cope"), "--count", "2")
         state = "[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"

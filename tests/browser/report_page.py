@@ -42,6 +42,9 @@ class ReportPage(unittest.TestCase):
         self.run_tally("inspect", run, "--count", "1", "--out", run / "inspect.html")
         self.run_tally("report", runs, "--out", path)
         report = json.loads(self.run_tally("report", runs, "--json"))
+        for width in (360, 400, 768):
+            page = self.browser.open(path.as_uri(), width, 1000)
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
         page = self.browser.open(path.as_uri(), 1280, 1000)
 
         # Six seeds of three encodings on three splits, and the means that the text form prints.
