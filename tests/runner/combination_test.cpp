@@ -99,7 +99,7 @@ TEST(Combinations, AskWhoseOptionIsMeant) {
     EXPECT_EQ(result.code, 2);
     EXPECT_TRUE(holds(result.err, question)) << result.err;
   }
-  const Finished timed = run_tally({"bench", "size", "--pe=cope+nexus", "--pe.p-max=3"}, folder);
+  const Finished timed = run_tally({"bench", "step", "--pe=cope+nexus", "--pe.p-max=3"}, folder);
   EXPECT_TRUE(timed.code == 2 && holds(timed.err, question)) << timed.err;
   const Finished help = run_tally({"train", "--pe=cope+nexus", "--help"}, folder);
   EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
