@@ -101,6 +101,8 @@ TEST(ReproductionFiles, WrongOnesAreRefused) {
            {R"("paper": "long")", R"("large": "long")",
             "f.json: t: column 1: [reproduce] unknown key 'large'; known are quick, paper"},
            {R"(, "paper": "long")", "", "f.json: t: column 1: [json] 'paper' is missing"},
+           {R"("context": {)", R"("contxt": {)",
+            "f.json: t: column 2: [reproduce] unknown key 'contxt'; did you mean 'context'?"},
            {R"("flip-flop", )", R"("flipflop", )", "f.json: t: column 1: [task] unknown task 'flipflop'; did you mean"},
            {R"("task": "flip-flop", )", R"("unit": "%", )", "f.json: t: column 1: [reproduce] 'task' and 'split' go"},
            {R"(, "unit": "perplexity")", "",

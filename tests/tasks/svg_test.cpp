@@ -104,15 +104,15 @@ TEST(Svg, OneColourALabelInAllPanels) {
   const Chart chart{"t",
                     "x",
                     "y",
-                    {{"first", {line("none", {{1, 0.1}}), line("cope", {{1, 0.2}})}},
-                     {"second", {line("cope", {{1, 0.3}}), line("rope", {{1, 0.3}})}}}};
+                    {{"first", {line("cope", {{1, 0.1}}), line("none", {{1, 0.2}})}},
+                     {"second", {line("none", {{1, 0.3}}), line("rope", {{1, 0.3}})}}}};
   const auto colours = attributes(svg_text(chart), "circle", "fill");
   ASSERT_EQ(colours.size(), 4u);
   EXPECT_EQ(colours[1], colours[2]);
   EXPECT_NE(colours[0], colours[1]);
   EXPECT_NE(colours[2], colours[3]);
   EXPECT_NE(colours[0], colours[3]);
-  EXPECT_EQ(count(svg_text(chart), ">cope</text>"), 1u);  // in the legend
+  EXPECT_EQ(count(svg_text(chart), ">none</text>"), 1u);  // in the legend
 }
 
 TEST(Svg, AColourBelongsToAnEncoding) {
@@ -125,19 +125,19 @@ TEST(Svg, AColourBelongsToAnEncoding) {
 }
 
 TEST(Svg, FewLinesAreNamedWhereTheyEnd) {
-  // cope ends below none, so close that their names must be moved apart.
+  // none ends below cope, so close that their names must be moved apart.
   const Chart chart{"t",
                     "x",
                     "y",
-                    {{"first", {line("none", {{0, 1}, {1, 0.51}}), line("cope", {{0, 1}, {1, 0.5}})}},
-                     {"last", {line("none", {{0, 1}, {1, 0.51}}), line("cope", {{0, 1}, {1, 0.5}})}}}};
+                    {{"first", {line("cope", {{0, 1}, {1, 0.51}}), line("none", {{0, 1}, {1, 0.5}})}},
+                     {"last", {line("cope", {{0, 1}, {1, 0.51}}), line("none", {{0, 1}, {1, 0.5}})}}}};
   const std::string svg = svg_text(chart);
   expect_well_formed(svg);
   const std::regex name(
-      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" style=\"fill:([^\"]*)\">(none|cope)<");
+      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" style=\"fill:([^\"]*)\">(cope|none)<");
   std::vector<std::smatch> names(std::sregex_iterator(svg.begin(), svg.end(), name), {});
   ASSERT_EQ(names.size(), 2u) << svg;
-  EXPECT_EQ(names[0][4], "none");
+  EXPECT_EQ(names[0][4], "cope");
   EXPECT_GE(std::stod(names[1][2]) - std::stod(names[0][2]), 12);
   const auto axes = attributes(svg, "path class=\"axis\"", "d");
   EXPECT_GT(std::stod(names[0][1]), numbers(axes.back())[3]) << "right of the last panel";
