@@ -3,7 +3,8 @@
 #
 #   cuda/offline.sh pack [FOLDER]      on Debian with a network: downloads the packages that such a machine may lack
 #   cuda/offline.sh test [FOLDER]      on the GPU machine, FOLDER next to the sources: runs all below; failures are last
-#   cuda/offline.sh build [FOLDER]     builds with nvcc, for the machine's GPU if it has one
+#   cuda/offline.sh configure [FOLDER] prepares build/cuda for the machine's GPU, or all common ones if it has none
+#   cuda/offline.sh build [FOLDER]     builds there with nvcc, configured before or not
 #   cuda/offline.sh tests [OPTIONS]    runs the tests on the GPU, except slow ones; OPTIONS are ctest's
 #   cuda/offline.sh sanitizer TOOL     runs small shapes under compute-sanitizer; TOOL is memcheck, racecheck,
 #                                      initcheck or synccheck
@@ -16,8 +17,8 @@ cd "$(dirname "$0")/.."
 
 # Header-only libraries, static libraries, and programs and libraries that need only the system's own: unpacked files
 # never replace the machine's libraries. (CMake needs forty others.)
-packages=(libgtest-dev googletest nlohmann-json3-dev libcli11-dev libopenblas0-pthread libgfortran5 libquadmath0
-  ninja-build)
+packages=(libgtest-dev googletest nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev zlib1g-dev
+  libopenblas0-pthread libgfortran5 libquadmath0 ninja-build)
 tools=(memcheck racecheck initcheck synccheck)
 tests=build/cuda/tests
 
@@ -68,8 +69,8 @@ own_architecture() {
   nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d . || true
 }
 
-build() {
-  local folder=$1 root blas config program options architectures
+configure() {
+  local folder=$1 root blas config program options architectures library
   for program in cmake nvcc; do
     command -v $program >/dev/null || stop "$program is not on the path" \
       "(cmake 3.22 or newer: the archive of cmake.org needs nothing else; nvcc: set CUDA_HOME to the CUDA toolkit)"
@@ -84,6 +85,11 @@ build() {
   while IFS= read -r config; do
     options+=(-D "$(basename "$config" Config.cmake)_DIR=$(dirname "$config")")
   done < <(find "$root" -name GTestConfig.cmake -o -name CLI11Config.cmake -o -name nlohmann_jsonConfig.cmake)
+  # Static libraries, so that the program needs none of the unpacked ones but OpenBLAS.
+  library=$(dirname "$(find "$root" -name libz.a)")
+  options+=(-D TALLY_PCRE2_LIBRARY="$library/libpcre2-8.a" -D TALLY_UTF8PROC_LIBRARY="$library/libutf8proc.a"
+    -D TALLY_ZLIB_LIBRARY="$library/libz.a" -D TALLY_ZLIB_INCLUDE="$root/usr/include;$root/usr/include/$(basename "$library")"
+    -D TALLY_PCRE2_INCLUDE="$root/usr/include" -D TALLY_UTF8PROC_INCLUDE="$root/usr/include")
   # The program names OpenBLAS's path. OpenBLAS looks for Fortran's library on the program's search path. An RPATH
   # applies to all libraries, a RUNPATH (the linker's default today) only to those that the program links directly.
   blas=$(find "$root" -path '*openblas-pthread/libopenblas.so.0' | head -1)
@@ -94,6 +100,10 @@ build() {
   # The linker step lists a program's tests, which depend on the machine.
   rm -f "$tests"/*_test
   cmake --preset cuda "${options[@]}" >/dev/null
+}
+
+build() {
+  configure "$1"
   cmake --build --preset cuda
   cmake --build --preset cuda --target bench
 }
@@ -165,9 +175,10 @@ shift || true
 find_toolkit
 case $action in
   pack) pack "${1:-build/offline}" ;;
+  configure) configure "${1:-build/offline}" ;;
   build) build "${1:-build/offline}" ;;
   tests) run_tests "$@" ;;
   sanitizer) sanitizer "${1:-none}" ;;
   test) all "${1:-build/offline}" ;;
-  *) sed -n '2,14s/^# \{0,1\}//p' "$0" ;;
+  *) sed -n '2,15s/^# \{0,1\}//p' "$0" ;;
 esac

@@ -29,7 +29,10 @@ if(NOT TALLY_CUDA STREQUAL "OFF")
 endif()
 
 if(TALLY_WITH_CUDA)
-  set_property(GLOBAL APPEND PROPERTY JOB_POOLS nvcc=2)  # each nvcc process takes a gigabyte and more
+  # As many processes of nvcc as the memory has 4 GiB: each takes a gigabyte and more.
+  cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)
+  math(EXPR processes "${memory} / 4096 + 1")
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS nvcc=${processes})
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)  # machine code for both, and PTX of the newer one for later GPUs
   endif()
