@@ -7,6 +7,7 @@
 #include "core/distributed/process_group.hpp"
 #include "tasks/checks/attention_memory.hpp"
 #include "tasks/checks/estimate.hpp"
+#include "tasks/checks/run_cost.hpp"
 #include "tasks/command_line/commands.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
@@ -14,7 +15,6 @@
 #include "tasks/command_line/signals.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/statistics.hpp"
-#include "tasks/sweep/run_cost.hpp"
 
 namespace tally {
 namespace {

@@ -16,8 +16,7 @@
 namespace tally {
 namespace counted_memory_test {
 
-// Attention with dropout and a score modification, forward; then what it keeps for backward is there, and `kept` is
-// called.
+// Computes attention with dropout and a score modification, and calls `kept` while the saved activations exist.
 void attend(bool tiled, const std::function<void()>& kept) {
   const testing::Sizes sizes{1, 2, 300, 8, 8};
   const testing::ShapeCase table{"table", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {

@@ -1,6 +1,6 @@
-// Tiled attention whose products read f32 as TF32 or bf16, on CUDA devices the tensor cores' way
-// (cuda/runtime/instructions.hpp), on the CPU bf16 alone (core/cpu/attention/products.hpp): as far from the truth
-// as the composed form is, whose products round the same, and no farther.
+// Tiled attention whose matrix products round f32 operands to TF32 or bf16: both on CUDA devices, as tensor cores do
+// (cuda/runtime/instructions.hpp), and only bf16 on the CPU (core/cpu/attention/products.hpp). The error may not be
+// larger than that of reference attention, whose products round the same operands.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "tasks/sweep/run_cost.hpp"
+#include "tasks/checks/run_cost.hpp"
 
 #include <algorithm>
 #include <chrono>
