@@ -84,12 +84,12 @@ Awaited awaited_by_leaves(const AutogradData& loss) {
 void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(AutogradData& leaf)>& complete) {
   check(requires_grad(loss), "backward", "the loss does not depend on any tensor that takes gradients");
   if (!d_loss.defined()) {
-    check(loss.numel() == 1, "backward", "the loss has shape ", loss.shape(),
-          "; give d_loss for anything but one element");
+    check(loss.numel() == 1, "backward", "the loss has shape {}; give d_loss for anything but one element",
+          loss.shape());
     d_loss = Tensor::full(loss.shape(), 1.0, loss.dtype(), loss.device());
   }
-  check(d_loss.shape() == loss.shape() && d_loss.dtype() == loss.dtype(), "backward", "d_loss has shape ",
-        d_loss.shape(), " ", d_loss.dtype(), ", the loss ", loss.shape(), " ", loss.dtype());
+  check(d_loss.shape() == loss.shape() && d_loss.dtype() == loss.dtype(), "backward",
+        "d_loss has shape {} {}, the loss {} {}", d_loss.shape(), d_loss.dtype(), loss.shape(), loss.dtype());
   check(!requires_grad(d_loss), "backward", "d_loss takes gradients, but tally computes first derivatives only");
 
   const NoGrad first_derivatives_only;
@@ -125,10 +125,10 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (!gradients.wants(i)) continue;
       const bool added = gradients.is_added(i);
-      check_internal(added != gradients[i].defined(), node.name, "backward gave no gradient for input ", i);
+      check_internal(added != gradients[i].defined(), node.name, "backward gave no gradient for input {}", i);
       if (finite_checks()) {
         const Tensor& given = added ? node.inputs[i]->gradient : gradients[i];
-        check_finite(node.name, concat("the gradient of input ", i), given);
+        check_finite(node.name, formatted("the gradient of input {}", i), given);
       }
       if (added) {
         ++node.inputs[i]->deliveries;

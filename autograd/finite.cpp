@@ -31,7 +31,7 @@ bool all_finite(const Tensor& x) {
 }
 
 void check_finite(std::string_view operation, std::string_view what, const Tensor& x) {
-  if (!all_finite(x)) throw NotFinite(concat("[", operation, "] ", what, ", ", x.shape(), ", is not finite"));
+  if (!all_finite(x)) throw NotFinite(formatted("[{}] {}, {}, is not finite", operation, what, x.shape()));
 }
 
 }  // namespace tally

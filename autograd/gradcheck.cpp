@@ -41,11 +41,11 @@ class Gradcheck {
   Gradcheck(const Function& f, const std::vector<Tensor>& inputs, const GradcheckOptions& options)
       : f_(f), options_(options) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      check(inputs[i].defined(), "gradcheck", "input ", i, " is undefined");
+      check(inputs[i].defined(), "gradcheck", "input {} is undefined", i);
       Tensor own = inputs[i].clone();
       if (is_floating(own.dtype())) {
-        check(own.dtype() == DType::f64, "gradcheck", "input ", i, " is ", own.dtype(), " ", own.shape(),
-              "; differences need f64");
+        check(own.dtype() == DType::f64, "gradcheck", "input {} is {} {}; differences need f64", i, own.dtype(),
+              own.shape());
         set_requires_grad(own);
         elements_ += own.numel();
       }
@@ -53,8 +53,7 @@ class Gradcheck {
     }
     const NoGrad only_the_value;
     const Tensor y = f_(inputs_);
-    check(y.dtype() == DType::f64, "gradcheck", "the function gives ", y.dtype(), " ", y.shape(),
-          "; differences need f64");
+    check(y.dtype() == DType::f64, "gradcheck", "the function gives {} {}; differences need f64", y.dtype(), y.shape());
     output_shape_ = y.shape();
   }
 
@@ -107,8 +106,8 @@ class Gradcheck {
     if (!(error <= 1)) result_.ok = false;  // NaN is wrong as well
     if (!result_.text.empty() && !(error > result_.worst) && !std::isnan(error)) return;
     result_.worst = error;
-    result_.text = concat(where, ": backward gives ", by_backward, ", central differences ", by_difference,
-                          " (tolerance ", options_.atol, " + ", options_.rtol, " of it)");
+    result_.text = formatted("{}: backward gives {}, central differences {} (tolerance {} + {} of it)", where,
+                             by_backward, by_difference, options_.atol, options_.rtol);
   }
 
   void compare_jacobian() {
@@ -128,9 +127,9 @@ class Gradcheck {
         unit[e] = 0;
         for (std::size_t o = 0; o < column.size(); ++o) {
           compare(rows[o][i][e], column[o],
-                  concat("input ", i, " ", inputs_[i].shape(), " at ",
-                         index_text(inputs_[i].shape(), static_cast<std::int64_t>(e)), ", output at ",
-                         index_text(output_shape_, static_cast<std::int64_t>(o))));
+                  formatted("input {} {} at {}, output at {}", i, inputs_[i].shape(),
+                            index_text(inputs_[i].shape(), static_cast<std::int64_t>(e)),
+                            index_text(output_shape_, static_cast<std::int64_t>(o))));
         }
       }
     }
@@ -145,7 +144,7 @@ class Gradcheck {
       for (int n = 0; n < options_.directions; ++n) {
         const std::vector<double> direction = random_values(rng, inputs_[i].numel());
         compare(dot(gradients[i], direction), dot(numeric(inputs_[i], direction), weights),
-                concat("input ", i, " ", inputs_[i].shape(), " along random direction ", n));
+                formatted("input {} {} along random direction {}", i, inputs_[i].shape(), n));
       }
     }
   }

@@ -37,9 +37,9 @@ Node::~Node() {
 
 void Gradients::set(std::size_t input, Tensor gradient) {
   if (!wants(input)) return;
-  check_internal(gradient.shape() == shape(input), node_.name, "gradient of input ", input, " has shape ",
-                 gradient.shape(), ", the input ", shape(input));
-  check_internal(!values_[input].defined(), node_.name, "gradient of input ", input, " was set twice");
+  check_internal(gradient.shape() == shape(input), node_.name, "gradient of input {} has shape {}, the input {}", input,
+                 gradient.shape(), shape(input));
+  check_internal(!values_[input].defined(), node_.name, "gradient of input {} was set twice", input);
   values_[input] = std::move(gradient);
 }
 
@@ -55,8 +55,8 @@ Tensor Gradients::so_far(std::size_t input) const {
 const Tensor& Saved::get() const {
   if (value_.defined()) {
     check(value_.version() == version_, operation_,
-          "a value kept for backward was changed in place after the forward pass (version ", version_, ", now ",
-          value_.version(), ")");
+          "a value kept for backward was changed in place after the forward pass (version {}, now {})", version_,
+          value_.version());
   }
   return value_;
 }
@@ -104,7 +104,7 @@ void record_no_derivative(std::string_view name, std::initializer_list<Tensor> i
 }
 
 void set_requires_grad(Tensor& leaf, bool value) {
-  check(leaf.defined() && is_floating(leaf.dtype()), "requires_grad", "only floating tensors take gradients, not ",
+  check(leaf.defined() && is_floating(leaf.dtype()), "requires_grad", "only floating tensors take gradients, not {}",
         leaf.defined() ? to_text(leaf.dtype()) : std::string("an undefined one"));
   if (leaf.autograd() == nullptr) leaf.set_autograd(std::make_shared<AutogradData>());
   check(leaf.autograd()->producer == nullptr, "requires_grad",
@@ -115,15 +115,15 @@ void set_requires_grad(Tensor& leaf, bool value) {
 Tensor gradient(const Tensor& leaf) {
   check(requires_grad(leaf), "gradient", "this tensor takes no gradient");
   if (const std::shared_ptr<Node>& producer = leaf.autograd()->producer) {
-    fail("gradient", "only leaves keep their gradient; this tensor is the result of '", producer->name, "'");
+    fail("gradient", "only leaves keep their gradient; this tensor is the result of '{}'", producer->name);
   }
   return leaf.autograd()->gradient;
 }
 
 void set_gradient(const Tensor& leaf, Tensor value) {
   check(requires_grad(leaf), "gradient", "this tensor takes no gradient");
-  check(value.shape() == leaf.shape() && value.dtype() == leaf.dtype(), "gradient", "shape ", value.shape(), " ",
-        value.dtype(), " is not that of the tensor, ", leaf.shape(), " ", leaf.dtype());
+  check(value.shape() == leaf.shape() && value.dtype() == leaf.dtype(), "gradient",
+        "shape {} {} is not that of the tensor, {} {}", value.shape(), value.dtype(), leaf.shape(), leaf.dtype());
   check(!requires_grad(value), "gradient", "a gradient cannot take gradients itself: first derivatives only");
   leaf.autograd()->gradient = std::move(value);
 }

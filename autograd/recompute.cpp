@@ -20,8 +20,8 @@ std::vector<std::int64_t> bounds_of(std::string_view name, const std::vector<Ten
   const std::int64_t size = inputs.at(0).size(parts.axis);
   std::int64_t widest = 1;
   for (const Tensor& input : inputs) {
-    check(input.size(parts.axis) == size, name, "inputs that are cut along axis ", parts.axis,
-          " need one size there: ", inputs[0].shape(), " and ", input.shape());
+    check(input.size(parts.axis) == size, name, "inputs that are cut along axis {} need one size there: {} and {}",
+          parts.axis, inputs[0].shape(), input.shape());
     if (size > 0) widest = std::max(widest, input.numel() / size);
   }
   const std::int64_t each = std::max<std::int64_t>(1, parts.numbers / widest / parts.step) * parts.step;

@@ -94,8 +94,8 @@ bool Score::tiled_on(Device device) const {
 
 void Score::check_tiled() const {
   const auto refuse = [&](bool wrong, std::string_view why) {
-    check(!wrong, "attention", "the score modification '", score_mod ? score_mod->mod->name : "", "' ", why,
-          ": composed attention has that, tiles have not");
+    check(!wrong, "attention", "the score modification '{}' {}: composed attention has that, tiles have not",
+          score_mod ? score_mod->mod->name : "", why);
   };
   refuse(!more_score_mods.empty(), "stands with another one");
   refuse(multiplies_pairs(), "makes logits of pairs by itself, and a factor of whole logits cannot be joined to it");

@@ -23,10 +23,24 @@ std::string to_text(std::uint64_t value) { return std::to_string(value); }
 
 namespace detail {
 
-void throw_error(std::string_view where, const std::string& what) { throw Error(concat("[", where, "] ", what)); }
+std::string filled(std::string_view text, std::span<const std::string> parts) {
+  std::string whole;
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i, 2) == "{}") {
+      whole += parts[next++];
+    } else {
+      whole += text[i];
+    }
+    if (text[i] == '{' || text[i] == '}') ++i;  // the second of a pair
+  }
+  return whole;
+}
+
+void throw_error(std::string_view where, const std::string& what) { throw Error(formatted("[{}] {}", where, what)); }
 
 void throw_internal(std::string_view where, const std::string& what) {
-  throw InternalError(concat("[", where, "] ", what, " (this is a bug in tally, please report it)"));
+  throw InternalError(formatted("[{}] {} (this is a bug in tally, please report it)", where, what));
 }
 
 }  // namespace detail

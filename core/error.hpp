@@ -3,7 +3,9 @@
 //   [matmul] inner sizes differ: got [8, 64] and [32, 8]; transpose one of them?
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -51,32 +53,58 @@ std::string part_text(const Part& part) {
 [[noreturn]] void throw_internal(std::string_view where, const std::string& what);
 }  // namespace detail
 
-// concat("got ", 3, " of ", shape) -> one string.
+// The text of a message, with "{}" where a part stands; "{{" and "}}" are braces. The compiler refuses a text whose
+// number of "{}" is not that of the parts.
 template <class... Parts>
-std::string concat(const Parts&... parts) {
-  std::string text;
-  (text.append(detail::part_text(parts)), ...);
-  return text;
+class MessageText {
+ public:
+  consteval MessageText(const char* text) : text_(text) {
+    std::size_t places = 0;
+    for (const char* at = text; *at != '\0'; ++at) {
+      if (*at != '{' && *at != '}') continue;
+      if (at[0] == '{' && at[1] == '}') ++places;
+      if (at[0] != at[1] && !(at[0] == '{' && at[1] == '}')) throw "a brace of a message is written {{ or }}";
+      ++at;
+    }
+    if (places != sizeof...(Parts)) throw "a message needs one part for each {}";
+  }
+  constexpr std::string_view text() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+template <class... Parts>
+using Message = MessageText<std::type_identity_t<Parts>...>;
+
+namespace detail {
+std::string filled(std::string_view text, std::span<const std::string> parts);
+}  // namespace detail
+
+// formatted("got {} of {}", 3, shape) -> one string.
+template <class... Parts>
+std::string formatted(Message<Parts...> message, const Parts&... parts) {
+  const std::array<std::string, sizeof...(Parts)> texts{detail::part_text(parts)...};
+  return detail::filled(message.text(), texts);
 }
 
-// Throws Error("[where] parts...").
+// Throws Error("[where] message").
 template <class... Parts>
-[[noreturn]] void fail(std::string_view where, const Parts&... parts) {
-  detail::throw_error(where, concat(parts...));
+[[noreturn]] void fail(std::string_view where, Message<Parts...> message, const Parts&... parts) {
+  detail::throw_error(where, formatted(message, parts...));
 }
 
-// Throws Error("[where] parts...") unless ok. The text is only made when it is needed.
+// Throws Error("[where] message") unless ok. The text is only made when it is needed.
 template <class... Parts>
-void check(bool ok, std::string_view where, const Parts&... parts) {
+void check(bool ok, std::string_view where, Message<Parts...> message, const Parts&... parts) {
   if (!ok) [[unlikely]]
-    fail(where, parts...);
+    fail(where, message, parts...);
 }
 
 // The same for an error that no user can cause: throws InternalError.
 template <class... Parts>
-void check_internal(bool ok, std::string_view where, const Parts&... parts) {
+void check_internal(bool ok, std::string_view where, Message<Parts...> message, const Parts&... parts) {
   if (!ok) [[unlikely]]
-    detail::throw_internal(where, concat(parts...));
+    detail::throw_internal(where, formatted(message, parts...));
 }
 
 }  // namespace tally

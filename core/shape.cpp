@@ -39,8 +39,8 @@ Shape broadcast_shapes(std::string_view where, const Shape& a, const Shape& b) {
   for (int back = 0; back < result.rank; ++back) {
     const std::int64_t size_a = back < a.rank ? a.back(back) : 1;
     const std::int64_t size_b = back < b.rank ? b.back(back) : 1;
-    check(size_a == size_b || size_a == 1 || size_b == 1, where, "shapes do not broadcast: got ", a, " and ", b,
-          "; sizes must be equal or 1, counted from the last axis");
+    check(size_a == size_b || size_a == 1 || size_b == 1, where,
+          "shapes do not broadcast: got {} and {}; sizes must be equal or 1, counted from the last axis", a, b);
     result[result.rank - 1 - back] = size_a == 1 ? size_b : size_a;
   }
   return result;
@@ -48,7 +48,7 @@ Shape broadcast_shapes(std::string_view where, const Shape& a, const Shape& b) {
 
 int normalise_axis(std::string_view where, int axis, const Shape& shape) {
   const int result = axis < 0 ? axis + shape.rank : axis;
-  check(result >= 0 && result < shape.rank, where, "axis ", axis, " is out of range for shape ", shape);
+  check(result >= 0 && result < shape.rank, where, "axis {} is out of range for shape {}", axis, shape);
   return result;
 }
 

@@ -29,8 +29,8 @@ struct Shape {
   }
 
   void append(std::int64_t value) {
-    check(rank < max_rank, "shape", "rank over ", max_rank);
-    check(value >= 0, "shape", "negative size ", value);
+    check(rank < max_rank, "shape", "rank over {}", max_rank);
+    check(value >= 0, "shape", "negative size {}", value);
     size[static_cast<std::size_t>(rank++)] = value;
   }
 

@@ -14,7 +14,7 @@ std::size_t bytes_of(const Shape& shape, DType dtype) {
   auto bytes = static_cast<std::int64_t>(size_of(dtype));
   for (int axis = 0; axis < shape.rank; ++axis) {
     if (__builtin_mul_overflow(bytes, shape[axis], &bytes)) {
-      throw TooLarge(concat("[tensor] shape ", shape, " has too many elements"));
+      throw TooLarge(formatted("[tensor] shape {} has too many elements", shape));
     }
   }
   return static_cast<std::size_t>(bytes);
@@ -42,8 +42,8 @@ Tensor Tensor::scalar(double value, DType dtype, Device device) { return full({}
 
 template <class T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
-  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor", values.size(),
-        " values cannot fill shape ", shape);
+  check(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor", "{} values cannot fill shape {}",
+        values.size(), shape);
   const Tensor result = empty(shape, dtype_of<T>, device);
   if (!values.empty()) backend(device).copy_from_host(result.view().data, values.data(), values.size_bytes());
   return result;
@@ -73,12 +73,12 @@ Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, std::int64
 }
 
 Tensor Tensor::broadcast_view(std::string_view where, const Shape& target) const {
-  check(shape_.rank <= target.rank, where, "shape ", shape_, " does not broadcast to ", target);
+  check(shape_.rank <= target.rank, where, "shape {} does not broadcast to {}", shape_, target);
   Strides strides;
   for (int back = 0; back < shape_.rank; ++back) {
     const int from = shape_.rank - 1 - back;
     const int to = target.rank - 1 - back;
-    check(shape_[from] == target[to] || shape_[from] == 1, where, "shape ", shape_, " does not broadcast to ", target);
+    check(shape_[from] == target[to] || shape_[from] == 1, where, "shape {} does not broadcast to {}", shape_, target);
     strides[to] = shape_[from] == target[to] ? strides_[from] : 0;
   }
   return as_strided(target, strides, offset_);
@@ -86,7 +86,7 @@ Tensor Tensor::broadcast_view(std::string_view where, const Shape& target) const
 
 Tensor Tensor::select_view(int axis, std::int64_t index) const {
   axis = normalise_axis("select", axis, shape_);
-  check(index >= 0 && index < shape_[axis], "select", "index ", index, " is out of range for axis ", axis, " of shape ",
+  check(index >= 0 && index < shape_[axis], "select", "index {} is out of range for axis {} of shape {}", index, axis,
         shape_);
   Shape shape;
   Strides strides;
@@ -100,8 +100,8 @@ Tensor Tensor::select_view(int axis, std::int64_t index) const {
 
 Tensor Tensor::slice_view(int axis, std::int64_t begin, std::int64_t end) const {
   axis = normalise_axis("slice", axis, shape_);
-  check(0 <= begin && begin <= end && end <= shape_[axis], "slice", "[", begin, ", ", end,
-        ") is out of range for axis ", axis, " of shape ", shape_);
+  check(0 <= begin && begin <= end && end <= shape_[axis], "slice", "[{}, {}) is out of range for axis {} of shape {}",
+        begin, end, axis, shape_);
   Shape shape = shape_;
   shape[axis] = end - begin;
   return as_strided(shape, strides_, offset_ + begin * strides_[axis]);
@@ -118,7 +118,7 @@ Tensor Tensor::transpose_view(int a, int b) const {
 }
 
 Tensor Tensor::reshape_view(const Shape& shape) const {
-  check(shape.numel() == numel(), "reshape", "shape ", shape_, " has ", numel(), " elements and cannot become ", shape);
+  check(shape.numel() == numel(), "reshape", "shape {} has {} elements and cannot become {}", shape_, numel(), shape);
   check_internal(dense(), "reshape", "a view of strided elements was asked for");
   return as_strided(shape, dense_strides(shape), offset_);
 }
@@ -161,7 +161,7 @@ void Tensor::fill(double value) {
 }
 
 double Tensor::item() const {
-  check(defined() && numel() == 1, "item", "the tensor has shape ", shape_, ", not one element");
+  check(defined() && numel() == 1, "item", "the tensor has shape {}, not one element", shape_);
   const Tensor value = to(DType::f64).to(Device{});
   return *value.view().as<double>();
 }
@@ -175,7 +175,7 @@ std::vector<T> Tensor::to_vector() const {
 
 template <class T>
 std::span<T> Tensor::span() const {
-  check(dtype_of<T> == dtype_, "tensor", "elements are ", dtype_, ", not ", dtype_of<T>);
+  check(dtype_of<T> == dtype_, "tensor", "elements are {}, not {}", dtype_, dtype_of<T>);
   check(defined() && dense() && device().type == DeviceType::cpu, "tensor",
         "only a dense tensor on the CPU can be read in place");
   return {view().as<T>(), static_cast<std::size_t>(numel())};

@@ -45,18 +45,22 @@ void ModelOptions::visit(OptionVisitor& visitor) {
 void ModelOptions::validate() const {
   check_values(*this, "model");
   if (!is_transformer()) return;
-  check(norm_eps == 0 || norm_eps >= least_norm_eps, "model", "norm-eps = ", norm_eps, " must be 0 or at least ",
-        least_norm_eps, ": less is lost in f32 beside the square of a row of zeros, which would be divided by 0");
+  check(norm_eps == 0 || norm_eps >= least_norm_eps, "model",
+        "norm-eps = {} must be 0 or at least {}: less is lost in f32 beside the square of a row of zeros, which would "
+        "be divided by 0",
+        norm_eps, least_norm_eps);
   check(norm != "layer" || width > 1, "model",
         "norm = layer makes 0 of a width of 1, for any input; choose a larger width, or norm = rms");
-  check(head_width > 0 || width % heads == 0, "model", "width ", width, " is not divisible by ", heads,
-        " heads, and no head-width is given");
-  check(heads % key_heads() == 0, "model", "kv-heads ", kv_heads, " does not divide the ", heads, " heads");
+  check(head_width > 0 || width % heads == 0, "model",
+        "width {} is not divisible by {} heads, and no head-width is given", width, heads);
+  check(heads % key_heads() == 0, "model", "kv-heads {} does not divide the {} heads", kv_heads, heads);
   const std::int64_t normed = width_of_head() * (qk_norm == "full" ? key_heads() : 1);
-  check(qk_norm == "none" || normed > 1, "model", "qk-norm = ", qk_norm,
-        " needs more than one number: a norm leaves at most the sign of a single one; choose a larger head-width");
-  check(residual == "sequential" || norm_place == "pre", "model", "residual = ", residual,
-        " has no effect with norm-place = ", norm_place, "; it goes with norm-place = pre");
+  check(qk_norm == "none" || normed > 1, "model",
+        "qk-norm = {} needs more than one number: a norm leaves at most the sign of a single one; choose a larger "
+        "head-width",
+        qk_norm);
+  check(residual == "sequential" || norm_place == "pre", "model",
+        "residual = {} has no effect with norm-place = {}; it goes with norm-place = pre", residual, norm_place);
 }
 
 std::vector<std::string> ModelOptions::idle() const {
@@ -92,8 +96,10 @@ std::int64_t SequenceModel::matrix_parameter_count() const {
 void check_model(const ModelOptions& options, const EncodingChoice& encoding) {
   options.validate();
   if (options.is_transformer()) return encoding.check_covers(options.layers, options.heads, options.key_heads());
-  check(encoding.text() == "none", "model", "pe = ", encoding.text(), " has no effect with kind = ", options.kind,
-        ", which takes tokens in their order and has no positions to encode; it goes with --pe none");
+  check(encoding.text() == "none", "model",
+        "pe = {} has no effect with kind = {}, which takes tokens in their order and has no positions to encode; it "
+        "goes with --pe none",
+        encoding.text(), options.kind);
 }
 
 std::unique_ptr<SequenceModel> make_model(const ModelOptions& options, const EncodingChoice& encoding,

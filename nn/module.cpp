@@ -10,7 +10,8 @@
 namespace tally {
 
 Tensor Module::add_parameter(std::string_view name, Tensor value) {
-  for (const auto& [existing, tensor] : own_) check_internal(existing != name, "module", "two parameters named ", name);
+  for (const auto& [existing, tensor] : own_)
+    check_internal(existing != name, "module", "two parameters named {}", name);
   set_requires_grad(value);
   own_.emplace_back(name, value);
   return value;
@@ -18,13 +19,13 @@ Tensor Module::add_parameter(std::string_view name, Tensor value) {
 
 void Module::add_child(std::string_view name, Module& child) {
   for (const auto& [existing, module] : children_)
-    check_internal(existing != name, "module", "two children named ", name);
+    check_internal(existing != name, "module", "two children named {}", name);
   children_.emplace_back(name, &child);
 }
 
 void Module::collect(const std::string& prefix, NamedTensors& into) const {
   for (const auto& [name, tensor] : own_) into.emplace_back(prefix + name, tensor);
-  for (const auto& [name, child] : children_) child->collect(concat(prefix, name, "."), into);
+  for (const auto& [name, child] : children_) child->collect(formatted("{}{}.", prefix, name), into);
 }
 
 NamedTensors Module::parameters() const {
@@ -55,28 +56,29 @@ void load_tensors(NamedTensors targets, std::span<const StoredTensor> values) {
   constexpr std::int64_t most = 10;
   std::int64_t fault_count = 0;
   // Names come from files: control characters are escaped, and at most a few names are printed.
-  const auto note = [&](const std::string& path, const auto&... parts) {
-    if (++fault_count <= most) faults += concat(faults.empty() ? "" : "; ", escape_for_print(path), parts...);
+  const auto note = [&](const std::string& path, const std::string& fault) {
+    if (++fault_count <= most)
+      faults += formatted("{}{} {}", faults.empty() ? "" : "; ", escape_for_print(path), fault);
   };
 
   for (const StoredTensor& value : values) {
-    if (!given.emplace(value.name, &value).second) note(value.name, " is given twice");
+    if (!given.emplace(value.name, &value).second) note(value.name, "is given twice");
   }
   std::set<std::string_view> known;
   for (const auto& [path, target] : targets) {
     known.insert(path);
     const auto found = given.find(path);
     if (found == given.end()) {
-      note(path, " is missing");
+      note(path, "is missing");
     } else if (const StoredTensor& value = *found->second;
                value.shape != target.shape() || value.dtype != target.dtype()) {
-      note(path, " is ", value.dtype, " ", value.shape, " but must be ", target.dtype(), " ", target.shape());
+      note(path, formatted("is {} {} but must be {} {}", value.dtype, value.shape, target.dtype(), target.shape()));
     }
   }
   for (const StoredTensor& value : values) {
-    if (!known.contains(value.name)) note(value.name, " is unexpected");
+    if (!known.contains(value.name)) note(value.name, "is unexpected");
   }
-  check(fault_count == 0, "load", faults, fault_count > most ? concat("; ", fault_count - most, " more") : "");
+  check(fault_count == 0, "load", "{}{}", faults, fault_count > most ? formatted("; {} more", fault_count - most) : "");
 
   for (auto& [path, target] : targets) target.copy_from(given.at(path)->read());
 }

@@ -23,12 +23,12 @@ const OptimizerEntry& find_optimizer(std::string_view name) {
     if (entry->name == name) return *entry;
   }
   const std::vector<std::string_view> known = names();
-  fail("optimiser", "there is no '", name, "'", did_you_mean_or_known(name, {known.begin(), known.end()}));
+  fail("optimiser", "there is no '{}'{}", name, did_you_mean_or_known(name, {known.begin(), known.end()}));
 }
 
 std::string summaries() {
   std::string text = "update rule:";
-  for (const OptimizerEntry* entry : optimizer_registry()) text += concat(" ", entry->name, ", ", entry->summary, ";");
+  for (const OptimizerEntry* entry : optimizer_registry()) text += formatted(" {}, {};", entry->name, entry->summary);
   return text + " its options are listed when it is named";
 }
 
@@ -55,8 +55,10 @@ struct DenseGradients {
 // Each step subtracts lr decay times a parameter; adam divides that by the gradient's size.
 void check_decay(const OptimizerOptions& options, double lr) {
   const double part = options.name == "adam" ? 0 : lr * options.weight_decay;
-  check(part < 1, "optimiser", "weight-decay ", options.weight_decay, " with lr ", lr, " takes ", part,
-        " of a parameter off it in each step, so nothing is left; their product must be below 1");
+  check(part < 1, "optimiser",
+        "weight-decay {} with lr {} takes {} of a parameter off it in each step, so nothing is left; their product "
+        "must be below 1",
+        options.weight_decay, lr, part);
 }
 
 // what: OptimizerOptions::decay
@@ -134,20 +136,20 @@ void OptimizerOptions::set(std::string_view option, std::string_view text) {
     if (!find_option(usual, option)) continue;
     set_option(*options, "optimiser", option, text);
     if (find_option(list_options(*options), option)->value == find_option(usual, option)->value) return;
-    holders += concat(holders.empty() ? "" : " and ", entry->name);
+    holders += formatted("{}{}", holders.empty() ? "" : " and ", entry->name);
   }
-  fail("optimiser", option, " = ", text, " has no effect with ", name, "; it is for ", holders);
+  fail("optimiser", "{} = {} has no effect with {}; it is for {}", option, text, name, holders);
 }
 
 std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, NamedTensors parameters) {
   options.validate();
   for (const auto& [path, parameter] : parameters) {
-    check(requires_grad(parameter) && parameter.dense(), "optimiser", path,
-          " is not a dense leaf that takes gradients");
+    check(requires_grad(parameter) && parameter.dense(), "optimiser", "{} is not a dense leaf that takes gradients",
+          path);
     const Tensor& first = parameters.front().second;
-    check(parameter.dtype() == first.dtype() && parameter.device() == first.device(), "optimiser", path, " is ",
-          parameter.dtype(), " on ", parameter.device(), ", ", parameters.front().first, " ", first.dtype(), " on ",
-          first.device());
+    check(parameter.dtype() == first.dtype() && parameter.device() == first.device(), "optimiser",
+          "{} is {} on {}, {} {} on {}", path, parameter.dtype(), parameter.device(), parameters.front().first,
+          first.dtype(), first.device());
   }
   return find_optimizer(options.name).make(options, *options.rule(), std::move(parameters));
 }
@@ -211,7 +213,7 @@ NamedTensors Optimizer::state() const {
   NamedTensors all;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     for (std::size_t s = 0; s < state_names_.size(); ++s) {
-      all.emplace_back(concat(parameters_[i].first, ".", state_names_[s]), state_[i][s]);
+      all.emplace_back(formatted("{}.{}", parameters_[i].first, state_names_[s]), state_[i][s]);
     }
   }
   return all;

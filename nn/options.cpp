@@ -15,19 +15,19 @@ namespace {
 constexpr std::int64_t no_upper_bound = std::numeric_limits<std::int32_t>::max();
 
 std::string range_text(std::int64_t minimum, std::int64_t maximum) {
-  if (maximum >= no_upper_bound) return concat("at least ", minimum);
-  return concat(minimum, " to ", maximum);
+  if (maximum >= no_upper_bound) return formatted("at least {}", minimum);
+  return formatted("{} to {}", minimum, maximum);
 }
 
 std::string range_text(RangeEnd minimum, RangeEnd maximum) {
   const bool has_minimum = minimum.value > std::numeric_limits<double>::lowest();
   const bool has_maximum = maximum.value < std::numeric_limits<double>::max();
   if (has_minimum && has_maximum) {
-    if (!minimum.open && !maximum.open) return concat(minimum.value, " to ", maximum.value);
-    return concat("in ", minimum.open ? '(' : '[', minimum.value, ", ", maximum.value, maximum.open ? ')' : ']');
+    if (!minimum.open && !maximum.open) return formatted("{} to {}", minimum.value, maximum.value);
+    return formatted("in {}{}, {}{}", minimum.open ? '(' : '[', minimum.value, maximum.value, maximum.open ? ')' : ']');
   }
-  if (has_minimum) return concat(minimum.open ? "above " : "at least ", minimum.value);
-  if (has_maximum) return concat(maximum.open ? "below " : "at most ", maximum.value);
+  if (has_minimum) return formatted("{}{}", minimum.open ? "above " : "at least ", minimum.value);
+  if (has_maximum) return formatted("{}{}", maximum.open ? "below " : "at most ", maximum.value);
   return "";
 }
 
@@ -72,15 +72,15 @@ class Setter final : public OptionVisitor {
 
   void flag(std::string_view name, bool& value, std::string_view) override {
     if (!is_wanted(name)) return;
-    check(text_ == "true" || text_ == "false", where_, name_, " must be true or false, got '", text_, "'");
+    check(text_ == "true" || text_ == "false", where_, "{} must be true or false, got '{}'", name_, text_);
     value = text_ == "true";
   }
   void integer(std::string_view name, std::int64_t& value, std::string_view, std::int64_t minimum,
                std::int64_t maximum) override {
     if (!is_wanted(name)) return;
     const auto number = parsed<std::int64_t>("an integer");
-    check(minimum <= number && number <= maximum, where_, name_, " must be ", minimum, " to ", maximum, ", got '",
-          text_, "'");
+    check(minimum <= number && number <= maximum, where_, "{} must be {} to {}, got '{}'", name_, minimum, maximum,
+          text_);
     value = number;
   }
   void real(std::string_view name, double& value, std::string_view, RangeEnd minimum, RangeEnd maximum) override {
@@ -88,16 +88,16 @@ class Setter final : public OptionVisitor {
     const auto number = parsed<double>("a finite number");
     // NaN and infinities parse as numbers but are outside any range.
     check(std::numeric_limits<double>::lowest() <= number && number <= std::numeric_limits<double>::max(), where_,
-          name_, " must be a finite number, got '", text_, "'");
-    check(holds(minimum, number, maximum), where_, name_, " must be ", range_text(minimum, maximum), ", got '", text_,
-          "'");
+          "{} must be a finite number, got '{}'", name_, text_);
+    check(holds(minimum, number, maximum), where_, "{} must be {}, got '{}'", name_, range_text(minimum, maximum),
+          text_);
     value = number;
   }
   void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
               std::string_view) override {
     if (!is_wanted(name)) return;
-    check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, name_, " must be one of ",
-          joined({allowed.begin(), allowed.end()}), "; got '", text_, "'",
+    check(std::find(allowed.begin(), allowed.end(), text_) != allowed.end(), where_, "{} must be one of {}; got '{}'{}",
+          name_, joined({allowed.begin(), allowed.end()}), text_,
           did_you_mean(text_, {allowed.begin(), allowed.end()}));
     value = text_;
   }
@@ -121,8 +121,8 @@ class Setter final : public OptionVisitor {
     Number number{};
     const char* const end = text_.data() + text_.size();
     const auto result = std::from_chars(text_.data(), end, number);
-    check(result.ec != std::errc::result_out_of_range, where_, name_, " = '", text_, "' is out of range");
-    check(result.ec == std::errc() && result.ptr == end, where_, name_, " must be ", kind, ", got '", text_, "'");
+    check(result.ec != std::errc::result_out_of_range, where_, "{} = '{}' is out of range", name_, text_);
+    check(result.ec == std::errc() && result.ptr == end, where_, "{} must be {}, got '{}'", name_, kind, text_);
     return number;
   }
 
@@ -156,8 +156,8 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 }  // namespace
 
 std::string OptionInfo::help_with_range() const {
-  if (!allowed.empty()) return concat(help, " (", joined(allowed, "|"), ")");
-  return range.empty() ? help : concat(help, " (", range, ")");
+  if (!allowed.empty()) return formatted("{} ({})", help, joined(allowed, "|"));
+  return range.empty() ? help : formatted("{} ({})", help, range);
 }
 
 std::vector<OptionInfo> list_options(Options& options) {
@@ -170,8 +170,8 @@ void set_option(Options& options, std::string_view where, std::string_view name,
   Setter setter(where, name, text);
   options.visit(setter);
   if (setter.found()) return;
-  check(!setter.names().empty(), where, "unknown option '", name, "': there are no options here");
-  fail(where, "unknown option '", name, "'", did_you_mean_or_known(name, setter.names()));
+  check(!setter.names().empty(), where, "unknown option '{}': there are no options here", name);
+  fail(where, "unknown option '{}'{}", name, did_you_mean_or_known(name, setter.names()));
 }
 
 void check_values(const Options& options, std::string_view where) {
@@ -180,7 +180,7 @@ void check_values(const Options& options, std::string_view where) {
 }
 
 std::string to_text(const OptionValue& value) {
-  return std::visit([](const auto& held) { return concat(held); }, value);
+  return std::visit([](const auto& held) { return formatted("{}", held); }, value);
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
@@ -202,7 +202,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string near = nearest_name(name, candidates);
-  return near.empty() ? "" : concat("; did you mean '", near, "'?");
+  return near.empty() ? "" : formatted("; did you mean '{}'?", near);
 }
 
 std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates) {
@@ -212,7 +212,7 @@ std::string did_you_mean_or_known(std::string_view name, const std::vector<std::
 
 std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
   std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) text += concat(i > 0 ? separator : "", parts[i]);
+  for (std::size_t i = 0; i < parts.size(); ++i) text += formatted("{}{}", i > 0 ? separator : "", parts[i]);
   return text;
 }
 

@@ -43,8 +43,10 @@ std::vector<std::string_view> parts_of(std::string_view list) {
 }
 
 void check_named(bool some, std::string_view where, std::string_view pattern) {
-  check(some, where, "'", escape_for_print(pattern, 100), "' names no parameter that is trained; names are like ",
-        "blocks.0.attention.query.weight, or pe.<encoding>.<name>");
+  check(some, where,
+        "'{}' names no parameter that is trained; names are like blocks.0.attention.query.weight, or "
+        "pe.<encoding>.<name>",
+        escape_for_print(pattern, 100));
 }
 
 }  // namespace
@@ -53,7 +55,7 @@ bool names_parameter(std::string_view pattern, std::string_view path) {
   constexpr std::string_view mark = "position.";
   const std::size_t at = path.find(mark);
   const bool of_encoding = at == 0 || (at != std::string_view::npos && path[at - 1] == '.');
-  return fits(pattern, path) || (of_encoding && fits(pattern, concat("pe.", path.substr(at + mark.size()))));
+  return fits(pattern, path) || (of_encoding && fits(pattern, formatted("pe.{}", path.substr(at + mark.size()))));
 }
 
 bool is_linear_weight(std::string_view path, std::int64_t rank) {
@@ -94,8 +96,8 @@ std::vector<double> factors_of(const NamedTensors& parameters, std::string_view 
     const auto read = std::from_chars(number.data(), number.data() + number.size(), factor);
     const bool fine = !number.empty() && read.ec == std::errc() && read.ptr == number.data() + number.size() &&
                       std::isfinite(factor) && factor >= 0;
-    check(fine, "optimiser", "lr-scale: '", escape_for_print(part, 100),
-          "' is no pattern with a factor from 0 on, as in pe.*=10");
+    check(fine, "optimiser", "lr-scale: '{}' is no pattern with a factor from 0 on, as in pe.*=10",
+          escape_for_print(part, 100));
     bool some = parameters.empty();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!names_parameter(part.substr(0, equals), parameters[i].first)) continue;

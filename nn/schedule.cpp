@@ -27,7 +27,7 @@ std::int64_t cooldown_steps(const OptimizerOptions& options, std::int64_t steps)
 }
 
 double learning_rate(const OptimizerOptions& options, std::int64_t n, std::int64_t steps) {
-  check(1 <= n && n <= steps, "schedule", "step ", n, " is not one of 1 to ", steps);
+  check(1 <= n && n <= steps, "schedule", "step {} is not one of 1 to {}", n, steps);
   if (n <= options.warmup) return options.lr * (static_cast<double>(n) / static_cast<double>(options.warmup));
   const double left = static_cast<double>(steps + 1 - n) / static_cast<double>(steps + 1 - options.warmup);
   if (options.schedule == "constant") return options.lr;
@@ -47,7 +47,7 @@ double learning_rate(const OptimizerOptions& options, std::int64_t n, std::int64
     const double peak = static_cast<double>(std::max<std::int64_t>(1, options.warmup));
     return above_floor(of_cooldown * std::sqrt(peak / static_cast<double>(n)));
   }
-  fail("schedule", "there are constant, linear, cosine, wsd and inverse-root, not '", options.schedule, "'");
+  fail("schedule", "there are constant, linear, cosine, wsd and inverse-root, not '{}'", options.schedule);
 }
 
 }  // namespace tally

@@ -25,17 +25,17 @@ auto with_location(const std::string& location, F&& compute) {
   try {
     return compute();
   } catch (const NotFinite& error) {
-    throw NotFinite(concat("in ", location, ": ", error.what()));
+    throw NotFinite(formatted("in {}: {}", location, error.what()));
   } catch (const TooLarge&) {
     throw;
   } catch (const Error& error) {
-    throw Error(concat("in ", location, ": ", error.what()));
+    throw Error(formatted("in {}: {}", location, error.what()));
   }
 }
 
 void check_tokens(const Tensor& tokens) {
-  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
-        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]{}",
+        tokens.defined() ? formatted(", got {}", tokens.shape()) : std::string());
 }
 
 // The parameters of encodings, named "position.<encoding>.<name>".
@@ -157,10 +157,10 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
 Transformer::Transformer(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
                          std::int64_t max_length, const Initializer& start) {
   check_model(options, encoding);
-  check(options.is_transformer(), "model", "the options are those of kind ", options.kind);
-  check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
-  check(max_length >= 1, "model", "the longest sequence has ", max_length, " tokens");
-  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
+  check(options.is_transformer(), "model", "the options are those of kind {}", options.kind);
+  check(vocabulary >= 1, "model", "the vocabulary has {} symbols", vocabulary);
+  check(max_length >= 1, "model", "the longest sequence has {} tokens", max_length);
+  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not {}", start.dtype());
 
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
   add_child("embedding", parts_->embedding);
@@ -169,7 +169,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
   std::map<std::string, Tensor, std::less<>> shared;
   EncodingSetup setup = EncodingSetup::of(options, max_length, start);
   for (std::int64_t layer = 0; layer < options.layers; ++layer) {
-    const std::string name = concat("blocks.", layer);
+    const std::string name = formatted("blocks.{}", layer);
     const Initializer block_start = start.at(name);
     auto block = std::make_unique<Block>(block_start, options);
     setup.layer = layer;
@@ -178,8 +178,9 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
       }
       if (const auto made = shared.find(parameter); made != shared.end()) {
-        check(made->second.shape() == shape, "model", "position.", parameter, " is shared by all layers, but is ",
-              made->second.shape(), " before layer ", layer, " and ", shape, " there");
+        check(made->second.shape() == shape, "model",
+              "position.{} is shared by all layers, but is {} before layer {} and {} there", parameter,
+              made->second.shape(), layer, shape);
         return made->second;
       }
       const Tensor value = parts_->positions.add(parameter, start.at("position").make(parameter, shape, fill));

@@ -38,7 +38,7 @@ class Sizes {
 
 std::string axes_text(std::string_view shape) {
   std::string text;
-  for (const char letter : shape) text += concat(text.empty() ? "[" : ", ", letter);
+  for (const char letter : shape) text += formatted("{}{}", text.empty() ? "[" : ", ", letter);
   return text + "]";
 }
 
@@ -46,8 +46,8 @@ std::string axes_text(std::string_view shape) {
 void check_operands(const Problem& problem, Sizes& sizes) {
   const auto check_operand = [&](const OperandRule& rule, const Tensor& x) {
     if (!x.defined()) return;
-    check(x.rank() == static_cast<int>(rule.shape.size()), operation_name, rule.name, " must be ",
-          axes_text(rule.shape), ", got ", x.shape());
+    check(x.rank() == static_cast<int>(rule.shape.size()), operation_name, "{} must be {}, got {}", rule.name,
+          axes_text(rule.shape), x.shape());
     Shape expected;
     for (const char letter : rule.shape) {
       const std::int64_t own = x.size(expected.rank), least = sizes['K'] == 0 ? 0 : 1;
@@ -60,8 +60,8 @@ void check_operands(const Problem& problem, Sizes& sizes) {
     const DType dtype = may_be_bf16 && may_be_operand(x) ? DType::bf16
                         : rule.type == Type::f64         ? DType::f64
                                                          : compute_type(problem.q.dtype());
-    check(x.shape() == expected && x.dtype() == dtype, operation_name, rule.name, " must be ", dtype, " ", expected,
-          ", got ", x.dtype(), " ", x.shape());
+    check(x.shape() == expected && x.dtype() == dtype, operation_name, "{} must be {} {}, got {} {}", rule.name, dtype,
+          expected, x.dtype(), x.shape());
     check_same_device(operation_name, problem.q, x);
   };
   for_each_operand(check_operand, problem);
@@ -77,8 +77,8 @@ Tensor needed_operand(bool needed, const Tensor& x) {
 // The queries and keys of `moved` are already the first channels of q and k, before the channels that do not move.
 MoveOperands<Tensor> moves_of(const MovedProduct& moved, Sizes& sizes) {
   const std::int64_t keys = sizes['K'];
-  check(sizes['T'] == keys, operation_name, "queries that move are those of all keys, but there are ", sizes['T'],
-        " for ", keys, " keys");
+  check(sizes['T'] == keys, operation_name, "queries that move are those of all keys, but there are {} for {} keys",
+        sizes['T'], keys);
   sizes['C'] = std::min(keys, moved_block);
   sizes['N'] = keys == 0 ? 0 : (keys - 1) / sizes['C'] + 1;
   sizes['m'] = moved.queries.size(3);
@@ -90,17 +90,18 @@ MoveOperands<Tensor> moves_of(const MovedProduct& moved, Sizes& sizes) {
 ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device device, Sizes& sizes) {
   const ScoreMod& mod = *applied.mod;
   const ScoreModTraits& traits = mod.traits;
-  check(traits.gate_logit || !applied.gates.query.defined(), operation_name, "the score modification '", mod.name,
-        "' is given operands of gates, but does not read p.gate_logit");
-  check(is_compiled(mod, device), operation_name, "the score modification '", mod.name, "' is not compiled for ",
-        to_text(device), ": composed attention has it there");
+  check(traits.gate_logit || !applied.gates.query.defined(), operation_name,
+        "the score modification '{}' is given operands of gates, but does not read p.gate_logit", mod.name);
+  check(is_compiled(mod, device), operation_name,
+        "the score modification '{}' is not compiled for {}: composed attention has it there", mod.name,
+        to_text(device));
   sizes['r'] = traits.rows;
   sizes['h'] = traits.heads;
   const Tensor table = needed_operand(traits.table, applied.table), knots = needed_operand(traits.knots, applied.knots);
   if (traits.knots) {
     const std::int64_t numbers = table.size(-1);
-    check(numbers % 2 == 0, operation_name, "a table between knots has a value and a slope for each, got ", numbers,
-          " numbers");
+    check(numbers % 2 == 0, operation_name, "a table between knots has a value and a slope for each, got {} numbers",
+          numbers);
     sizes['n'] = numbers / 2;
   }
   return {.mod = &mod,
@@ -114,8 +115,8 @@ ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device devi
 
 void add_bias(Problem& x, const Toeplitz& bias, Sizes& sizes) {
   check_defined(operation_name, bias.bias);
-  check(bias.bias.rank() == 2 && bias.bias.size(1) >= sizes['K'], operation_name, "a toeplitz bias of ",
-        bias.bias.size(-1), " distances does not cover ", sizes['K'], " tokens");
+  check(bias.bias.rank() == 2 && bias.bias.size(1) >= sizes['K'], operation_name,
+        "a toeplitz bias of {} distances does not cover {} tokens", bias.bias.size(-1), sizes['K']);
   x.biases.push_back({BiasKind::toeplitz, false, bias.bias, {}});
 }
 void add_bias(Problem& x, const RowColumn& bias, Sizes&) {
@@ -175,15 +176,15 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
   Sizes sizes;
   check_operands(x, sizes);
   const std::int64_t heads = sizes['H'], key_heads = sizes['G'];
-  check(key_heads == heads || (key_heads > 0 && heads % key_heads == 0), operation_name, "the ", key_heads,
-        " heads of k do not divide the ", heads, " of q");
-  check(sizes['T'] <= sizes['K'], operation_name, "the queries are the last tokens, but there are ", sizes['T'],
-        " of them for ", sizes['K'], " keys");
-  check(in.dropout >= 0 && in.dropout < 1, operation_name, "the dropout rate must be at least 0 and below 1, got ",
+  check(key_heads == heads || (key_heads > 0 && heads % key_heads == 0), operation_name,
+        "the {} heads of k do not divide the {} of q", key_heads, heads);
+  check(sizes['T'] <= sizes['K'], operation_name,
+        "the queries are the last tokens, but there are {} of them for {} keys", sizes['T'], sizes['K']);
+  check(in.dropout >= 0 && in.dropout < 1, operation_name, "the dropout rate must be at least 0 and below 1, got {}",
         in.dropout);
   for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
     check(number >= 0 && number <= AttentionMask::most, operation_name,
-          "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got ", number);
+          "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got {}", number);
   }
   const SoftmaxRule& rule = score.softmax_rule;
   check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name,
@@ -312,8 +313,8 @@ void check_beside(std::string_view what, const Tensor& x, const Tensor& rows) {
   check_defined(operation_name, x);
   check(x.rank() == 4 && rows.rank() == 4 && x.dtype() == rows.dtype() &&
             Shape{x.size(0), x.size(1), x.size(2), rows.size(3)} == rows.shape(),
-        operation_name, what, " must be ", rows.dtype(), " and as ", rows.shape(), " but for its width, got ",
-        x.dtype(), " ", x.shape());
+        operation_name, "{} must be {} and as {} but for its width, got {} {}", what, rows.dtype(), rows.shape(),
+        x.dtype(), x.shape());
 }
 
 // Joins additional products to q and k by concatenation, since [q, r].[k, G] is their sum. Gates that read the score
@@ -338,8 +339,8 @@ void join_products(AttentionOperands& in, Score& score) {
 bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
   constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
   check_products_of_rows(operation_name, query, key);
-  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got ",
-        in.q.shape(), " and ", in.k.shape());
+  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got {} and {}",
+        in.q.shape(), in.k.shape());
   const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
   const bool few = queries < enough && queries < in.k.size(2);
   const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
@@ -377,8 +378,7 @@ void take_moved(AttentionOperands& in, Score& score) {
     check_defined(operation_name, x);
     check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
               Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
-          operation_name, what, " must be ", like.dtype(), " and as ", like.shape(), ", got ", x.dtype(), " ",
-          x.shape());
+          operation_name, "{} must be {} and as {}, got {} {}", what, like.dtype(), like.shape(), x.dtype(), x.shape());
   };
   check_as("the queries that move", moved.queries, in.q, in.q.size(1));
   const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);

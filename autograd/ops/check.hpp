@@ -16,26 +16,26 @@ inline void check_defined(std::string_view name, const Tensor& x) {
 
 inline void check_floating(std::string_view name, const Tensor& x) {
   check_defined(name, x);
-  check(is_floating(x.dtype()), name, "needs f32 or f64 elements, got ", x.dtype(), " ", x.shape());
+  check(is_floating(x.dtype()), name, "needs f32 or f64 elements, got {} {}", x.dtype(), x.shape());
 }
 
 inline void check_numbers(std::string_view name, const Tensor& x) {
   check_defined(name, x);
-  check(is_floating(x.dtype()) || is_integer(x.dtype()), name, "computes with f32, f64, i32 and i64 elements, got ",
-        x.dtype(), " ", x.shape());
+  check(is_floating(x.dtype()) || is_integer(x.dtype()), name,
+        "computes with f32, f64, i32 and i64 elements, got {} {}", x.dtype(), x.shape());
 }
 
 inline void check_same_device(std::string_view name, const Tensor& a, const Tensor& b) {
   check_defined(name, a);
   check_defined(name, b);
-  check(a.device() == b.device(), name, "devices differ: got ", a.shape(), " on ", a.device(), " and ", b.shape(),
-        " on ", b.device());
+  check(a.device() == b.device(), name, "devices differ: got {} on {} and {} on {}", a.shape(), a.device(), b.shape(),
+        b.device());
 }
 
 // Same element type and device.
 inline void check_same_type(std::string_view name, const Tensor& a, const Tensor& b) {
   check_same_device(name, a, b);
-  check(a.dtype() == b.dtype(), name, "element types differ: got ", a.dtype(), " ", a.shape(), " and ", b.dtype(), " ",
+  check(a.dtype() == b.dtype(), name, "element types differ: got {} {} and {} {}", a.dtype(), a.shape(), b.dtype(),
         b.shape());
 }
 
@@ -46,13 +46,13 @@ inline void check_same_floating(std::string_view name, const Tensor& a, const Te
 
 // Throws unless x has at least `least` axes; `expected` describes the shape: "[..., T, T]".
 inline void check_rank(std::string_view name, const Tensor& x, int least, std::string_view expected) {
-  check(x.rank() >= least, name, "needs shape ", expected, ", got ", x.shape());
+  check(x.rank() >= least, name, "needs shape {}, got {}", expected, x.shape());
 }
 
 // Throws unless x is [..., T, T].
 inline void check_square(std::string_view name, const Tensor& x) {
   check_rank(name, x, 2, "[..., T, T]");
-  check(x.size(-1) == x.size(-2), name, "needs shape [..., T, T], got ", x.shape());
+  check(x.size(-1) == x.size(-2), name, "needs shape [..., T, T], got {}", x.shape());
 }
 
 // The shape without its last `count` axes.
@@ -75,8 +75,10 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
   const bool fit = query.rank() == 4 && key.rank() == 4 && query.size(3) == key.size(3) && key.size(3) > 0 &&
                    key.size(2) > 0 && (key.size(0) == 1 || key.size(0) == query.size(0)) && key.size(1) > 0 &&
                    query.size(1) % key.size(1) == 0 && (query.dtype() == key.dtype() || query.dtype() == DType::bf16);
-  check(fit, operation, "products of rows need a query [B, H, T, w] and a key [1 or B, heads, N, w] of heads that ",
-        "divide H, got ", query.dtype(), " ", query.shape(), " and ", key.dtype(), " ", key.shape());
+  check(fit, operation,
+        "products of rows need a query [B, H, T, w] and a key [1 or B, heads, N, w] of heads that divide H, got {} {} "
+        "and {} {}",
+        query.dtype(), query.shape(), key.dtype(), key.shape());
 }
 
 // Whether x is dense, covers its storage and is the only owner of it.

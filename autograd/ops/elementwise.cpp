@@ -138,7 +138,7 @@ Tensor multiply_activations(Tensor a, const Tensor& b) {
   constexpr std::string_view name = "multiply";
   const ProfileScope scope(name);
   check_same_floating(name, a, b);
-  check(a.shape() == b.shape(), name, "activations must have one shape: got ", a.shape(), " and ", b.shape());
+  check(a.shape() == b.shape(), name, "activations must have one shape: got {} and {}", a.shape(), b.shape());
   const Saved saved_a = save_activation(name, requires_grad(b) ? a : Tensor());
   const Saved saved_b = save_activation(name, requires_grad(a) ? b : Tensor());
   Tensor y = reuse_or_empty(a);
@@ -152,7 +152,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const ProfileScope scope("where");
   check_same_type("where", a, b);
   check_same_device("where", condition, a);
-  check(condition.dtype() == DType::boolean, "where", "the condition must be bool, got ", condition.dtype(), " ",
+  check(condition.dtype() == DType::boolean, "where", "the condition must be bool, got {} {}", condition.dtype(),
         condition.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
@@ -194,7 +194,7 @@ Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
 Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
 Tensor relu(Tensor&& x) { return unary(UnaryOp::relu, std::move(x)); }
 Tensor leaky_relu(const Tensor& x, double slope) {
-  check(slope >= 0, "leaky_relu", "the slope must be at least 0, got ", slope);
+  check(slope >= 0, "leaky_relu", "the slope must be at least 0, got {}", slope);
   return unary(UnaryOp::leaky_relu, x, slope);
 }
 Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }

@@ -33,19 +33,20 @@ Tensor interpolate(std::string_view name, const Tensor& table, const Tensor& pos
 void check_interpolate(std::string_view name, const Tensor& table, const Tensor& position) {
   check_same_floating(name, table, position);
   check(table.rank() >= 1 && position.rank() >= 1 && leading_axes(table.shape()) == leading_axes(position.shape()),
-        name, "table [..., P+1] and position [..., N] need the same leading axes: got ", table.shape(), " and ",
+        name, "table [..., P+1] and position [..., N] need the same leading axes: got {} and {}", table.shape(),
         position.shape());
-  check(table.size(-1) > 0, name, "the table ", table.shape(), " has no rows");
+  check(table.size(-1) > 0, name, "the table {} has no rows", table.shape());
 }
 
 }  // namespace
 
 void check_ids(std::string_view name, const Tensor& ids, const Tensor& table) {
-  check(ids.dtype() == DType::i32, name, "ids must be i32, got ", ids.dtype(), " ", ids.shape());
+  check(ids.dtype() == DType::i32, name, "ids must be i32, got {} {}", ids.dtype(), ids.shape());
   const std::vector<std::int32_t> all = ids.to_vector<std::int32_t>();
   for (std::size_t n = 0; n < all.size(); ++n) {
-    check(all[n] >= 0 && all[n] < table.size(0), name, "id ", all[n], " (element ", n, " of ids ", ids.shape(),
-          ") is outside 0..", table.size(0) - 1, ", the rows of the table ", table.shape());
+    check(all[n] >= 0 && all[n] < table.size(0), name,
+          "id {} (element {} of ids {}) is outside 0..{}, the rows of the table {}", all[n], n, ids.shape(),
+          table.size(0) - 1, table.shape());
   }
 }
 
@@ -54,8 +55,8 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   const ProfileScope scope("embedding");
   check_floating("embedding", table);
   check_same_device("embedding", table, ids);
-  check(table.rank() == 2, "embedding", "the table must have shape [V, D], got ", table.shape());
-  check(ids.dtype() == DType::i32, "embedding", "ids must be i32, got ", ids.dtype(), " ", ids.shape());
+  check(table.rank() == 2, "embedding", "the table must have shape [V, D], got {}", table.shape());
+  check(ids.dtype() == DType::i32, "embedding", "ids must be i32, got {} {}", ids.dtype(), ids.shape());
   const Tensor indices = ids.to_dense().reshape_view({ids.numel()});
   if (ids.device().type == DeviceType::cpu) check_ids("embedding", ids, table);
   Tensor y = Tensor::empty(append_axes(ids.shape(), {table.size(1)}), table.dtype(), table.device());
@@ -76,9 +77,9 @@ Tensor read_distance(const Tensor& x, std::int64_t length, bool cap) {
   const ProfileScope scope("read_distance");
   check_floating("read_distance", x);
   check_rank("read_distance", x, 2, "[..., T or 1, W]");
-  check(x.size(-2) == length || x.size(-2) == 1, "read_distance", "x ", x.shape(), " needs ", length,
-        " rows or one, got ", x.size(-2));
-  check(x.size(-1) > 0, "read_distance", "x ", x.shape(), " holds no distances");
+  check(x.size(-2) == length || x.size(-2) == 1, "read_distance", "x {} needs {} rows or one, got {}", x.shape(),
+        length, x.size(-2));
+  check(x.size(-1) > 0, "read_distance", "x {} holds no distances", x.shape());
   Tensor y = Tensor::empty(append_axes(leading_axes(x.shape(), 2), {length, length}), x.dtype(), x.device());
   kernels(x.device()).read_distance(y.view(), x.view(), cap);
   record("read_distance", y, {x}, [cap](const Tensor& d_y, Gradients& d) {

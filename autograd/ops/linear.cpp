@@ -27,18 +27,18 @@ void check_linear(const Tensor& x, const LinearWeights& by, const Tensor& residu
     check_same_floating(name, x, weight);
   }
   check_rank(name, x, 1, "[..., in]");
-  check(weight.rank() == 2, name, "weight must have shape [out, in], got ", weight.shape());
-  check(x.size(-1) == weight.size(1), name, "x ", x.shape(), " does not fit the weight ", weight.shape(),
-        " [out, in]: ", x.size(-1), " and ", weight.size(1), " inputs");
+  check(weight.rank() == 2, name, "weight must have shape [out, in], got {}", weight.shape());
+  check(x.size(-1) == weight.size(1), name, "x {} does not fit the weight {} [out, in]: {} and {} inputs", x.shape(),
+        weight.shape(), x.size(-1), weight.size(1));
   if (bias.defined()) {
     check_same_floating(name, weight, bias);
-    check(bias.shape() == Shape{weight.size(0)}, name, "bias must have shape [", weight.size(0), "] for the weight ",
-          weight.shape(), ", got ", bias.shape());
+    check(bias.shape() == Shape{weight.size(0)}, name, "bias must have shape [{}] for the weight {}, got {}",
+          weight.size(0), weight.shape(), bias.shape());
   }
   if (!residual.defined()) return;
   check_same_floating(name, weight, residual);
   const Shape result = append_axes(leading_axes(x.shape()), {weight.size(0)});
-  check(residual.shape() == result, name, "residual must have the shape of the result, ", result, ", got ",
+  check(residual.shape() == result, name, "residual must have the shape of the result, {}, got {}", result,
         residual.shape());
 }
 

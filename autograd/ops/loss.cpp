@@ -25,17 +25,17 @@ void check_rows(std::string_view name, std::string_view x_name, const Tensor& x,
   check_same_device(name, x, targets);
   check_same_device(name, x, mask);
   check_rank(name, x, 1, shape);
-  check(targets.dtype() == DType::i32, name, "targets must be i32, got ", targets.dtype());
-  check(mask.dtype() == DType::boolean, name, "the mask must be bool, got ", mask.dtype());
+  check(targets.dtype() == DType::i32, name, "targets must be i32, got {}", targets.dtype());
+  check(mask.dtype() == DType::boolean, name, "the mask must be bool, got {}", mask.dtype());
   const Shape leading = leading_axes(x.shape());
-  check(targets.shape() == leading && mask.shape() == leading, name, x_name, " ", x.shape(), " need targets and mask ",
-        leading, ": got ", targets.shape(), " and ", mask.shape());
+  check(targets.shape() == leading && mask.shape() == leading, name, "{} {} need targets and mask {}: got {} and {}",
+        x_name, x.shape(), leading, targets.shape(), mask.shape());
 }
 
 void check_factor(std::string_view name, const Tensor& factor, const Tensor& x) {
   check(factor.numel() == 1 && factor.dtype() == x.dtype() && factor.device() == x.device(), name,
-        "the weight must be one number of the logits' type on their device, got ", factor.dtype(), " ", factor.shape(),
-        " on ", factor.device());
+        "the weight must be one number of the logits' type on their device, got {} {} on {}", factor.dtype(),
+        factor.shape(), factor.device());
 }
 
 void check_logits(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
@@ -62,11 +62,11 @@ std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int
   std::int64_t count = 0;
   for (std::size_t n = 0; n < target.size(); ++n) {
     if (!counts[n]) continue;
-    check(target[n] >= 0 && target[n] < classes, "cross_entropy", "target ", target[n], " (element ", n, " of targets ",
-          targets.shape(), ") is outside 0..", classes - 1);
+    check(target[n] >= 0 && target[n] < classes, "cross_entropy",
+          "target {} (element {} of targets {}) is outside 0..{}", target[n], n, targets.shape(), classes - 1);
     ++count;
   }
-  check(count > 0, "cross_entropy", "the mask ", mask.shape(), " lets no position count");
+  check(count > 0, "cross_entropy", "the mask {} lets no position count", mask.shape());
   return count;
 }
 
@@ -126,8 +126,8 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
   const ProfileScope scope(name);
   check_rows(name, "rows", x, "[..., D]", targets, mask);
   check_same_type(name, x, head);
-  check(head.rank() == 2 && head.size(1) == x.size(-1) && head.size(0) > 0, name, "rows ", x.shape(),
-        " need a head [V, ", x.size(-1), "], got ", head.shape());
+  check(head.rank() == 2 && head.size(1) == x.size(-1) && head.size(0) > 0, name, "rows {} need a head [V, {}], got {}",
+        x.shape(), x.size(-1), head.shape());
   check_factor(name, weight, x);
   const Tensor rows = as_rows(x), classes = head.to_dense(), factor = weight.detach().reshape_view({});
   const std::int64_t count = rows.size(0), vocabulary = classes.size(0);

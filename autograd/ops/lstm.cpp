@@ -14,13 +14,13 @@ namespace {
 
 void check_lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, const Tensor& cell) {
   for (const Tensor* other : {&weight, &hidden, &cell}) check_same_floating("lstm", x, *other);
-  check(x.rank() == 3 && x.size(2) % 4 == 0, "lstm", "x must have shape [B, T, 4D], got ", x.shape());
+  check(x.rank() == 3 && x.size(2) % 4 == 0, "lstm", "x must have shape [B, T, 4D], got {}", x.shape());
   const std::int64_t width = x.size(2) / 4;
-  check(weight.shape() == Shape{4 * width, width}, "lstm", "the weight must have shape [", 4 * width, ", ", width,
-        "] for x ", x.shape(), ", got ", weight.shape());
+  check(weight.shape() == Shape{4 * width, width}, "lstm", "the weight must have shape [{}, {}] for x {}, got {}",
+        4 * width, width, x.shape(), weight.shape());
   for (const Tensor* start : {&hidden, &cell}) {
-    check(start->shape() == Shape{x.size(0), width}, "lstm", "hidden and cell must have shape [", x.size(0), ", ",
-          width, "] for x ", x.shape(), ", got ", start->shape());
+    check(start->shape() == Shape{x.size(0), width}, "lstm",
+          "hidden and cell must have shape [{}, {}] for x {}, got {}", x.size(0), width, x.shape(), start->shape());
   }
 }
 

@@ -84,9 +84,9 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
   Tensor a = given_a, b = given_b;
   const ProfileScope scope("matmul");
   check_same_floating("matmul", a, b);
-  check(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices [..., M, K] and [..., K, N]: got ", a.shape(),
-        " and ", b.shape());
-  check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got ", a.shape(), " and ", b.shape(),
+  check(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices [..., M, K] and [..., K, N]: got {} and {}",
+        a.shape(), b.shape());
+  check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got {} and {}{}", a.shape(), b.shape(),
         a.size(-1) == b.size(-1) || a.size(-2) == b.size(-2) ? "; transpose one of them?" : "");
   const Saved saved_a = save_operand("matmul", a, b), saved_b = save_operand("matmul", b, a);
   Tensor c = product(a, b, alpha);

@@ -19,9 +19,9 @@ namespace {
 void check_norm(std::string_view name, const Tensor& x, const Tensor& parameter, std::string_view which) {
   check_same_floating(name, x, parameter);
   check_rank(name, x, 1, "[..., N]");
-  check(x.size(-1) > 0, name, "the last axis of shape ", x.shape(), " is empty");
-  check(parameter.shape() == Shape{x.size(-1)}, name, which, " must have shape [", x.size(-1), "] for x ", x.shape(),
-        ", got ", parameter.shape());
+  check(x.size(-1) > 0, name, "the last axis of shape {} is empty", x.shape());
+  check(parameter.shape() == Shape{x.size(-1)}, name, "{} must have shape [{}] for x {}, got {}", which, x.size(-1),
+        x.shape(), parameter.shape());
 }
 
 // Layer norm if it is centered; RMS norm has no bias.
@@ -89,7 +89,7 @@ Tensor rms_norm(const Tensor& x, double eps) {
   const ProfileScope scope("rms_norm");
   check_floating("rms_norm", x);
   check_rank("rms_norm", x, 1, "[..., N]");
-  check(x.size(-1) > 0, "rms_norm", "the last axis of shape ", x.shape(), " is empty");
+  check(x.size(-1) > 0, "rms_norm", "the last axis of shape {} is empty", x.shape());
   const bool by_token = lies_by_token(x);
   const auto in_order = [by_token](const Tensor& of) { return by_token ? of.transpose_view(1, 2) : of; };
   const Tensor given = in_order(x), rows = as_rows(given);

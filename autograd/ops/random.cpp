@@ -9,7 +9,7 @@ namespace tally {
 
 Tensor dropout(const Tensor& x, double rate, RandomStream stream) {
   check_floating("dropout", x);
-  check(rate >= 0 && rate < 1, "dropout", "rate must be at least 0 and below 1, got ", rate);
+  check(rate >= 0 && rate < 1, "dropout", "rate must be at least 0 and below 1, got {}", rate);
   if (rate == 0) return x;
   const ProfileScope scope("dropout");
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());

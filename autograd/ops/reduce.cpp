@@ -18,7 +18,7 @@ Shape kept_shape(std::string_view name, const Shape& shape, const std::vector<in
   for (const int axis : axes) {
     const int own = normalise_axis(name, axis, shape);
     bool& seen = reduced[static_cast<std::size_t>(own)];
-    check(!seen, name, "axis ", own, " of shape ", shape, " is named twice");
+    check(!seen, name, "axis {} of shape {} is named twice", own, shape);
     seen = true;
   }
   for (int axis = 0; axis < shape.rank; ++axis) {
@@ -71,7 +71,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const ProfileScope scope("mean");
   const Tensor total = sum(x, axes, keep);
   const std::int64_t reduced = kept_shape("mean", x.shape(), axes).numel();
-  check(x.numel() > 0, "mean", "shape ", x.shape(), " has no elements");
+  check(x.numel() > 0, "mean", "shape {} has no elements", x.shape());
   return multiply(total, static_cast<double>(reduced) / static_cast<double>(x.numel()));
 }
 
@@ -80,7 +80,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   check_floating("sum_to", x);
   if (x.shape() == shape) return x;
   const ProfileScope scope("sum_to");
-  check(broadcast_shapes("sum_to", x.shape(), shape) == x.shape(), "sum_to", "shape ", shape, " does not broadcast to ",
+  check(broadcast_shapes("sum_to", x.shape(), shape) == x.shape(), "sum_to", "shape {} does not broadcast to {}", shape,
         x.shape());
   Shape padded;
   while (padded.rank < x.rank() - shape.rank) padded.append(1);
@@ -98,7 +98,7 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   check_floating("max", x);
   axis = normalise_axis("max", axis, x.shape());
   const std::int64_t length = x.size(axis);
-  check(length > 0, "max", "axis ", axis, " of shape ", x.shape(), " is empty");
+  check(length > 0, "max", "axis {} of shape {} is empty", axis, x.shape());
   const Shape kept = kept_shape("max", x.shape(), {axis});
   const Tensor largest = Tensor::empty(kept, x.dtype(), x.device());
   reduce(ReduceOp::maximum, largest, x);
@@ -123,7 +123,7 @@ Tensor argmax(const Tensor& x) {
   const ProfileScope scope("argmax");
   check_floating("argmax", x);
   check_rank("argmax", x, 1, "[..., N]");
-  check(x.size(-1) > 0, "argmax", "the last axis of shape ", x.shape(), " is empty");
+  check(x.size(-1) > 0, "argmax", "the last axis of shape {} is empty", x.shape());
   record_no_derivative("argmax", {x});
   const Tensor index = Tensor::empty(leading_axes(x.shape()), DType::i64, x.device());
   kernels(x.device()).argmax(index.view(), x.view());

@@ -39,9 +39,9 @@ Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, b
   }
   check_rank("rotate_pairs", x, 2, "[..., T, d]");
   check(cosine.shape() == sine.shape() && cosine.rank() == 2, "rotate_pairs",
-        "cosine and sine need one shape [T, r/2]: got ", cosine.shape(), " and ", sine.shape());
-  check(cosine.size(0) == x.size(-2) && 2 * cosine.size(1) <= x.size(-1), "rotate_pairs", "cosine ", cosine.shape(),
-        " [T, r/2] does not fit x ", x.shape(), " [..., T, d]: T must be equal and r at most d");
+        "cosine and sine need one shape [T, r/2]: got {} and {}", cosine.shape(), sine.shape());
+  check(cosine.size(0) == x.size(-2) && 2 * cosine.size(1) <= x.size(-1), "rotate_pairs",
+        "cosine {} [T, r/2] does not fit x {} [..., T, d]: T must be equal and r at most d", cosine.shape(), x.shape());
   record_no_derivative("rotate_pairs (cosine, sine)", {cosine, sine});
   const Tensor cosines = cosine.to_dense(), sines = sine.to_dense();
   Tensor y = rotated(x, cosines, sines, interleaved, false);
@@ -62,8 +62,9 @@ Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
   check_rank(name, x, 2, "[..., T, d]");
   check_rank(name, angle, 2, "[..., T, r/2]");
   const std::int64_t pairs = angle.size(-1);
-  check(angle.size(-2) == x.size(-2) && 2 * pairs <= x.size(-1), name, "angles ", angle.shape(),
-        " [..., T, r/2] do not fit x ", x.shape(), " [..., T, d]: T must be equal and r at most d");
+  check(angle.size(-2) == x.size(-2) && 2 * pairs <= x.size(-1), name,
+        "angles {} [..., T, r/2] do not fit x {} [..., T, d]: T must be equal and r at most d", angle.shape(),
+        x.shape());
   const Shape shape = append_axes(leading_axes(x.shape()), {pairs});
   const auto rows_of = [&](Tensor (*turned)(const Tensor&)) {
     const NoGrad values_alone;

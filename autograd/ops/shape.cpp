@@ -12,7 +12,7 @@ namespace tally {
 Tensor reshape(const Tensor& x, const Shape& shape) {
   const ProfileScope scope("reshape");
   check_defined("reshape", x);
-  check(shape.numel() == x.numel(), "reshape", "shape ", x.shape(), " has ", x.numel(), " elements and cannot become ",
+  check(shape.numel() == x.numel(), "reshape", "shape {} has {} elements and cannot become {}", x.shape(), x.numel(),
         shape);
   Tensor y = x.to_dense().reshape_view(shape);
   record("reshape", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().reshape_view(d.shape(0))); });
@@ -68,7 +68,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
   const ProfileScope scope("unsqueeze");
   check_defined("unsqueeze", x);
   const int own = axis < 0 ? axis + x.rank() + 1 : axis;
-  check(own >= 0 && own <= x.rank(), "unsqueeze", "axis ", axis, " is out of range for shape ", x.shape());
+  check(own >= 0 && own <= x.rank(), "unsqueeze", "axis {} is out of range for shape {}", axis, x.shape());
   Tensor y = insert_axis_view(x, own);
   record("unsqueeze", y, {x}, [own](const Tensor& d_y, Gradients& d) { d.set(0, d_y.select_view(own, 0)); });
   return y;
@@ -86,7 +86,7 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
     check_same_type("concat", parts.front(), part);
     Shape rest = part.shape();
     if (axis < rest.rank) rest[axis] = shape[axis];
-    check(rest == shape, "concat", "shapes may differ on axis ", axis, " only: got ", parts.front().shape(), " and ",
+    check(rest == shape, "concat", "shapes may differ on axis {} only: got {} and {}", axis, parts.front().shape(),
           part.shape());
     shape[axis] += part.shape()[axis];
   }

@@ -14,8 +14,8 @@ Tensor solve_unit_lower(const Tensor& l, const Tensor& given) {
   check_rank(name, l, 2, "[..., C, C]");
   check_rank(name, given, 2, "[..., C, N]");
   const Shape lead = leading_axes(given.shape(), 2);
-  check(l.shape() == append_axes(lead, {given.size(-2), given.size(-2)}), name, "l must be [..., C, C] for the given ",
-        given.shape(), ", got ", l.shape());
+  check(l.shape() == append_axes(lead, {given.size(-2), given.size(-2)}), name,
+        "l must be [..., C, C] for the given {}, got {}", given.shape(), l.shape());
   const Tensor own_l = l.to_dense();
   Tensor y = Tensor::empty(given.shape(), given.dtype(), given.device());
   {

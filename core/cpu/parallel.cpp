@@ -23,7 +23,7 @@ std::atomic<int>& setting() {
 int thread_count() { return setting().load(std::memory_order_relaxed); }
 
 void set_thread_count(int n) {
-  check(n >= 1, "threads", "the number of threads must be at least 1, got ", n);
+  check(n >= 1, "threads", "the number of threads must be at least 1, got {}", n);
   setting().store(n, std::memory_order_relaxed);
 }
 

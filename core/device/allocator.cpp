@@ -79,7 +79,7 @@ std::size_t block_bytes(std::size_t bytes) {
 
 void* allocate_bytes(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  check(bytes <= SIZE_MAX / 2, "memory", "a tensor of ", bytes, " bytes cannot exist");
+  check(bytes <= SIZE_MAX / 2, "memory", "a tensor of {} bytes cannot exist", bytes);
   const std::size_t size = block_bytes(bytes);
   Cache& c = cache();
   const std::lock_guard lock(c.mutex);
@@ -94,8 +94,8 @@ void* allocate_bytes(std::size_t bytes) {
       release(c);
       block = block_of_system(size);
     }
-    check(block != nullptr, "memory", "the system has no ", bytes, " bytes left; ", c.counters.live_bytes,
-          " bytes are in use by tensors");
+    check(block != nullptr, "memory", "the system has no {} bytes left; {} bytes are in use by tensors", bytes,
+          c.counters.live_bytes);
     ++c.counters.system_allocations;
   }
   c.counters.live_bytes += size;

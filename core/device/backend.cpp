@@ -71,7 +71,8 @@ const Backend& backend(Device device) {
 #if TALLY_WITH_CUDA_HOST
       return cuda_host::backend(device.index);
 #else
-      fail("device", "this build of tally leaves out cuda-host, the CUDA kernels executed on the CPU (CMake option ",
+      fail("device",
+           "this build of tally leaves out cuda-host, the CUDA kernels executed on the CPU (CMake option "
            "TALLY_CUDA_HOST, which tests/run.sh has on)");
 #endif
     case DeviceType::meta: return meta::backend(static_cast<DeviceType>(device.index));
@@ -79,8 +80,10 @@ const Backend& backend(Device device) {
 #if TALLY_WITH_CUDA
       return cuda::backend(device.index);
 #else
-      fail("device", "this build of tally has no CUDA backend, so '", device,
-           "' cannot be used; use cpu, or cuda-host to run the CUDA kernels on the CPU");
+      fail("device",
+           "this build of tally has no CUDA backend, so '{}' cannot be used; use cpu, or cuda-host to run the CUDA "
+           "kernels on the CPU",
+           device);
 #endif
   }
   return cpu_backend();

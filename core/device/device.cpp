@@ -23,7 +23,7 @@ std::string to_text(Device device) {
     case DeviceType::meta: return "meta";
     case DeviceType::cuda: break;
   }
-  return device.index == 0 ? "cuda" : concat("cuda:", device.index);
+  return device.index == 0 ? "cuda" : formatted("cuda:{}", device.index);
 }
 
 Device device_from_text(std::string_view text) {
@@ -36,7 +36,7 @@ Device device_from_text(std::string_view text) {
     const auto read = std::from_chars(text.data() + 5, end, index);
     if (read.ec == std::errc() && read.ptr == end && index >= 0) return {DeviceType::cuda, index};
   }
-  fail("device", "'", text, "' is not a device; use cpu, cuda, cuda:1 or cuda-host");
+  fail("device", "'{}' is not a device; use cpu, cuda, cuda:1 or cuda-host", text);
 }
 
 }  // namespace tally

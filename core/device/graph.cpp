@@ -21,7 +21,7 @@ void refuse_read_back() {
 bool DeviceGraph::available(Device device) { return backend(device).can_capture(); }
 
 DeviceGraph DeviceGraph::capture(Device device, const std::function<void()>& work) {
-  check(available(device), "graph", "work on ", device, " cannot be captured");
+  check(available(device), "graph", "work on {} cannot be captured", device);
   const Backend& on = backend(device);
   read_back = false;
   on.begin_capture();

@@ -49,7 +49,7 @@ void* allocate(std::size_t bytes) {
   const std::lock_guard lock(Own::mutex);
   MemoryCounters& own = Own::counters;
   if (bytes > most_bytes || own.live_bytes + size_of_block<stands_for>(bytes) > most_bytes) {
-    throw TooLarge(concat("[memory] a tensor of ", bytes, " bytes beside ", own.live_bytes, " others"));
+    throw TooLarge(formatted("[memory] a tensor of {} bytes beside {} others", bytes, own.live_bytes));
   }
   own.live_bytes += size_of_block<stands_for>(bytes);
   own.peak_bytes = std::max(own.peak_bytes, own.live_bytes);

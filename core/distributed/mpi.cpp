@@ -54,15 +54,15 @@ void load(std::int64_t processes) {
   for (const char* name : {"libmpi.so.40", "libmpi.so"}) {
     void* handle = dlopen(name, RTLD_NOW | RTLD_GLOBAL);  // its plugins look for its symbols
     if (handle == nullptr) {
-      tried += concat("\n  ", dlerror());
+      tried += formatted("\n  {}", dlerror());
       continue;
     }
     if (find_all(handle)) return;
-    tried += concat("\n  ", name, ": not OpenMPI");
+    tried += formatted("\n  {}: not OpenMPI", name);
     dlclose(handle);
   }
-  fail("mpi", "started by mpirun as one of ", processes,
-       " processes, and OpenMPI cannot be loaded (libopenmpi3):", tried);
+  fail("mpi", "started by mpirun as one of {} processes, and OpenMPI cannot be loaded (libopenmpi3):{}", processes,
+       tried);
 }
 
 // The value of an environment variable; 0 if it is not set or is not a number.
@@ -129,8 +129,8 @@ class Mpi final : public Transport {
 std::int64_t started_processes() {
   if (const std::int64_t processes = number_in("OMPI_COMM_WORLD_SIZE"); processes > 0) return processes;
   const std::int64_t others = number_in("PMI_SIZE");  // also set by srun
-  check(others <= 1 || others == started_by_srun(), "mpi", "started as one of ", others,
-        " processes by an mpirun that is not OpenMPI's");
+  check(others <= 1 || others == started_by_srun(), "mpi",
+        "started as one of {} processes by an mpirun that is not OpenMPI's", others);
   return 1;
 }
 

@@ -97,7 +97,7 @@ bool ProcessGroup::any(bool value) const {
 void ProcessGroup::check_same(std::int64_t value, const std::string& what) const {
   const std::vector<std::int64_t> all = values_of_all(value);
   for (std::size_t r = 0; r < all.size(); ++r) {
-    check(all[r] == all[0], "mpi", what, " is ", all[r], " for rank ", r, " and ", all[0], " for rank 0");
+    check(all[r] == all[0], "mpi", "{} is {} for rank {} and {} for rank 0", what, all[r], r, all[0]);
   }
 }
 

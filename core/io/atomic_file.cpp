@@ -18,13 +18,14 @@ namespace tally {
 namespace {
 
 [[noreturn]] void fail_to(std::string_view action, const std::string& path, int reason) {
-  fail("file", escape_for_print(path, 1000), ": cannot ", action, ": ", std::strerror(reason));
+  fail("file", "{}: cannot {}: {}", escape_for_print(path, 1000), action, std::strerror(reason));
 }
 
 // The file to be replaced: links are followed, so that rename does not replace a link by a file.
 std::string resolve_target(const std::string& path) {
   namespace fs = std::filesystem;
-  check(path.find('\0') == std::string::npos, "file", escape_for_print(path, 1000), ": a path cannot hold a zero byte");
+  check(path.find('\0') == std::string::npos, "file", "{}: a path cannot hold a zero byte",
+        escape_for_print(path, 1000));
   std::error_code error;
   std::string target = path;
   if (fs::is_symlink(fs::symlink_status(path, error))) {
@@ -32,8 +33,8 @@ std::string resolve_target(const std::string& path) {
     if (error) fail_to("follow the link", path, error.value());
   }
   const fs::file_status status = fs::status(target, error);
-  check(!fs::exists(status) || fs::is_regular_file(status), "file", escape_for_print(path, 1000),
-        ": is there and is not a regular file, so it is not replaced");
+  check(!fs::exists(status) || fs::is_regular_file(status), "file",
+        "{}: is there and is not a regular file, so it is not replaced", escape_for_print(path, 1000));
   return target;
 }
 
@@ -59,8 +60,8 @@ AtomicFile::AtomicFile(const std::string& path) : target_(resolve_target(path)),
     fail_to("create the file", in_the_way ? temporary_ : target_, reason);
   }
   struct stat status {};
-  check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file", escape_for_print(temporary_, 1000),
-        ": is in the way and is not a regular file");
+  check(::fstat(file_.number(), &status) == 0 && S_ISREG(status.st_mode), "file",
+        "{}: is in the way and is not a regular file", escape_for_print(temporary_, 1000));
   ours_ = true;
 }
 

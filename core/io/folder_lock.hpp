@@ -21,7 +21,7 @@ namespace tally {
 // opened, or was renamed before it was locked.
 inline std::optional<FileDescriptor> lock_folder(std::string_view what, const std::string& folder, int tries = 1) {
   FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  check(file.open(), what, "cannot open '", folder, "': ", std::strerror(errno));
+  check(file.open(), what, "cannot open '{}': {}", folder, std::strerror(errno));
   for (int failed = 0; ::flock(file.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;) {
     if (++failed >= tries) return std::nullopt;
     std::this_thread::sleep_for(std::chrono::milliseconds(15));
@@ -30,7 +30,7 @@ inline std::optional<FileDescriptor> lock_folder(std::string_view what, const st
   }, named{};
   const bool same = ::fstat(file.number(), &opened) == 0 && ::stat(folder.c_str(), &named) == 0 &&
                     opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-  check(same, what, "another process has just moved '", folder, "' aside");
+  check(same, what, "another process has just moved '{}' aside", folder);
   return file;
 }
 

@@ -69,8 +69,8 @@ class Writer {
   }
 
   void write_string(std::string_view text) {
-    check(find_invalid_utf8(text) == std::string_view::npos, "json", "the text '", escape_for_print(text), "' in '",
-          escape_for_print(member_), "' is not UTF-8");
+    check(find_invalid_utf8(text) == std::string_view::npos, "json", "the text '{}' in '{}' is not UTF-8",
+          escape_for_print(text), escape_for_print(member_));
     text_ += '"';
     for (const char c : text) {
       if (static_cast<unsigned char>(c) < 0x20) {
@@ -116,8 +116,8 @@ template <class T>
 const T& JsonValue::get(std::string_view wanted, Key key) const {
   const JsonValue& value = key ? at(*key) : *this;
   if (const T* held = std::get_if<T>(&value.value_)) return *held;
-  if (!key) fail("json", "expected ", wanted, ", found ", kind());
-  fail("json", "'", escape_for_print(*key), "' must be ", wanted, ", but is ", value.kind());
+  if (!key) fail("json", "expected {}, found {}", wanted, kind());
+  fail("json", "'{}' must be {}, but is {}", escape_for_print(*key), wanted, value.kind());
 }
 
 template const bool& JsonValue::get<bool>(std::string_view, Key) const;
@@ -147,11 +147,11 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 
 const JsonValue& JsonValue::at(std::string_view key) const {
   if (const JsonValue* found = find(key)) return *found;
-  fail("json", "'", escape_for_print(key), "' is missing");
+  fail("json", "'{}' is missing", escape_for_print(key));
 }
 
 JsonValue& JsonValue::set(std::string_view key, JsonValue value) {
-  check(is_object(), "json", "cannot set '", escape_for_print(key), "' in ", kind());
+  check(is_object(), "json", "cannot set '{}' in {}", escape_for_print(key), kind());
   if (const JsonValue* found = find(key)) {
     *const_cast<JsonValue*>(found) = std::move(value);  // ours
   } else {
@@ -161,12 +161,12 @@ JsonValue& JsonValue::set(std::string_view key, JsonValue value) {
 }
 
 bool JsonValue::remove(std::string_view key) {
-  check(is_object(), "json", "cannot remove '", escape_for_print(key), "' from ", kind());
+  check(is_object(), "json", "cannot remove '{}' from {}", escape_for_print(key), kind());
   return std::erase_if(std::get<Object>(value_), [&](const JsonMember& member) { return member.name == key; }) > 0;
 }
 
 JsonValue& JsonValue::push(JsonValue value) {
-  check(is_array(), "json", "cannot append to ", kind());
+  check(is_array(), "json", "cannot append to {}", kind());
   std::get<Array>(value_).push_back(std::move(value));
   return *this;
 }

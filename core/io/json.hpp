@@ -105,7 +105,7 @@ JsonValue::JsonValue(Bool value) : value_(value) {}
 
 template <std::integral Integer>
 requires(!std::same_as<Integer, bool>) JsonValue::JsonValue(Integer value) : value_(static_cast<std::int64_t>(value)) {
-  check(std::in_range<std::int64_t>(value), "json", value, " does not fit a signed integer of 64 bits");
+  check(std::in_range<std::int64_t>(value), "json", "{} does not fit a signed integer of 64 bits", value);
 }
 
 struct JsonLimits {

@@ -30,13 +30,13 @@ struct Source {
   bool ended = false;
 
   template <class... Parts>
-  [[noreturn]] void fail_at(std::size_t position, const Parts&... parts) const {
-    fail("json", name, ": byte ", first_offset + position, ": ", parts...);
+  [[noreturn]] void fail_at(std::size_t position, Message<Parts...> message, const Parts&... parts) const {
+    fail("json", "{}: byte {}: {}", name, first_offset + position, formatted(message, parts...));
   }
   // Fails at the token that follows `end`.
   template <class... Parts>
-  [[noreturn]] void fail_behind(std::size_t end, const Parts&... parts) const {
-    fail_at(begin_of_token(end), parts...);
+  [[noreturn]] void fail_behind(std::size_t end, Message<Parts...> message, const Parts&... parts) const {
+    fail_at(begin_of_token(end), message, parts...);
   }
   std::size_t begin_of_token(std::size_t end) const {
     return std::min(text.find_first_not_of(" \t\r\n,:", end), text.size());
@@ -46,7 +46,7 @@ struct Source {
 
   void advance() {
     const char c = text[next++];
-    if (++seen_bytes > max_token_bytes) fail_at(last, "a token of more than ", max_token_bytes, " bytes");
+    if (++seen_bytes > max_token_bytes) fail_at(last, "a token of more than {} bytes", max_token_bytes);
     if (next <= token_end) return;
     if (c == '"') {
       open_string();
@@ -150,7 +150,7 @@ class Builder {
     // "[...] parse error at line 1, column 4: syntax error ... - invalid literal; last read: 'what it saw'"
     std::string_view message = error.what();
     message = message.substr(message.find(": ") + 2);
-    source_.fail_at(source_.next - (source_.ended ? 0 : 1), message.substr(0, message.find("; last read: ")));
+    source_.fail_at(source_.next - (source_.ended ? 0 : 1), "{}", message.substr(0, message.find("; last read: ")));
   }
 
  private:
@@ -162,19 +162,19 @@ class Builder {
   };
 
   [[noreturn]] void refuse_integer(std::size_t before, std::string_view written) const {
-    source_.fail_behind(before, "the integer ", escape_for_print(written, 40), " does not fit 64 bits");
+    source_.fail_behind(before, "the integer {} does not fit 64 bits", escape_for_print(written, 40));
   }
   [[noreturn]] void refuse_real(std::size_t before, std::string_view written) const {
     if (is_whole(written)) refuse_integer(before, written);
     const std::string_view why =
         limits_.integers_only ? "is no integer, but only integers are allowed here" : "does not fit a double";
-    source_.fail_behind(before, "the number ", escape_for_print(written, 40), " ", why);
+    source_.fail_behind(before, "the number {} {}", escape_for_print(written, 40), why);
   }
   static bool is_whole(std::string_view written) { return written.find_first_not_of("-0123456789") == written.npos; }
 
   bool open(bool is_object) {
     const std::size_t before = source_.token();
-    if (depth_ == limits_.max_depth) source_.fail_behind(before, "nested deeper than ", limits_.max_depth);
+    if (depth_ == limits_.max_depth) source_.fail_behind(before, "nested deeper than {}", limits_.max_depth);
     check_root(before, is_object);
     if (++depth_ > levels_.size()) levels_.emplace_back();
     levels_[depth_ - 1].is_object = is_object;
@@ -187,7 +187,7 @@ class Builder {
 
   // Called with a complete value.
   bool add(std::size_t before, JsonValue&& value) {
-    if (++values_ > limits_.max_values) source_.fail_behind(before, "more than ", limits_.max_values, " values");
+    if (++values_ > limits_.max_values) source_.fail_behind(before, "more than {} values", limits_.max_values);
     check_root(before, value.is_object());
     if (depth_ == 0) {
       result_ = std::move(value);
@@ -205,7 +205,7 @@ class Builder {
       (*take_)(level.members.back());
     } catch (const Error& error) {
       const std::string name = escape_for_print(level.members.back().name);
-      source_.fail_behind(level.names.back(), "'", name, "': ", error.what());
+      source_.fail_behind(level.names.back(), "'{}': {}", name, error.what());
     }
     level.members.clear();
     level.names.clear();
@@ -220,9 +220,8 @@ class Builder {
     const auto twin = std::adjacent_find(sorted_.begin(), sorted_.end(),
                                          [](const auto& a, const auto& b) { return a.first == b.first; });
     if (twin == sorted_.end()) return;
-    source_.fail_behind(twin[1].second, "the name '", escape_for_print(twin->first),
-                        "' stands here again; first at byte ",
-                        source_.first_offset + source_.begin_of_token(twin->second));
+    source_.fail_behind(twin[1].second, "the name '{}' stands here again; first at byte {}",
+                        escape_for_print(twin->first), source_.first_offset + source_.begin_of_token(twin->second));
   }
 
   Source& source_;

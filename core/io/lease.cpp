@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t file_bytes = 1024;  // of every claim, so that a renewal is one write over the same bytes
 
-std::string claim_path(const std::string& path, std::int64_t number) { return concat(path, ".claim-", number); }
+std::string claim_path(const std::string& path, std::int64_t number) { return formatted("{}.claim-{}", path, number); }
 
 // Seconds that also pass while the machine is suspended: a lease expires then too.
 double now() {
@@ -50,7 +50,7 @@ std::string first_line(const std::string& path) {
 // When a process of this machine was started, in ticks since the boot; 0 if it does not exist or /proc does not report
 // it.
 std::int64_t start_of(std::int64_t process) {
-  const std::string stat = first_line(concat("/proc/", process, "/stat"));
+  const std::string stat = first_line(formatted("/proc/{}/stat", process));
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return 0;
   std::istringstream words(stat.substr(name_end + 1));
@@ -96,10 +96,10 @@ void read_claim(const std::string& text, const std::string& name, Claim& claim) 
 std::optional<std::string> read_file(const std::string& name) {
   const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open() && errno == ENOENT) return std::nullopt;
-  check(file.open(), "lease", name, ": cannot open: ", std::strerror(errno));
+  check(file.open(), "lease", "{}: cannot open: {}", name, std::strerror(errno));
   std::array<char, 2 * file_bytes> bytes{};
   const ssize_t count = ::pread(file.number(), bytes.data(), bytes.size(), 0);
-  check(count >= 0, "lease", name, ": cannot read: ", std::strerror(errno));
+  check(count >= 0, "lease", "{}: cannot read: {}", name, std::strerror(errno));
   return std::string(bytes.data(), static_cast<std::size_t>(count));
 }
 
@@ -112,21 +112,21 @@ bool write_claim(const FileDescriptor& file, const std::string& text) {
 // Creates a complete file, or none, and never replaces one. Returns nothing if the file exists.
 std::optional<FileDescriptor> create_whole(const std::string& name, const std::string& own, const std::string& text) {
   FileDescriptor file(::open(own.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
-  check(file.open(), "lease", own, ": cannot create: ", std::strerror(errno));
+  check(file.open(), "lease", "{}: cannot create: {}", own, std::strerror(errno));
   const bool written = write_claim(file, text);
   const int write_error = errno;
   const bool linked = written && ::link(own.c_str(), name.c_str()) == 0;
   const int link_error = errno;
   ::unlink(own.c_str());
-  check(written, "lease", own, ": cannot write: ", std::strerror(write_error));
+  check(written, "lease", "{}: cannot write: {}", own, std::strerror(write_error));
   // A reply lost by a file server looks like a failure: the content of the file decides.
   if (linked || read_file(name) == text) return file;
   if (link_error == EEXIST) return std::nullopt;
   const bool no_links = link_error == EPERM || link_error == EOPNOTSUPP || link_error == ENOSYS || link_error == EMLINK;
-  check(no_links, "lease", name, ": cannot create: ", std::strerror(link_error));
+  check(no_links, "lease", "{}: cannot create: {}", name, std::strerror(link_error));
   file = FileDescriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.open() && errno == EEXIST) return std::nullopt;
-  check(file.open() && write_claim(file, text), "lease", name, ": cannot create: ", std::strerror(errno));
+  check(file.open() && write_claim(file, text), "lease", "{}: cannot create: {}", name, std::strerror(errno));
   return file;
 }
 
@@ -191,7 +191,7 @@ std::optional<Lease> Lease::take(const std::string& path, const Claim& newest, d
   Claim claim{newest.number + 1, LeaseHolder::here(), "working", seconds, 0, time_text()};
   const std::string name = claim_path(path, claim.number);
   const double begin = now();
-  const std::string own = concat(name, ".", claim.holder.host, ".", claim.holder.process);
+  const std::string own = formatted("{}.{}.{}", name, claim.holder.host, claim.holder.process);
   std::optional<FileDescriptor> file = create_whole(name, own, text_of(claim));
   if (!file) return std::nullopt;
   return Lease(path, std::move(claim), std::move(*file), begin);
@@ -222,7 +222,7 @@ void Lease::end(const std::string& state) {
 
 FileDescriptor wait_for_lock_file(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  check(file.open(), "file", path, ": cannot create: ", std::strerror(errno));
+  check(file.open(), "file", "{}: cannot create: {}", path, std::strerror(errno));
   ::flock(file.number(), LOCK_EX);
   return file;
 }

@@ -28,7 +28,7 @@ std::string json_of(std::string text, const std::string& file, std::uint64_t fir
   for (std::size_t index = 0; index < text.size(); ++index) {
     char& c = text[index];
     const auto refuse_if = [&](bool wrong, std::string_view what) {
-      check(!wrong, "npy", file, ": byte ", first_offset + index, ": ", what);
+      check(!wrong, "npy", "{}: byte {}: {}", file, first_offset + index, what);
     };
     refuse_if(c == '\0', "a zero byte in the header");
     if (quote != 0 || c == '\'' || c == '"') {
@@ -66,9 +66,9 @@ void check_type(std::string_view written, Types types) {
   std::string known;
   for (const std::string_view type : types) {
     if (written == type) return;
-    known += concat(type == types.front() ? "" : type == types.back() ? " and " : ", ", type);
+    known += formatted("{}{}", type == types.front() ? "" : type == types.back() ? " and " : ", ", type);
   }
-  fail("header", "elements of type '", escape_for_print(written), "' are not read; only ", known);
+  fail("header", "elements of type '{}' are not read; only {}", escape_for_print(written), known);
 }
 
 Layout parse_header(const std::string& text, const std::string& file, std::uint64_t first_offset, Types types,
@@ -93,7 +93,7 @@ Layout parse_header(const std::string& text, const std::string& file, std::uint6
   for (const auto& [name, known] : {std::pair{"descr", type.has_value()},
                                     {"fortran_order", fortran_order.has_value()},
                                     {"shape", sizes.has_value()}}) {
-    check(known, "npy", file, ": byte ", first_offset, ": ", name, " is missing");
+    check(known, "npy", "{}: byte {}: {} is missing", file, first_offset, name);
   }
   return {*type, *fortran_order, *sizes, first_offset + text.size()};
 }
@@ -101,15 +101,16 @@ Layout parse_header(const std::string& text, const std::string& file, std::uint6
 Layout read_layout(const FileReader& reader, Types types, CheckSizes check_sizes) {
   const std::string begin = reader.read_string(0, std::min<std::uint64_t>(reader.size(), 12));
   const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(begin[index]); };
-  check(begin.starts_with(magic), "npy", reader.name(), ": byte 0: not a .npy file");
-  check(begin.size() == 12, "npy", reader.name(), ": byte ", begin.size(), ": the file ends within its header");
+  check(begin.starts_with(magic), "npy", "{}: byte 0: not a .npy file", reader.name());
+  check(begin.size() == 12, "npy", "{}: byte {}: the file ends within its header", reader.name(), begin.size());
   const bool known = byte(6) >= 1 && byte(6) <= 3 && byte(7) == 0;
-  check(known, "npy", reader.name(), ": byte 6: unknown version ", int{byte(6)}, ".", int{byte(7)});
+  check(known, "npy", "{}: byte 6: unknown version {}.{}", reader.name(), int{byte(6)}, int{byte(7)});
   const std::uint64_t header_begin = byte(6) == 1 ? 10 : 12;
   std::uint64_t header_bytes = 0;
   for (std::uint64_t index = header_begin; index-- > 8;) header_bytes = header_bytes << 8 | byte(index);
-  check(header_bytes <= max_npy_header_bytes && header_bytes <= reader.size() - header_begin, "npy", reader.name(),
-        ": byte 8: header length ", header_bytes, " is over ", max_npy_header_bytes, " or past the end of the file");
+  check(header_bytes <= max_npy_header_bytes && header_bytes <= reader.size() - header_begin, "npy",
+        "{}: byte 8: header length {} is over {} or past the end of the file", reader.name(), header_bytes,
+        max_npy_header_bytes);
   const std::string text = reader.read_string(header_begin, header_bytes);
   return parse_header(text, reader.name(), header_begin, types, check_sizes);
 }
@@ -123,9 +124,8 @@ NpyHeader read_header(const FileReader& reader) {
   const NpyHeader header{descriptions[type].second, layout.fortran_order, shape_from_file(layout.sizes, sizeof(double)),
                          layout.data_begin};
   const std::uint64_t data_bytes = static_cast<std::uint64_t>(header.shape.numel()) * size_of(header.dtype);
-  check(reader.size() - header.data_begin == data_bytes, "npy", reader.name(), ": byte ", header.data_begin, ": ",
-        header.dtype, " ", header.shape, " takes ", data_bytes, " bytes, but ", reader.size() - header.data_begin,
-        " are there");
+  check(reader.size() - header.data_begin == data_bytes, "npy", "{}: byte {}: {} {} takes {} bytes, but {} are there",
+        reader.name(), header.data_begin, header.dtype, header.shape, data_bytes, reader.size() - header.data_begin);
   return header;
 }
 
@@ -135,14 +135,15 @@ NpyHeader read_npy_header(const std::string& path) { return read_header(FileRead
 
 NpySequence read_npy_sequence(const FileReader& reader, std::span<const std::string_view> types) {
   const Layout layout = read_layout(reader, types, [](const auto& sizes) {
-    check(sizes.size() == 1, "shape", "rank ", sizes.size(), "; an array in one dimension is wanted");
-    check(sizes[0] >= 0, "shape", "size ", sizes[0], " is negative");
+    check(sizes.size() == 1, "shape", "rank {}; an array in one dimension is wanted", sizes.size());
+    check(sizes[0] >= 0, "shape", "size {} is negative", sizes[0]);
   });
   const auto size = static_cast<std::uint64_t>(layout.sizes[0]);
   const auto element_bytes = static_cast<std::uint64_t>(layout.type.back() - '0');
   const std::uint64_t bytes = reader.size() - layout.data_begin;
-  check(bytes % element_bytes == 0 && bytes / element_bytes == size, "npy", reader.name(), ": byte ", layout.data_begin,
-        ": ", size, " elements of ", element_bytes, " bytes are promised, but ", bytes, " bytes are there");
+  check(bytes % element_bytes == 0 && bytes / element_bytes == size, "npy",
+        "{}: byte {}: {} elements of {} bytes are promised, but {} bytes are there", reader.name(), layout.data_begin,
+        size, element_bytes, bytes);
   return {layout.type, size, layout.data_begin};
 }
 
@@ -162,15 +163,16 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(const std::string& path, const Tensor& tensor) {
   const Tensor dense = to_file_order("npy", path, tensor);
-  check(dense.dtype() != DType::bf16, "npy", escape_for_print(path, 1000), ": NumPy has no bf16; convert to f32 first");
+  check(dense.dtype() != DType::bf16, "npy", "{}: NumPy has no bf16; convert to f32 first",
+        escape_for_print(path, 1000));
   std::string_view description;
   for (const auto& [text, dtype] : descriptions) {
     if (dtype == dense.dtype()) description = text;
   }
   std::string shape;
-  for (int axis = 0; axis < dense.rank(); ++axis) shape += concat(axis > 0 ? " " : "", dense.shape()[axis], ",");
+  for (int axis = 0; axis < dense.rank(); ++axis) shape += formatted("{}{},", axis > 0 ? " " : "", dense.shape()[axis]);
   if (dense.rank() > 1) shape.pop_back();
-  std::string header = concat("{'descr': '", description, "', 'fortran_order': False, 'shape': (", shape, "), }");
+  std::string header = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", description, shape);
   const std::size_t unpadded = magic.size() + 4 + header.size() + 1;  // version, length, new line
   header.append((alignment - unpadded % alignment) % alignment, ' ');
   header += '\n';

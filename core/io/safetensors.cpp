@@ -69,22 +69,22 @@ std::string_view type_name(DType dtype) {
 SafetensorsEntry parse_entry(const JsonValue& value, std::uint64_t data_begin, std::uint64_t data_bytes) {
   for (const JsonMember& part : value.members()) {
     const bool known = part.name == "dtype" || part.name == "shape" || part.name == "data_offsets";
-    if (!known) fail("header", "unknown key '", escape_for_print(part.name), "'");
+    if (!known) fail("header", "unknown key '{}'", escape_for_print(part.name));
   }
   const std::string& written = value.string("dtype");
   const auto* type = std::find_if(std::begin(file_types), std::end(file_types),
                                   [&](const FileType& known) { return known.name == written; });
-  if (type == std::end(file_types)) fail("header", "unknown type '", escape_for_print(written), "'");
+  if (type == std::end(file_types)) fail("header", "unknown type '{}'", escape_for_print(written));
   const std::vector<std::int64_t> offsets = value.at("data_offsets").integers();
   const bool ordered = offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1] &&
                        static_cast<std::uint64_t>(offsets[1]) <= data_bytes;
-  check(ordered, "header", "data_offsets must be two numbers, rising, within the ", data_bytes, " bytes of data");
+  check(ordered, "header", "data_offsets must be two numbers, rising, within the {} bytes of data", data_bytes);
   SafetensorsEntry entry{"", type->name, type->dtype, shape_from_file(value.at("shape").integers(), type->bytes)};
   entry.begin = data_begin + static_cast<std::uint64_t>(offsets[0]);
   entry.end = data_begin + static_cast<std::uint64_t>(offsets[1]);
   const auto needed = static_cast<std::uint64_t>(entry.shape.numel()) * type->bytes;
-  check(entry.end - entry.begin == needed, "header", type->name, " ", entry.shape, " takes ", needed,
-        " bytes, but data_offsets hold ", entry.end - entry.begin);
+  check(entry.end - entry.begin == needed, "header", "{} {} takes {} bytes, but data_offsets hold {}", type->name,
+        entry.shape, needed, entry.end - entry.begin);
   return entry;
 }
 
@@ -103,13 +103,13 @@ void check_tiling(const std::string& file, const std::vector<SafetensorsEntry>& 
        order_by(entries, [](const auto& entry) { return std::pair(entry.begin, entry.end); })) {
     const SafetensorsEntry& entry = entries[index];
     if (entry.begin != position) {
-      fail("safetensors", file, ": tensor '", escape_for_print(entry.name),
-           entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it",
-           " begins at byte ", entry.begin, ", not ", position);
+      fail("safetensors", "{}: tensor '{}{} begins at byte {}, not {}", file, escape_for_print(entry.name),
+           entry.begin < position ? "' overlaps the one before it: it" : "' leaves a hole before it: it", entry.begin,
+           position);
     }
     position = entry.end;
   }
-  check(position == end, "safetensors", file, ": bytes ", position, " to ", end, " belong to no tensor");
+  check(position == end, "safetensors", "{}: bytes {} to {} belong to no tensor", file, position, end);
 }
 
 // Parses entry by entry, so that a malformed header is rejected at its first error.
@@ -126,7 +126,7 @@ SafetensorsHeader parse_header(std::string_view text, const std::string& file, s
         header.metadata.emplace(std::move(part.name), std::move(part.value.string()));
       }
     } else {
-      check(header.entries.size() < max_entries, "header", "more than ", max_entries, " tensors");
+      check(header.entries.size() < max_entries, "header", "more than {} tensors", max_entries);
       header.entries.push_back(parse_entry(member.value, data_begin, data_bytes));
       header.entries.back().name = std::move(member.name);
     }
@@ -136,7 +136,7 @@ SafetensorsHeader parse_header(std::string_view text, const std::string& file, s
     return header.entries[a].name == header.entries[b].name;
   });
   if (twin != header.by_name.end()) {
-    fail("safetensors", file, ": the name '", escape_for_print(header.entries[*twin].name), "' stands there twice");
+    fail("safetensors", "{}: the name '{}' stands there twice", file, escape_for_print(header.entries[*twin].name));
   }
   check_tiling(file, header.entries, data_begin, data_begin + data_bytes);
   return header;
@@ -145,15 +145,15 @@ SafetensorsHeader parse_header(std::string_view text, const std::string& file, s
 // Names, types and shapes, each as written to the file.
 using Description = std::vector<std::pair<std::string, std::string>>;
 
-std::string described(std::string_view type, const Shape& shape) { return concat(type, " ", shape); }
-std::string tensor_key(std::string_view name) { return concat(checksum_key, ".", name); }
+std::string described(std::string_view type, const Shape& shape) { return formatted("{} {}", type, shape); }
+std::string tensor_key(std::string_view name) { return formatted("{}.{}", checksum_key, name); }
 
 // Over the metadata except the header's own checksum, then the tensors in the order of the file.
 std::string header_checksum(const Metadata& metadata, const Description& tensors) {
   std::uint32_t value = 0;
   const auto add = [&](std::string_view name, std::string_view text) {
     // Lengths keep ("ab", "c") and ("a", "bc") apart.
-    const std::string line = concat(name.size(), " ", name, " ", text.size(), " ", text, "\n");
+    const std::string line = formatted("{} {} {} {}\n", name.size(), name, text.size(), text);
     value = crc32c(std::as_bytes(std::span(line)), value);
   };
   for (const auto& [key, text] : metadata) {
@@ -168,14 +168,14 @@ std::string header_checksum(const Metadata& metadata, const Description& tensors
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   SafetensorsFile file(path);
   const FileReader& reader = file.reader_;
-  check(reader.size() >= length_bytes, "safetensors", reader.name(), ": has ", reader.size(),
-        " bytes, fewer than the 8 of the header length");
+  check(reader.size() >= length_bytes, "safetensors", "{}: has {} bytes, fewer than the 8 of the header length",
+        reader.name(), reader.size());
   std::uint64_t header_bytes = 0;
   reader.read(0, std::as_writable_bytes(std::span(&header_bytes, 1)));
-  check(header_bytes <= max_header_bytes, "safetensors", reader.name(), ": byte 0: header length ", header_bytes,
-        " is over ", max_header_bytes);
-  check(header_bytes >= 2 && header_bytes <= reader.size() - length_bytes, "safetensors", reader.name(),
-        ": byte 0: header length ", header_bytes, " does not fit a file of ", reader.size(), " bytes");
+  check(header_bytes <= max_header_bytes, "safetensors", "{}: byte 0: header length {} is over {}", reader.name(),
+        header_bytes, max_header_bytes);
+  check(header_bytes >= 2 && header_bytes <= reader.size() - length_bytes, "safetensors",
+        "{}: byte 0: header length {} does not fit a file of {} bytes", reader.name(), header_bytes, reader.size());
   file.header_ = parse_header(reader.read_string(length_bytes, header_bytes), reader.name(),
                               reader.size() - length_bytes - header_bytes);
   return file;
@@ -190,14 +190,15 @@ const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
 
 const SafetensorsEntry& SafetensorsFile::entry_of(std::string_view name) const {
   const SafetensorsEntry* entry = find(name);
-  check(entry != nullptr, "safetensors", path(), ": has no tensor '", escape_for_print(name), "'");
+  check(entry != nullptr, "safetensors", "{}: has no tensor '{}'", path(), escape_for_print(name));
   return *entry;
 }
 
 Tensor SafetensorsFile::read(std::string_view name) const {
   const SafetensorsEntry& entry = entry_of(name);
-  check(entry.dtype.has_value(), "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ", entry.type,
-        "; only F32, F64, BF16, I32, I64 and BOOL can be loaded");
+  check(entry.dtype.has_value(), "safetensors",
+        "{}: tensor '{}' has type {}; only F32, F64, BF16, I32, I64 and BOOL can be loaded", path(),
+        escape_for_print(name), entry.type);
   return read_tensor(reader_, entry.begin, entry.shape, *entry.dtype, name);
 }
 
@@ -205,8 +206,8 @@ Tensor SafetensorsFile::read_widened(std::string_view name) const {
   const SafetensorsEntry& entry = entry_of(name);
   if (entry.type == "F32") return read(name);
   const bool half = entry.type == "F16";
-  check(half || entry.type == "BF16", "safetensors", path(), ": tensor '", escape_for_print(name), "' has type ",
-        entry.type, "; weights are F32, F16 or BF16");
+  check(half || entry.type == "BF16", "safetensors", "{}: tensor '{}' has type {}; weights are F32, F16 or BF16",
+        path(), escape_for_print(name), entry.type);
   const Tensor tensor = Tensor::empty(entry.shape);
   const std::span<float> target = tensor.span<float>();
   std::vector<std::uint16_t> chunk(std::min<std::size_t>(target.size(), std::size_t{1} << 19));
@@ -241,8 +242,9 @@ std::vector<std::uint16_t> halves_of(std::string_view name, const Tensor& tensor
   halves.reserve(static_cast<std::size_t>(wide.numel()));
   for (const double x : wide.span<double>()) {
     halves.push_back(narrowed_half(x));
-    check((halves.back() & 0x7fff) != 0x7c00 || std::isinf(x), "safetensors", "tensor '", escape_for_print(name),
-          "' has an element of ", x, ", and F16 ends at 65504; BF16 has the range of F32");
+    check((halves.back() & 0x7fff) != 0x7c00 || std::isinf(x), "safetensors",
+          "tensor '{}' has an element of {}, and F16 ends at 65504; BF16 has the range of F32", escape_for_print(name),
+          x);
   }
   return halves;
 }
@@ -260,7 +262,7 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   }
   std::uint64_t position = 0;
   for (const auto& [name, tensor] : tensors) {
-    check(tensor.defined(), "safetensors", "tensor '", escape_for_print(name), "' is undefined");
+    check(tensor.defined(), "safetensors", "tensor '{}' is undefined", escape_for_print(name));
     JsonValue::Array sizes;
     for (int axis = 0; axis < tensor.rank(); ++axis) sizes.push_back(tensor.shape()[axis]);
     const bool narrowed = floats != FloatsAs::given && is_floating(tensor.dtype());
@@ -276,8 +278,8 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   }
   std::string text = write_json(std::move(header));
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  check(text.size() <= max_header_bytes, "safetensors", file, ": the header would have ", text.size(),
-        " bytes; at most ", max_header_bytes, " can be read again");
+  check(text.size() <= max_header_bytes, "safetensors",
+        "{}: the header would have {} bytes; at most {} can be read again", file, text.size(), max_header_bytes);
   parse_header(text, file, position);  // rejects a header that could not be read back
   const std::uint64_t header_bytes = text.size();
   AtomicFile target(path);

@@ -191,11 +191,11 @@ __device__ T bias_of(const DeviceCall<T>& call, const ThreadRows& at, int r, int
 // Converts a call, without gradients.
 template <class T>
 DeviceCall<T> device_call(const AttentionCall& call) {
-  check(call.biases.size() <= most_biases, "attention", "the CUDA kernels take ", most_biases,
-        " biases at a time, not ", call.biases.size());
+  check(call.biases.size() <= most_biases, "attention", "the CUDA kernels take {} biases at a time, not {}",
+        most_biases, call.biases.size());
   // Kernels count in int, which takes half the registers. Tensors with more rows do not fit into memory anyway.
   const auto as_int = [](std::int64_t count) {
-    check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not ",
+    check(count <= std::numeric_limits<int>::max() / 2, "attention", "the CUDA kernels take sizes below 2^30, not {}",
           count);
     return static_cast<int>(count);
   };
@@ -239,7 +239,7 @@ DeviceCall<T> device_call(const AttentionCall& call) {
 
 inline const ScoreModKernels& kernels_of(const ScoreMod& mod) {
   const ScoreModKernels* const kernels = mod.TALLY_CUDA_NAMESPACE;
-  check(kernels != nullptr, "attention", "the score modification '", mod.name, "' was not compiled as CUDA");
+  check(kernels != nullptr, "attention", "the score modification '{}' was not compiled as CUDA", mod.name);
   return *kernels;
 }
 
@@ -289,8 +289,9 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     }
     constexpr std::integral_constant<int, 32> narrowest{};
     const std::size_t needed = bytes(narrowest, family);
-    check(needed <= limit, "attention", "the CUDA kernels need ", needed >> 10,
-          " KiB of shared memory for this score, and the device has ", limit >> 10);
+    check(needed <= limit, "attention",
+          "the CUDA kernels need {} KiB of shared memory for this score, and the device has {}", needed >> 10,
+          limit >> 10);
     f(precision, narrowest, family, needed);
   };
   const auto with_precision = [&](auto precision) {

@@ -321,8 +321,8 @@ __device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&val
 inline dim3 grid_of(std::int64_t heads, std::int64_t count, int each, std::int64_t slices) {
   const std::int64_t blocks = (count + each - 1) / each;
   constexpr std::int64_t most_blocks = 65535;
-  check(blocks <= most_blocks, "attention", "the CUDA kernels take texts of up to ", most_blocks * each,
-        " tokens, not ", count);
+  check(blocks <= most_blocks, "attention", "the CUDA kernels take texts of up to {} tokens, not {}",
+        most_blocks * each, count);
   return {static_cast<unsigned>(heads), static_cast<unsigned>(blocks), static_cast<unsigned>(slices)};
 }
 

@@ -21,7 +21,7 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 void check_call(ncclResult_t result, const char* call, const char* file, int line) {
   if (result != ncclSuccess) {
-    fail("nccl", call, " failed: ", ncclGetErrorString(result), " (", file, ":", line, ")");
+    fail("nccl", "{} failed: {} ({}:{})", call, ncclGetErrorString(result), file, line);
   }
 }
 
@@ -178,8 +178,8 @@ std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup& ranks
 
 std::unique_ptr<GradientReducer> make_gradient_reducer(const ProcessGroup&) {
   fail("nccl",
-       "this build of tally has no NCCL, by which the ranks of a run on GPUs exchange gradients: nccl.h was not "
-       "found beside the CUDA toolkit (libnccl-dev) or in the Python index's folder (nvidia-nccl-cu12)");
+       "this build of tally has no NCCL, by which the ranks of a run on GPUs exchange gradients: nccl.h was not found "
+       "beside the CUDA toolkit (libnccl-dev) or in the Python index's folder (nvidia-nccl-cu12)");
 }
 
 #endif

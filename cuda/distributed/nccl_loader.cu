@@ -14,18 +14,18 @@ void* load() {
   std::string tried;
   for (const char* path : {TALLY_NCCL_PATH, "libnccl.so.2"}) {
     if (void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-    tried += tally::concat("\n  ", dlerror());
+    tried += tally::formatted("\n  {}", dlerror());
   }
   tally::fail("nccl",
               "NCCL cannot be loaded, by which the ranks of a run on GPUs exchange gradients (libnccl2, or of the "
-              "Python index nvidia-nccl-cu12):",
+              "Python index nvidia-nccl-cu12):{}",
               tried);
 }
 
 void* symbol(const char* name) {
   static void* const library = load();
   void* const found = dlsym(library, name);
-  tally::check(found != nullptr, "nccl", "NCCL has no function ", name, ": ", dlerror());
+  tally::check(found != nullptr, "nccl", "NCCL has no function {}: {}", name, dlerror());
   return found;
 }
 

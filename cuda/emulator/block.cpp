@@ -50,8 +50,8 @@ Block& Block::own() {
 // The fibers of this block are never continued, so no object on this stack may own memory.
 template <class F>
 void Block::stop(F&& text) {
-  error_ = concat("kernel launched at ", text_of(launch_->line), ", block ",
-                  text_of(index_of(block_number_, launch_->grid)), ": ", text());
+  error_ = formatted("kernel launched at {}, block {}: {}", text_of(launch_->line),
+                     text_of(index_of(block_number_, launch_->grid)), text());
   go_to_main();
 }
 
@@ -167,7 +167,7 @@ void Block::make_current(Thread& thread) {
 void Block::yield() {
   --can_run_;
   Thread* const next = next_that_can_run();
-  if (next == nullptr) stop([&] { return concat("every thread waits for others:", who_waits_where()); });
+  if (next == nullptr) stop([&] { return formatted("every thread waits for others:{}", who_waits_where()); });
   if (next == current_) return;
   Fiber& from = *current_->fiber;
   make_current(*next);
@@ -197,7 +197,7 @@ void Block::run_threads() noexcept {
     leave();
     Thread* const next = next_that_can_run();
     if (next == nullptr && gone_ == count_) go_to_main();
-    if (next == nullptr) stop([&] { return concat("every thread waits for others:", who_waits_where()); });
+    if (next == nullptr) stop([&] { return formatted("every thread waits for others:{}", who_waits_where()); });
     Fiber* const fiber = std::exchange(current_->fiber, nullptr);
     make_current(*next);
     if (next->fiber == nullptr && !thread_sanitizer) {
@@ -216,14 +216,14 @@ void Block::leave() {
   tsan_release(done_token_);
   if (at_barrier_ > 0) {
     stop([&] {
-      return concat("__syncthreads without all threads: ", name_of(*current_), " has left the kernel, ",
-                    name_of(*first_at_barrier_), " waits at ", text_of(first_at_barrier_->line));
+      return formatted("__syncthreads without all threads: {} has left the kernel, {} waits at {}", name_of(*current_),
+                       name_of(*first_at_barrier_), text_of(first_at_barrier_->line));
     });
   }
   for_lanes(warp().waiting, [&](int other) {
     const Thread& thread = lanes()[other];
     if (holds(thread.request.mask, lane()))
-      stop([&] { return concat(call_of(thread), ", but ", name_of(*current_), " has left the kernel"); });
+      stop([&] { return formatted("{}, but {} has left the kernel", call_of(thread), name_of(*current_)); });
   });
   warp().gone |= bit(lane());
   if (first_gone_ == nullptr) first_gone_ = current_;
@@ -245,15 +245,15 @@ void Block::barrier(SourceLine line) {
   current_->line = line;
   if (gone_ > 0) {
     stop([&] {
-      return concat("__syncthreads without all threads: ", name_of(*first_gone_), " has left the kernel, ",
-                    name_of(*current_), " waits at ", text_of(line));
+      return formatted("__syncthreads without all threads: {} has left the kernel, {} waits at {}",
+                       name_of(*first_gone_), name_of(*current_), text_of(line));
     });
   }
   if (at_barrier_ == 0) first_at_barrier_ = current_;
   if (!same(first_at_barrier_->line, line)) {
     stop([&] {
-      return concat("__syncthreads at different lines: ", name_of(*first_at_barrier_), " waits at ",
-                    text_of(first_at_barrier_->line), ", ", name_of(*current_), " at ", text_of(line));
+      return formatted("__syncthreads at different lines: {} waits at {}, {} at {}", name_of(*first_at_barrier_),
+                       text_of(first_at_barrier_->line), name_of(*current_), text_of(line));
     });
   }
   void* const token = &barrier_tokens_[barriers_ % 2];
@@ -296,19 +296,19 @@ void Block::check_warp() {
   const detail::WarpRequest& mine = current_->request;
   const Warp& own = warp();
   if (!holds(mine.mask, lane()))
-    stop([&] { return concat(call_of(*current_), ", which does not hold its own lane ", lane()); });
+    stop([&] { return formatted("{}, which does not hold its own lane {}", call_of(*current_), lane()); });
   for_lanes(mine.mask & ~own.there, [&](int lane) {
-    stop([&] { return concat(call_of(*current_), ", but the block has no lane ", lane, " there"); });
+    stop([&] { return formatted("{}, but the block has no lane {} there", call_of(*current_), lane); });
   });
   for_lanes(mine.mask & own.gone, [&](int lane) {
-    stop([&] { return concat(call_of(*current_), ", but ", name_of(lanes()[lane]), " has left the kernel"); });
+    stop([&] { return formatted("{}, but {} has left the kernel", call_of(*current_), name_of(lanes()[lane])); });
   });
   const bool all_of_my_mask = (own.waiting & ~mine.mask) == 0;
   const std::uint32_t first = own.waiting & (~own.waiting + 1);
   for_lanes(all_of_my_mask ? first : own.waiting, [&](int lane) { check_agree(lanes()[lane]); });
   const bool shuffle = mine.operation == detail::WarpOperation::shuffle;
   if (shuffle && (mine.source < 0 || mine.source >= warpSize || !holds(mine.mask, mine.source))) {
-    stop([&] { return concat(call_of(*current_), " and reads lane ", mine.source, ", which is not in the mask"); });
+    stop([&] { return formatted("{} and reads lane {}, which is not in the mask", call_of(*current_), mine.source); });
   }
 }
 
@@ -318,10 +318,10 @@ void Block::check_agree(const Thread& other) {
   const detail::WarpRequest& theirs = other.request;
   if (!holds(mine.mask, other.number % warpSize) && !holds(theirs.mask, lane())) return;
   if (theirs.mask != mine.mask)
-    stop([&] { return concat("masks differ: ", call_of(other), ", ", call_of(*current_)); });
+    stop([&] { return formatted("masks differ: {}, {}", call_of(other), call_of(*current_)); });
   if (!same(theirs.name, mine.name) || !same(theirs.line, mine.line)) {
     stop([&] {
-      return concat("lanes of one mask meet in different operations: ", call_of(other), ", ", call_of(*current_));
+      return formatted("lanes of one mask meet in different operations: {}, {}", call_of(other), call_of(*current_));
     });
   }
 }
@@ -354,14 +354,14 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
   static_bytes_ += bytes;
   if (static_bytes_ > max_static_shared_bytes || shared_count_ == shared_.size()) {
     stop([&] {
-      return concat(text_of(line), ": ", static_bytes_, " bytes of shared memory in ", shared_count_ + 1,
-                    " arrays; a block has ", max_static_shared_bytes, ", more only by SHARED_DYNAMIC");
+      return formatted("{}: {} bytes of shared memory in {} arrays; a block has {}, more only by SHARED_DYNAMIC",
+                       text_of(line), static_bytes_, shared_count_ + 1, max_static_shared_bytes);
     });
   }
   if (static_bytes_ + launch_->shared_bytes > max_shared_bytes(settings_)) {
     stop([&] {
-      return concat(text_of(line), ": ", static_bytes_, " bytes of shared memory in arrays beside ",
-                    launch_->shared_bytes, " of the launch; a block has ", max_shared_bytes(settings_));
+      return formatted("{}: {} bytes of shared memory in arrays beside {} of the launch; a block has {}", text_of(line),
+                       static_bytes_, launch_->shared_bytes, max_shared_bytes(settings_));
     });
   }
   void* const data = take_shared(bytes, alignment);
@@ -371,8 +371,8 @@ void* Block::shared_array(const void* site, std::size_t bytes, std::size_t align
 
 void Block::off_boundary(std::size_t bytes, SourceLine line) {
   stop([&] {
-    return concat(name_of(*current_), " reads or writes ", bytes, " bytes at once that do not begin at a multiple of ",
-                  bytes, ": ", text_of(line));
+    return formatted("{} reads or writes {} bytes at once that do not begin at a multiple of {}: {}",
+                     name_of(*current_), bytes, bytes, text_of(line));
   });
 }
 

@@ -7,8 +7,8 @@
 
 namespace tally::cuda_host {
 
-std::string text_of(const uint3& index) { return concat("(", index.x, ", ", index.y, ", ", index.z, ")"); }
-std::string text_of(const SourceLine& line) { return concat(line.file, ":", line.line); }
+std::string text_of(const uint3& index) { return formatted("({}, {}, {})", index.x, index.y, index.z); }
+std::string text_of(const SourceLine& line) { return formatted("{}:{}", line.file, line.line); }
 
 std::string hexadecimal(std::uint32_t mask) {
   std::string text = "0x";
@@ -16,11 +16,11 @@ std::string hexadecimal(std::uint32_t mask) {
   return text;
 }
 
-std::string Block::name_of(const Thread& thread) const { return concat("thread ", text_of(thread.index)); }
+std::string Block::name_of(const Thread& thread) const { return formatted("thread {}", text_of(thread.index)); }
 
 std::string Block::call_of(const Thread& thread) const {
-  return concat(name_of(thread), " calls ", thread.request.name, " with mask ", hexadecimal(thread.request.mask),
-                " at ", text_of(thread.request.line));
+  return formatted("{} calls {} with mask {} at {}", name_of(thread), thread.request.name,
+                   hexadecimal(thread.request.mask), text_of(thread.request.line));
 }
 
 // One line of text per source line, with the number of threads that wait there and the first of them.
@@ -38,20 +38,20 @@ std::string Block::who_waits_where() const {
       ++alike;
     }
     const char* const what = first.state == State::in_warp ? first.request.name : "__syncthreads";
-    text += concat("\n  ", name_of(first), alike > 1 ? concat(" and ", alike - 1, " more") : "", ": ", what, " at ",
-                   text_of(first.line));
-    if (first.state == State::in_warp) text += concat(", mask ", hexadecimal(first.request.mask));
+    text += formatted("\n  {}{}: {} at {}", name_of(first), alike > 1 ? formatted(" and {} more", alike - 1) : "", what,
+                      text_of(first.line));
+    if (first.state == State::in_warp) text += formatted(", mask {}", hexadecimal(first.request.mask));
   }
-  if (gone_ > 0) text += concat("\n  ", gone_, " threads have left the kernel");
+  if (gone_ > 0) text += formatted("\n  {} threads have left the kernel", gone_);
   return text;
 }
 
 std::string Block::stack_overflow_at(const void* address) const {
   for (const auto& fiber : fibers_) {
     if (current_ != nullptr && fiber->guards(address)) {
-      return concat("kernel launched at ", text_of(launch_->line), ", block ",
-                    text_of(index_of(block_number_, launch_->grid)), ", ", name_of(*current_), ": more than the ",
-                    stack_bytes, " bytes of a thread's stack are needed");
+      return formatted("kernel launched at {}, block {}, {}: more than the {} bytes of a thread's stack are needed",
+                       text_of(launch_->line), text_of(index_of(block_number_, launch_->grid)), name_of(*current_),
+                       stack_bytes);
     }
   }
   return {};

@@ -33,7 +33,7 @@ Settings settings_of_environment() {
   Settings settings;
   const std::string_view schedule = variable("TALLY_CUDA_SCHEDULE");
   const std::string wrong =
-      concat("TALLY_CUDA_SCHEDULE=", schedule, " is none of forward, reverse, random and random:<seed>");
+      formatted("TALLY_CUDA_SCHEDULE={} is none of forward, reverse, random and random:<seed>", schedule);
   if (schedule == "reverse") {
     settings.schedule = Schedule::reverse;
   } else if (schedule == "random") {
@@ -42,9 +42,9 @@ Settings settings_of_environment() {
     settings.schedule = Schedule::random;
     const std::string_view seed = schedule.substr(7);
     const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), settings.seed);
-    check(error == std::errc() && end == seed.data() + seed.size(), "cuda-host", wrong);
+    check(error == std::errc() && end == seed.data() + seed.size(), "cuda-host", "{}", wrong);
   } else {
-    check(schedule.empty() || schedule == "forward", "cuda-host", wrong);
+    check(schedule.empty() || schedule == "forward", "cuda-host", "{}", wrong);
   }
   settings.delay_streams = variable("TALLY_CUDA_DELAY") == "1";
   settings.protect_memory = variable("TALLY_CUDA_PROTECT") == "1";
@@ -52,7 +52,7 @@ Settings settings_of_environment() {
     constexpr std::pair<std::string_view, int> known[]{{"64", 64}, {"99", 99}, {"163", 163}, {"227", 227}};
     const auto* const found =
         std::find_if(std::begin(known), std::end(known), [&](auto& one) { return one.first == shared; });
-    check(found != std::end(known), "cuda-host", "TALLY_CUDA_SHARED=", shared, " is none of 64, 99, 163 and 227");
+    check(found != std::end(known), "cuda-host", "TALLY_CUDA_SHARED={} is none of 64, 99, 163 and 227", shared);
     settings.shared_kib = found->second;
   }
   return settings;
@@ -132,7 +132,7 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, SourceLine line, 
                         }
                       });
   tsan_acquire(&done_token);
-  check_internal(errors.empty(), "cuda-host", errors.empty() ? std::string() : errors.begin()->second);
+  check_internal(errors.empty(), "cuda-host", "{}", errors.empty() ? std::string() : errors.begin()->second);
 }
 
 }  // namespace detail

@@ -47,7 +47,7 @@ void count(MemoryCounters& mine, std::size_t bytes) {
 
 [[noreturn]] void refuse(const MemoryCounters& mine, std::size_t bytes) {
   cudaGetLastError();  // the text below reports it
-  fail("memory", "the device has no ", bytes, " bytes left; ", mine.live_bytes, " bytes are in use by tensors");
+  fail("memory", "the device has no {} bytes left; {} bytes are in use by tensors", bytes, mine.live_bytes);
 }
 
 }  // namespace

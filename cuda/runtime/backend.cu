@@ -97,9 +97,10 @@ void* end_capture() {
     abandon(memory);
     CUDA_CHECK(cudaGraphDestroy(graph));
     check(memory.foreign.empty(), "graph", "a tensor from before was freed in work that is being captured");
-    fail("graph", memory.own.size(),
-         " of the tensors made in work that is being captured are still there at its end, of ",
-         memory.own.begin()->second, " bytes the first; what outlives the work has to be made before");
+    fail("graph",
+         "{} of the tensors made in work that is being captured are still there at its end, of {} bytes the first; "
+         "what outlives the work has to be made before",
+         memory.own.size(), memory.own.begin()->second);
   }
   const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
   CUDA_CHECK(cudaGraphDestroy(graph));

@@ -9,7 +9,7 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
 [[noreturn]] void fail_call(const char* call, const char* text, const char* file, int line) {
-  fail("cuda", call, " failed: ", text, " (", file, ":", line, ")");
+  fail("cuda", "{} failed: {} ({}:{})", call, text, file, line);
 }
 
 }  // namespace

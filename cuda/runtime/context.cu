@@ -20,9 +20,10 @@ Contexts& contexts() {
   static Contexts* const instance = [] {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
-    check(error == cudaSuccess && count > 0, "cuda", "this machine has no CUDA device that can be used",
-          error == cudaSuccess ? "" : ": ", error == cudaSuccess ? "" : cudaGetErrorString(error),
-          "; use cpu, or cuda-host to run the CUDA kernels on the CPU");
+    check(error == cudaSuccess && count > 0, "cuda",
+          "this machine has no CUDA device that can be used{}{}; use cpu, or cuda-host to run the CUDA kernels on the "
+          "CPU",
+          error == cudaSuccess ? "" : ": ", error == cudaSuccess ? "" : cudaGetErrorString(error));
     auto* const result = new Contexts;
     result->all.resize(static_cast<std::size_t>(count));
     return result;
@@ -59,8 +60,8 @@ const Context& use_device(int index) {
   if (current != nullptr && current->index == index) return *current;
   Contexts& c = contexts();
   const int count = static_cast<int>(c.all.size());
-  check(index < count, "cuda", "there is no device ", index, ": this machine has ", count,
-        count == 1 ? " device" : " devices", ", counted from 0");
+  check(index < count, "cuda", "there is no device {}: this machine has {}{}, counted from 0", index, count,
+        count == 1 ? " device" : " devices");
   CUDA_CHECK(cudaSetDevice(index));
   const std::lock_guard lock(c.mutex);
   auto& own = c.all[static_cast<std::size_t>(index)];

@@ -17,15 +17,15 @@ void* load() {
 #define TALLY_SO_NAME(number) "libcublas.so." TALLY_TEXT_OF(number)
   for (const char* path : {TALLY_CUBLAS_PATH, TALLY_SO_NAME(CUBLAS_VER_MAJOR)}) {
     if (void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
-    tried += tally::concat("\n  ", dlerror());
+    tried += tally::formatted("\n  {}", dlerror());
   }
-  tally::fail("cuda", "cuBLAS cannot be loaded; it is part of the CUDA toolkit:", tried);
+  tally::fail("cuda", "cuBLAS cannot be loaded; it is part of the CUDA toolkit:{}", tried);
 }
 
 void* symbol(const char* name) {
   static void* const library = load();
   void* const found = dlsym(library, name);
-  tally::check(found != nullptr, "cuda", "cuBLAS has no function ", name, ": ", dlerror());
+  tally::check(found != nullptr, "cuda", "cuBLAS has no function {}: {}", name, dlerror());
   return found;
 }
 

@@ -51,7 +51,7 @@ Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dr
     key_norm_ = make("key_norm", sizes.key_heads);
   }
   for (std::int64_t head = 0; head < heads_; ++head) {
-    dropout_.emplace_back(start, head == 0 ? "weights" : concat("weights.", head), dropout);
+    dropout_.emplace_back(start, head == 0 ? "weights" : formatted("weights.{}", head), dropout);
   }
 }
 
@@ -61,8 +61,9 @@ namespace {
 Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
                     const ForwardContext& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) {
-    check(dropout.rate(pass) == 0, "attention", "model.dropout leaves out weights, and an encoding that computes the ",
-          "whole attention (mix) has none to be left out");
+    check(dropout.rate(pass) == 0, "attention",
+          "model.dropout leaves out weights, and an encoding that computes the whole attention (mix) has none to be "
+          "left out");
     return encoding.finish(encoding.mix(in), in);
   }
   const std::int64_t weights = in.q.size(1) * in.q.size(2) * in.keys();  // per sequence
@@ -141,7 +142,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
     const Tensor own_v = heads_of(v, group.first_key, group.key_count);
     AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
     in.mask = group.mask;
-    if (encoding.size() > 1) in.owner = concat("group ", n, ", ");
+    if (encoding.size() > 1) in.owner = formatted("group {}, ", n);
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));
   }

@@ -178,8 +178,8 @@ Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
 
 Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
   const std::int64_t length = in.q.size(2);
-  check(bias.bias.size(-1) >= length, "attention", "a toeplitz bias of ", bias.bias.size(-1),
-        " distances does not cover ", length, " tokens");
+  check(bias.bias.size(-1) >= length, "attention", "a toeplitz bias of {} distances does not cover {} tokens",
+        bias.bias.size(-1), length);
   return read_distance(unsqueeze(bias.bias, 1), length, false);
 }
 
@@ -260,8 +260,8 @@ Tensor position_weights(const Tensor& joined, const AttentionOperands& operands,
 }
 
 void check_lengths(const AttentionOperands& in) {
-  check(in.k.size(2) == in.q.size(2), "attention", "the composed form takes as many queries as keys, got ",
-        in.q.shape(), " and ", in.k.shape());
+  check(in.k.size(2) == in.q.size(2), "attention", "the composed form takes as many queries as keys, got {} and {}",
+        in.q.shape(), in.k.shape());
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ void evict_masked(const Score& score, const AttentionInput& in, std::int64_t key
     const bool beside_keys = name.starts_with(in.owner) && name.ends_with(kept_beside_keys);
     if (!beside_keys) continue;
     const Tensor& rows = kept.tensor();
-    check_internal(rows.size(2) == keys, "cache", name, " has ", rows.size(2), " rows for ", keys, " keys");
+    check_internal(rows.size(2) == keys, "cache", "{} has {} rows for {} keys", name, rows.size(2), keys);
     kept.set(without(rows, 2, in.mask.first, going).clone());  // a view would hold all the memory
   }
 }

@@ -72,7 +72,7 @@ Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBloc
   // A block may be padded with zeros after the last token.
   if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
   const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
-  const Tensor plain = repeat_kv(in.keep(concat(name, " at first"), key, 2), query.size(1));
+  const Tensor plain = repeat_kv(in.keep(formatted("{} at first", name), key, 2), query.size(1));
   return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
 }
 

@@ -43,8 +43,8 @@ Range parse_range(std::string_view text, std::string_view kind, std::string_view
   const std::size_t dash = text.find('-');
   const auto first = whole_number(text.substr(0, dash));
   const auto last = dash == std::string_view::npos ? first : whole_number(text.substr(dash + 1));
-  check(first && last && *first <= *last && *last < Range::end, "encoding", "'", text, "' in '", whole, "' names no ",
-        kind, "; write 2 or 1-3");
+  check(first && last && *first <= *last && *last < Range::end, "encoding", "'{}' in '{}' names no {}; write 2 or 1-3",
+        text, whole, kind);
   return {*first, *last};
 }
 
@@ -66,13 +66,13 @@ AttentionMask parse_mask(std::string_view text, std::string_view whole) {
     });
     const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
     check(known != mask_fields.end() && value.has_value() && *value > 0 && *value <= AttentionMask::most, "encoding",
-          "'", part, "' in '", whole,
-          "' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0");
-    check(mask.*known->member == 0, "encoding", "'", whole, "' says ", known->name, " twice");
+          "'{}' in '{}' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0", part,
+          whole);
+    check(mask.*known->member == 0, "encoding", "'{}' says {} twice", whole, known->name);
     mask.*known->member = *value;
   }
-  check(!mask.is_causal_only(), "encoding", "first = ", mask.first,
-        " has no effect where every key before a query is seen; it is for window and chunk");
+  check(!mask.is_causal_only(), "encoding",
+        "first = {} has no effect where every key before a query is seen; it is for window and chunk", mask.first);
   return mask;
 }
 
@@ -112,9 +112,9 @@ std::int64_t least_count(const std::vector<Assignment>& assignments, Range Assig
 // The group of heads first .. end - 1, of `heads` in all that share `key_heads`, without its encoding.
 HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std::int64_t key_heads) {
   const std::int64_t share = heads / key_heads, first_key = first / share, end_key = (end - 1) / share + 1;
-  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding", "heads ",
-        Range{first, end - 1}.text(), " share heads of keys unevenly: each is for ", share,
-        " heads, and a group has whole ones or lies within one");
+  check(end_key - first_key == 1 || (first % share == 0 && end % share == 0), "encoding",
+        "heads {} share heads of keys unevenly: each is for {} heads, and a group has whole ones or lies within one",
+        Range{first, end - 1}.text(), share);
   return {first, end - first, first_key, end_key - first_key, {}};
 }
 
@@ -123,27 +123,30 @@ void check_embeds(const EncodingEntry& entry, const Assignment& assignment, cons
   const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Assignment& other) {
     return other.layers.holds(0) && contains(other.sum, &entry);
   });
-  check(assignment.heads.all() && from_the_start, "encoding", entry.name,
-        " acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 (0:", entry.name,
-        ",...)");
+  check(assignment.heads.all() && from_the_start, "encoding",
+        "{} acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 (0:{},...)",
+        entry.name, entry.name);
 }
 
 }  // namespace
 
-std::string EncodingChoice::Range::text() const { return first == last ? to_text(first) : concat(first, "-", last); }
+std::string EncodingChoice::Range::text() const {
+  return first == last ? to_text(first) : formatted("{}-{}", first, last);
+}
 
 std::string EncodingChoice::Assignment::sum_text() const {
   std::string text;
-  for (const EncodingEntry* entry : sum) text += concat(text.empty() ? "" : "+", entry->name);
+  for (const EncodingEntry* entry : sum) text += formatted("{}{}", text.empty() ? "" : "+", entry->name);
   std::string seen;
   for (const MaskField& field : mask_fields) {
-    if (mask.*field.member > 0) seen += concat(seen.empty() ? "[" : ",", field.name, "=", mask.*field.member);
+    if (mask.*field.member > 0) seen += formatted("{}{}={}", seen.empty() ? "[" : ",", field.name, mask.*field.member);
   }
   return seen.empty() ? text : text + seen + "]";
 }
 
 std::string EncodingChoice::Assignment::text(const Range& before) const {
-  return concat(layers == before ? "" : layers.text() + ":", sum_text(), heads.all() ? "" : "@" + heads.text());
+  return formatted("{}{}{}", layers == before ? "" : layers.text() + ":", sum_text(),
+                   heads.all() ? "" : "@" + heads.text());
 }
 
 EncodingChoice EncodingChoice::parse(std::string_view text) {
@@ -161,17 +164,20 @@ EncodingChoice EncodingChoice::parse(std::string_view text) {
       rest = rest.substr(0, at);
     }
     if (const std::size_t open = rest.find('['); open != std::string_view::npos) {
-      check(rest.back() == ']', "encoding", "'", rest, "' in '", text,
-            "' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some heads");
+      check(rest.back() == ']', "encoding",
+            "'{}' in '{}' has a bracket that does not end it; write none[window=256], or none[window=256]@0-1 for some "
+            "heads",
+            rest, text);
       assignment.mask = parse_mask(rest.substr(open + 1, rest.size() - open - 2), text);
       rest = rest.substr(0, open);
     }
     for (const std::string_view name : split(rest, '+')) {
-      check(!name.empty(), "encoding", "'", text,
-            "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; "
-            "cope@0-1,alibi@2-3)");
+      check(!name.empty(), "encoding",
+            "'{}' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; "
+            "cope@0-1,alibi@2-3)",
+            text);
       const EncodingEntry& entry = find_encoding(name);
-      check(!contains(assignment.sum, &entry), "encoding", "'", rest, "' names ", name, " twice");
+      check(!contains(assignment.sum, &entry), "encoding", "'{}' names {} twice", rest, name);
       assignment.sum.push_back(&entry);
       const bool known =
           std::any_of(choice.parts.begin(), choice.parts.end(), [&](const Part& part) { return part.entry == &entry; });
@@ -223,7 +229,7 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
       if (part.entry->name == part_name)
         return tally::set_option(*part.options, part_name, name.substr(dot + 1), value);
     }
-    fail("encoding", "option ", name, " is for '", part_name, "', which is not part of ", text());
+    fail("encoding", "option {} is for '{}', which is not part of {}", name, part_name, text());
   }
   std::vector<const Part*> owners;
   std::vector<std::string> candidates, full_names;
@@ -232,11 +238,11 @@ void EncodingChoice::set_option(std::string_view name, std::string_view value) {
       candidates.push_back(info.name);
       if (info.name != name) continue;
       owners.push_back(&part);
-      full_names.push_back(concat(part.entry->name, ".", name));
+      full_names.push_back(formatted("{}.{}", part.entry->name, name));
     }
   }
-  check(owners.size() <= 1, "encoding", "option ", name, " is ambiguous: write ", joined(full_names, " or "));
-  if (owners.empty()) fail(text(), "unknown option '", name, "'", did_you_mean_or_known(name, candidates));
+  check(owners.size() <= 1, "encoding", "option {} is ambiguous: write {}", name, joined(full_names, " or "));
+  if (owners.empty()) fail(text(), "unknown option '{}'{}", name, did_you_mean_or_known(name, candidates));
   tally::set_option(*owners.front()->options, owners.front()->entry->name, name, value);
 }
 
@@ -244,25 +250,25 @@ std::int64_t EncodingChoice::least_layers() const { return least_count(assignmen
 std::int64_t EncodingChoice::least_heads() const { return least_count(assignments, &Assignment::heads); }
 
 void EncodingChoice::check_covers(std::int64_t layers, std::int64_t heads, std::int64_t key_heads) const {
-  const std::string named = concat("'", text(), "' names ");
+  const std::string named = formatted("'{}' names ", text());
   const auto check_exists = [&](std::string_view kind, std::int64_t last, std::int64_t count) {
-    check(last < count, "encoding", named, kind, " ", last, ", but the model has ", count, " ", kind,
-          count == 1 ? "" : "s", " (from 0)");
+    check(last < count, "encoding", "{}{} {}, but the model has {} {}{} (from 0)", named, kind, last, count, kind,
+          count == 1 ? "" : "s");
   };
   check_exists("layer", least_layers() - 1, layers);
   check_exists("head", least_heads() - 1, heads);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     const std::vector<Assignment> own = assignments_of(acting(), layer);
-    check(!own.empty(), "encoding", named, "nothing for layer ", layer, "; write none where there is none");
+    check(!own.empty(), "encoding", "{}nothing for layer {}; write none where there is none", named, layer);
     std::int64_t next = 0;
     const auto check_reaches = [&](std::int64_t head) {
-      check(next >= head, "encoding", named, "nothing for head", next == head - 1 ? " " : "s ",
-            Range{next, head - 1}.text(), " of layer ", layer, "; write none where there is none");
+      check(next >= head, "encoding", "{}nothing for head{}{} of layer {}; write none where there is none", named,
+            next == head - 1 ? " " : "s ", Range{next, head - 1}.text(), layer);
     };
     for (const Assignment& assignment : own) {
       check_reaches(assignment.heads.first);
-      check(next == assignment.heads.first, "encoding", named, "head ", assignment.heads.first, " of layer ", layer,
-            " twice");
+      check(next == assignment.heads.first, "encoding", "{}head {} of layer {} twice", named, assignment.heads.first,
+            layer);
       next = assignment.heads.all() ? heads : assignment.heads.last + 1;
       if (next <= heads) group_of(assignment.heads.first, next, heads, key_heads);
     }
@@ -295,7 +301,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
         target.first_layer = first_layer_of(acting(), part.entry);
         target.parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
           const std::string heads = single || scope == Scope::model ? "" : "@" + assignment.heads.text();
-          return parameter(concat(part.entry->name, heads, ".", suffix), shape, fill, scope);
+          return parameter(formatted("{}{}.{}", part.entry->name, heads, suffix), shape, fill, scope);
         };
         made.push_back({part.entry->name, part.entry->make(target, *part.options)});
         made.back().encoding->traits = part.entry->traits;
@@ -316,12 +322,14 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
       if (!assignments.empty() && entry->traits.embeds) check_embeds(*entry, assignment, assignments);
     }
     const AttentionMask& mask = group.mask;
-    check(mask.is_causal_only() || !traits.mixes, "encoding", assignment.sum_text(), ": ", assignment.sum.front()->name,
-          " computes the whole attention and does not know what its queries are to see");
+    check(mask.is_causal_only() || !traits.mixes, "encoding",
+          "{}: {} computes the whole attention and does not know what its queries are to see", assignment.sum_text(),
+          assignment.sum.front()->name);
     const bool own_key_only = mask.first == 0 && (mask.window == 1 || mask.chunk == 1);
-    check(!own_key_only || !group.encoding->excludes_own_key(), "encoding", assignment.sum_text(),
-          ": queries see the key of their own token only, to which this encoding gives no weight, so that every weight "
-          "is 0; a window or chunk must be at least 2 here, or first at least 1");
+    check(!own_key_only || !group.encoding->excludes_own_key(), "encoding",
+          "{}: queries see the key of their own token only, to which this encoding gives no weight, so that every "
+          "weight is 0; a window or chunk must be at least 2 here, or first at least 1",
+          assignment.sum_text());
     layer.push_back(std::move(group));
   }
   return layer;
@@ -342,8 +350,8 @@ std::vector<std::string> EncodingChoice::notes() const {
                });
       });
       if (!is_set || has_partner) continue;
-      lines.push_back(concat("note: ", part.entry->name, ".", flag.option, "=true changes nothing: ", part.entry->name,
-                             " is not combined with ", flag.partner));
+      lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with {}", part.entry->name,
+                                flag.option, part.entry->name, flag.partner));
     }
   }
   return lines;

@@ -25,8 +25,8 @@ class Sum final : public Encoding {
     traits.reads_heads = false;
     for (const SumPart& part : parts_) {
       const EncodingTraits& own = part.encoding->traits;
-      check(!own.mixes, "encoding", name, ": ", part.name, " computes the whole attention and cannot be combined");
-      check(!traits.replaces_softmax || !own.replaces_softmax, "encoding", name, replaced_twice);
+      check(!own.mixes, "encoding", "{}: {} computes the whole attention and cannot be combined", name, part.name);
+      check(!traits.replaces_softmax || !own.replaces_softmax, "encoding", "{}{}", name, replaced_twice);
       traits.reads_heads |= own.reads_heads;
       traits.embeds |= own.embeds;
       traits.rotates |= own.rotates;
@@ -95,7 +95,7 @@ class Sum final : public Encoding {
   }
   static AttentionInput of_part(const AttentionInput& in, std::size_t n) {
     AttentionInput own = in;
-    own.owner += concat("part ", n, ", ");
+    own.owner += formatted("part {}, ", n);
     return own;
   }
 
@@ -111,20 +111,22 @@ Tensor Encoding::weights(const Tensor& logits, const Tensor& seen, const Attenti
 
 Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
   if (cache == nullptr) return rows;
-  CacheEntry& kept = (*cache)[concat(owner, name)];
+  CacheEntry& kept = (*cache)[formatted("{}{}", owner, name)];
   kept.append(rows, axis);
   const std::int64_t count = kept.tensor().size(axis);
-  check(count <= keys(), "encoding", "'", owner, name, "' has ", count, " rows after ", keys(),
-        " tokens: in.keep takes each tensor once, under a name of its own, with the rows of these tokens alone");
+  check(count <= keys(), "encoding",
+        "'{}{}' has {} rows after {} tokens: in.keep takes each tensor once, under a name of its own, with the rows of "
+        "these tokens alone",
+        owner, name, count, keys());
   return kept.tensor();
 }
 
 Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
-  return keep(concat(name, kept_beside_keys), rows, 2);
+  return keep(formatted("{}{}", name, kept_beside_keys), rows, 2);
 }
 
 Tensor* AttentionInput::kept(std::string_view name) const {
-  return cache == nullptr ? nullptr : &(*cache)[concat(owner, name)].state();
+  return cache == nullptr ? nullptr : &(*cache)[formatted("{}{}", owner, name)].state();
 }
 
 Tensor AttentionInput::distances() const {
@@ -195,7 +197,7 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
   const Tensor x = Tensor::empty({1, 2, setup.width}, setup.dtype, setup.device);
   const Tensor q = rows(setup.heads), k = rows(setup.key_heads), v = rows(setup.key_heads);
   const Score score = score_of(encoding, {.x = x, .q = q, .k = k, .v = v, .scale = 1});
-  check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", name, replaced_twice);
+  check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", "{}{}", name, replaced_twice);
   traits.materialised = !score.tiled_on(setup.device);
   traits.takes_score_alone = score.takes_score_alone();
   traits.reads_heads |= traits.materialised;
@@ -205,7 +207,8 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
 std::string other_name_hint(std::string_view published) {
   // The nearest name by spelling would be another encoding: cope for nope.
   for (const EncodingEntry* entry : encoding_registry()) {
-    if (!published.empty() && entry->traits.also_called == published) return concat("; here it is '", entry->name, "'");
+    if (!published.empty() && entry->traits.also_called == published)
+      return formatted("; here it is '{}'", entry->name);
   }
   return "";
 }
@@ -217,7 +220,7 @@ const EncodingEntry& find_encoding(std::string_view name) {
     known.push_back(entry->name);
   }
   const std::string other = other_name_hint(name);
-  fail("encoding", "there is no encoding '", name, "'", other.empty() ? did_you_mean_or_known(name, known) : other);
+  fail("encoding", "there is no encoding '{}'{}", name, other.empty() ? did_you_mean_or_known(name, known) : other);
 }
 
 std::unique_ptr<Encoding> sum_of_encodings(std::vector<SumPart> parts, const std::string& name) {

@@ -82,7 +82,7 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
   if (bias == "none") return;
   EncodingSetup own = setup;
   own.parameter = [&setup](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
-    return setup.parameter(concat("bias.", name), shape, fill, scope);
+    return setup.parameter(formatted("bias.{}", name), shape, fill, scope);
   };
   const EncodingEntry& entry = find_encoding(bias);
   bias_ = entry.make(own, *entry.make_options());

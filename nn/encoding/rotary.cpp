@@ -50,8 +50,9 @@ std::vector<double> plane_factors(std::string_view encoding, std::string_view op
     double number = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
     const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
-    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), encoding, option, " = '", text,
-          "' has '", part, "' where a number above 0 is to stand; write 1/1.5/2, one for each plane");
+    check(whole && number > 0 && number <= std::numeric_limits<double>::max(), encoding,
+          "{} = '{}' has '{}' where a number above 0 is to stand; write 1/1.5/2, one for each plane", option, text,
+          part);
     numbers.push_back(number);
     begin += part.size() + 1;
   }

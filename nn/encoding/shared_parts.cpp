@@ -67,7 +67,7 @@ std::vector<double> alibi_slopes(std::int64_t heads) {
 
 void RemainderOption::visit(OptionVisitor& visitor, std::string_view what) {
   visitor.choice("remainder", value, {"drop", "value", "bias"},
-                 concat(what, ": nothing, the token's own value, or a learned vector for each head"));
+                 formatted("{}: nothing, the token's own value, or a learned vector for each head", what));
 }
 
 Remainder::Remainder(const EncodingSetup& setup, const RemainderOption& option) : to_value_(option.value == "value") {

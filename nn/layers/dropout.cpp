@@ -8,7 +8,7 @@
 namespace tally {
 
 Dropout::Dropout(const Initializer& start, std::string_view name, double rate)
-    : stream_(stream_of(concat("dropout/", start.path(name)))), rate_(rate) {}
+    : stream_(stream_of(formatted("dropout/{}", start.path(name)))), rate_(rate) {}
 
 Tensor Dropout::operator()(const Tensor& x, const ForwardContext& pass) const {
   return dropout(x, rate(pass), stream(pass, x.numel() / std::max<std::int64_t>(1, x.size(0))));

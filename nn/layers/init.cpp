@@ -26,12 +26,12 @@ StartValues start_values_from_text(std::string_view text) {
   if (text == "gpt2") return StartValues::gpt2;
   if (text == "fan-in") return StartValues::fan_in;
   if (text == "authors") return StartValues::authors;
-  fail("init", "start values are gpt2, fan-in or authors, not '", text, "'");
+  fail("init", "start values are gpt2, fan-in or authors, not '{}'", text);
 }
 
 Initializer Initializer::at(std::string_view name) const {
   Initializer child = *this;
-  child.prefix_ = concat(prefix_, name, ".");
+  child.prefix_ = formatted("{}{}.", prefix_, name);
   return child;
 }
 
@@ -41,7 +41,7 @@ Initializer Initializer::with_source(ParameterSource source) const {
   return copy;
 }
 
-std::string Initializer::path(std::string_view name) const { return concat(prefix_, name); }
+std::string Initializer::path(std::string_view name) const { return formatted("{}{}", prefix_, name); }
 
 Tensor Initializer::make(std::string_view name, const Shape& shape, const Fill& fill) const {
   if (source_) return source_(path(name), shape, fill);

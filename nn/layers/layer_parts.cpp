@@ -10,14 +10,15 @@
 namespace tally {
 
 void check_normed_heads(const EncodingSetup& setup, std::string_view what) {
-  check(setup.head_width > 1, what, "a norm over a head width of 1 keeps only the sign, which has no gradient; choose ",
-        "fewer heads, or a model.head-width of at least 2");
+  check(setup.head_width > 1, what,
+        "a norm over a head width of 1 keeps only the sign, which has no gradient; choose fewer heads, or a "
+        "model.head-width of at least 2");
 }
 
 TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
     : name_(name),
-      weight_(setup.parameter(concat(name, ".weight"), {heads, setup.width}, setup.start->linear_weight(setup.width),
-                              Scope::layer)) {}
+      weight_(setup.parameter(formatted("{}.weight", name), {heads, setup.width},
+                              setup.start->linear_weight(setup.width), Scope::layer)) {}
 
 Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) const {
   const Tensor share = unsqueeze(transpose(sigmoid(linear(in.x, weight_)), 1, 2), 3);  // a [B, heads, T, 1]
@@ -41,7 +42,8 @@ Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries) 
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : weight_(setup.parameter(concat(name, ".weight"), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {
+    : weight_(
+          setup.parameter(formatted("{}.weight", name), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {
   check_normed_heads(setup, name);
 }
 
@@ -59,7 +61,7 @@ void QueryKeyNorm::operator()(Tensor& q, Tensor& k) const {
 
 OutputGate::OutputGate(const EncodingSetup& setup, std::string_view name)
     : heads_(setup.heads),
-      weight_(setup.parameter(concat(name, ".weight"), {setup.heads * setup.head_width, setup.width},
+      weight_(setup.parameter(formatted("{}.weight", name), {setup.heads * setup.head_width, setup.width},
                               setup.start->linear_weight(setup.width), Scope::layer)) {}
 
 Tensor OutputGate::operator()(const Tensor& output, const AttentionInput& in) const {

@@ -60,7 +60,7 @@ struct Lstm::Parts {
       : embedding(start.at("embedding"), vocabulary, options.width, options.tied ? Tied::yes : Tied::no),
         embedding_dropout(start, "embedding", options.dropout) {
     for (std::int64_t n = 0; n < options.layers; ++n) {
-      layers.push_back(std::make_unique<LstmLayer>(start.at(concat("layers.", n)), options));
+      layers.push_back(std::make_unique<LstmLayer>(start.at(formatted("layers.{}", n)), options));
     }
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
@@ -73,11 +73,11 @@ struct Lstm::Parts {
 
 Lstm::Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start) {
   options.validate();
-  check(vocabulary >= 1, "model", "the vocabulary has ", vocabulary, " symbols");
-  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not ", start.dtype());
+  check(vocabulary >= 1, "model", "the vocabulary has {} symbols", vocabulary);
+  check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not {}", start.dtype());
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
   add_child("embedding", parts_->embedding);
-  for (std::size_t n = 0; n < parts_->layers.size(); ++n) add_child(concat("layers.", n), *parts_->layers[n]);
+  for (std::size_t n = 0; n < parts_->layers.size(); ++n) add_child(formatted("layers.{}", n), *parts_->layers[n]);
   if (parts_->head != nullptr) add_child("head", *parts_->head);
 }
 
@@ -100,8 +100,8 @@ Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
 }
 
 Tensor Lstm::compute(const Tensor& tokens, const ForwardContext& pass, std::vector<KvCache>* layers) {
-  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]",
-        tokens.defined() ? concat(", got ", tokens.shape()) : std::string());
+  check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]{}",
+        tokens.defined() ? formatted(", got {}", tokens.shape()) : std::string());
   Tensor x = parts_->embedding_dropout(parts_->embedding.forward(tokens), pass);
   for (std::size_t n = 0; n < parts_->layers.size(); ++n) {
     x = parts_->layers[n]->forward(x, pass, layers != nullptr ? &(*layers)[n] : nullptr);

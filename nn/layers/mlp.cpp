@@ -14,7 +14,7 @@ UnaryOp activation_from_text(std::string_view text) {
   if (text == "gelu-tanh") return UnaryOp::gelu_tanh;
   if (text == "relu") return UnaryOp::relu;
   if (text == "swiglu") return UnaryOp::silu;
-  fail("mlp", "activations are gelu, gelu-tanh, relu and swiglu, not '", text, "'");
+  fail("mlp", "activations are gelu, gelu-tanh, relu and swiglu, not '{}'", text);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Tensor RmsNorm::forward(const Tensor& x, OutputPrecision precision) const {
 std::unique_ptr<Norm> Norm::make(std::string_view kind, const Initializer& start, std::int64_t width, double eps) {
   if (kind == "layer") return std::make_unique<LayerNorm>(start, width, eps > 0 ? eps : 1e-5);
   if (kind == "rms") return std::make_unique<RmsNorm>(start, width, eps > 0 ? eps : 1e-6);
-  fail("norm", "there are layer and rms, not '", kind, "'");
+  fail("norm", "there are layer and rms, not '{}'", kind);
 }
 
 }  // namespace tally

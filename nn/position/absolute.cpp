@@ -15,8 +15,8 @@ class Absolute final : public Encoding {
 
   std::int64_t rows_by_position() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
-    check(length <= table_.size(0), "absolute", "the table has ", table_.size(0), " positions, the sequence ", length,
-          " tokens");
+    check(length <= table_.size(0), "absolute", "the table has {} positions, the sequence {} tokens", table_.size(0),
+          length);
   }
   Tensor embed(const Tensor& x, const TokenPositions& at) const override {
     return x + (at.each.defined() ? embedding(table_, at.each) : slice(table_, 0, at.first, at.first + x.size(1)));

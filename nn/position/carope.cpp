@@ -31,7 +31,7 @@ class Carope final : public Encoding {
  public:
   Carope(const EncodingSetup& setup, const CaropeOptions& options)
       : pairs_(setup.head_width / 2), interleaved_(options.layout == "interleaved") {
-    check(setup.head_width % 2 == 0, "carope", "planes need an even head width, got ", setup.head_width);
+    check(setup.head_width % 2 == 0, "carope", "planes need an even head width, got {}", setup.head_width);
     const double opening = std::pow(options.base, 2.0 / static_cast<double>(setup.head_width)) - 1;
     weight_ = setup.parameter("frequency.weight", {setup.key_heads, setup.width},
                               options.start == "rope" ? Fill::constant(0) : Fill::normal(0.02), Scope::layer);

@@ -63,8 +63,8 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
 
 std::int64_t rotated_dims(const EncodingSetup& setup, const ContextualRotaryOptions& options) {
   const std::int64_t dims = options.rotary_dims == 0 ? setup.head_width : options.rotary_dims;
-  check(dims % 2 == 0, "contextual-rotary", "planes need an even number of dims, but ", dims, " are to be rotated");
-  check(dims <= setup.head_width, "contextual-rotary", "rotary-dims ", dims, " is more than the head width ",
+  check(dims % 2 == 0, "contextual-rotary", "planes need an even number of dims, but {} are to be rotated", dims);
+  check(dims <= setup.head_width, "contextual-rotary", "rotary-dims {} is more than the head width {}", dims,
         setup.head_width);
   return dims;
 }

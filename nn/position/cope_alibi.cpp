@@ -34,12 +34,12 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
   }
   void validate() const override {
     const CopeAlibiOptions usual;
-    check(
-        slopes != "learned" || sign == usual.sign, "cope-alibi", "sign = ", sign,
-        " has no effect with slopes = learned, which start at 0 and find a sign of their own; choose slopes = halving "
-        "or alibi");
-    check(slopes == "halving" || first_slope == usual.first_slope, "cope-alibi", "first-slope = ", first_slope,
-          " has no effect with slopes = ", slopes, "; it is for slopes = halving");
+    check(slopes != "learned" || sign == usual.sign, "cope-alibi",
+          "sign = {} has no effect with slopes = learned, which start at 0 and find a sign of their own; choose slopes "
+          "= halving or alibi",
+          sign);
+    check(slopes == "halving" || first_slope == usual.first_slope, "cope-alibi",
+          "first-slope = {} has no effect with slopes = {}; it is for slopes = halving", first_slope, slopes);
     gates.refuse_idle_query("cope-alibi");
   }
 };

@@ -33,8 +33,10 @@ class CopeMlp final : public Encoding {
  public:
   CopeMlp(const EncodingSetup& setup, const CopeMlpOptions& options) {
     if (options.layers == "first") {
-      check(setup.first_layer == 0, "cope-mlp", "layers = first is layer 0 alone, but cope-mlp acts from layer ",
-            setup.first_layer, " on: it would act nowhere; name it for layer 0, or choose layers = all");
+      check(setup.first_layer == 0, "cope-mlp",
+            "layers = first is layer 0 alone, but cope-mlp acts from layer {} on: it would act nowhere; name it for "
+            "layer 0, or choose layers = all",
+            setup.first_layer);
       if (setup.layer > 0) return;
     }
     const auto parameter = [&](std::string_view name, const Shape& shape, const Fill& fill) {

@@ -31,7 +31,7 @@ struct Dape2Options final : OptionsOf<Dape2Options> {
     network.visit(visitor);
   }
   void validate() const override {
-    check(kernel % 2 == 1, "dape2", "kernel = ", kernel, " must be odd: the pair's own key is in the middle");
+    check(kernel % 2 == 1, "dape2", "kernel = {} must be odd: the pair's own key is in the middle", kernel);
   }
 };
 

@@ -46,8 +46,8 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
     visitor.flag("gate", gate, "each head's output is gated");
   }
   void validate() const override {
-    check(keys % 2 == 1, "mta", "keys = ", keys, " must be odd: the pair's own key is in the middle");
-    check(group == 0 || mixes_after(), "mta", "group = ", group, " has no effect with mix = ", mix);
+    check(keys % 2 == 1, "mta", "keys = {} must be odd: the pair's own key is in the middle", keys);
+    check(group == 0 || mixes_after(), "mta", "group = {} has no effect with mix = {}", group, mix);
   }
   bool mixes_before() const { return mix == "both" || mix == "before"; }
   bool mixes_after() const { return mix == "both" || mix == "after"; }
@@ -121,7 +121,7 @@ class Mta final : public Encoding {
     if (options.mixes_before()) mix_ = make("mix", {heads, heads}, identities(1, heads));
     if (options.mixes_after()) {
       const std::int64_t group = options.group == 0 ? heads : std::min(options.group, heads);
-      check(heads % group == 0, "mta", heads, " heads are no whole number of groups of ", group);
+      check(heads % group == 0, "mta", "{} heads are no whole number of groups of {}", heads, group);
       mix_after_ = make("mix-after", {heads / group, group, group}, identities(heads / group, group));
     }
     if (options.norm) check_normed_heads(setup, "mta");

@@ -50,10 +50,10 @@ struct PathOptions final : OptionsOf<PathOptions> {
                    "what the sum of log forget gates is divided by: as in the authors' code, or as in the paper");
   }
   void validate() const override {
-    check(conv || conv_size == PathOptions().conv_size, "path", "conv-size = ", conv_size,
-          " has no effect without a convolution; it is for conv = true");
-    check(forget || gate_scale == PathOptions().gate_scale, "path", "gate-scale = ", gate_scale,
-          " has no effect without forget gates; it is for forget = true");
+    check(conv || conv_size == PathOptions().conv_size, "path",
+          "conv-size = {} has no effect without a convolution; it is for conv = true", conv_size);
+    check(forget || gate_scale == PathOptions().gate_scale, "path",
+          "gate-scale = {} has no effect without forget gates; it is for forget = true", gate_scale);
   }
 };
 

@@ -29,10 +29,9 @@ struct RelativeOptions final : OptionsOf<RelativeOptions> {
     visitor.flag("rotated-query", rotated_query, "in a sum with a rotation: its product sees q as rotated");
   }
   void validate() const override {
-    check(
-        far != "cap" || distances != 1, "relative",
-        "distances = 1 with far = cap gives all keys of a row one term, in which no position is left; choose distances "
-        "of at least 2, or far = none");
+    check(far != "cap" || distances != 1, "relative",
+          "distances = 1 with far = cap gives all keys of a row one term, in which no position is left; choose "
+          "distances of at least 2, or far = none");
   }
 };
 
@@ -48,8 +47,9 @@ class Relative final : public Encoding {
 
   std::int64_t rows_by_position() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
-    check(!refuse_far_ || length <= table_.size(0), "relative", "the table has ", table_.size(0),
-          " distances, the sequence ", length, " tokens; far = cap or none goes on beyond the table");
+    check(!refuse_far_ || length <= table_.size(0), "relative",
+          "the table has {} distances, the sequence {} tokens; far = cap or none goes on beyond the table",
+          table_.size(0), length);
   }
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -40,8 +40,8 @@ namespace {
 // How many of `count` planes are rotated. Throws Error if none is.
 std::int64_t fastest_planes(double share, std::int64_t count) {
   const auto turned = static_cast<std::int64_t>(std::floor(share * static_cast<double>(count)));
-  check(turned > 0, "rope", "fastest = ", share, " turns none of ", count, count == 1 ? " plane" : " planes",
-        "; choose ", 1 / static_cast<double>(count), " or more");
+  check(turned > 0, "rope", "fastest = {} turns none of {}{}; choose {} or more", share, count,
+        count == 1 ? " plane" : " planes", 1 / static_cast<double>(count));
   return turned;
 }
 
@@ -96,43 +96,47 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   }
   void validate() const override {
     const RopeOptions usual;
-    check(stretch != "none" || factor == usual.factor, "rope", "factor = ", factor,
-          " has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or longrope");
+    check(stretch != "none" || factor == usual.factor, "rope",
+          "factor = {} has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or longrope",
+          factor);
     const bool by_turns = stretch == "llama3", by_lists = stretch == "longrope", by_parts = stretch == "yarn";
     check(by_turns || by_lists || by_parts || stretch == "dynamic" || trained_length == usual.trained_length, "rope",
-          "trained-length = ", trained_length, " has no effect with stretch = ", stretch,
-          "; it is for stretch = dynamic, yarn, llama3 and longrope");
-    check(by_parts || by_lists || attention_factor == 0, "rope", "attention-factor = ", attention_factor,
-          " has no effect with stretch = ", stretch, "; it is for stretch = yarn and longrope");
+          "trained-length = {} has no effect with stretch = {}; it is for stretch = dynamic, yarn, llama3 and longrope",
+          trained_length, stretch);
+    check(by_parts || by_lists || attention_factor == 0, "rope",
+          "attention-factor = {} has no effect with stretch = {}; it is for stretch = yarn and longrope",
+          attention_factor, stretch);
     for (const auto& [name, value, plain] :
          {std::tuple{"beta-fast", beta_fast, usual.beta_fast}, {"beta-slow", beta_slow, usual.beta_slow}}) {
-      check(by_parts || value == plain, "rope", name, " = ", value, " has no effect with stretch = ", stretch,
-            "; it is for stretch = yarn");
+      check(by_parts || value == plain, "rope", "{} = {} has no effect with stretch = {}; it is for stretch = yarn",
+            name, value, stretch);
     }
     if (frequencies == "fastest" && rotary_dims > 0) fastest_planes(fastest, rotary_dims / 2);
-    check(beta_slow < beta_fast, "rope", "beta-slow = ", beta_slow, " must be less than beta-fast = ", beta_fast);
-    check(by_parts || truncate, "rope", "truncate = false has no effect with stretch = ", stretch,
-          "; it is for stretch = yarn");
-    check(!by_lists || trained_length > 1, "rope", "trained-length = 1 is too short for stretch = longrope, which ",
-          "divides by its logarithm");
+    check(beta_slow < beta_fast, "rope", "beta-slow = {} must be less than beta-fast = {}", beta_slow, beta_fast);
+    check(by_parts || truncate, "rope", "truncate = false has no effect with stretch = {}; it is for stretch = yarn",
+          stretch);
+    check(!by_lists || trained_length > 1, "rope",
+          "trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
     for (const auto& [name, text] : {std::pair{"short-factors", &short_factors}, {"long-factors", &long_factors}}) {
-      check(by_lists || text->empty(), "rope", name, " = ", *text, " has no effect with stretch = ", stretch,
-            "; it is for stretch = longrope");
+      check(by_lists || text->empty(), "rope", "{} = {} has no effect with stretch = {}; it is for stretch = longrope",
+            name, *text, stretch);
       plane_factors("rope", name, *text);
     }
-    check(by_turns || low_freq_factor == usual.low_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
-          " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
-    check(by_turns || high_freq_factor == usual.high_freq_factor, "rope", "high-freq-factor = ", high_freq_factor,
-          " has no effect with stretch = ", stretch, "; it is for stretch = llama3");
-    check(frequencies == "fastest" || fastest == usual.fastest, "rope", "fastest = ", fastest,
-          " has no effect with frequencies = ", frequencies, "; it is for frequencies = fastest");
+    check(by_turns || low_freq_factor == usual.low_freq_factor, "rope",
+          "low-freq-factor = {} has no effect with stretch = {}; it is for stretch = llama3", low_freq_factor, stretch);
+    check(by_turns || high_freq_factor == usual.high_freq_factor, "rope",
+          "high-freq-factor = {} has no effect with stretch = {}; it is for stretch = llama3", high_freq_factor,
+          stretch);
+    check(frequencies == "fastest" || fastest == usual.fastest, "rope",
+          "fastest = {} has no effect with frequencies = {}; it is for frequencies = fastest", fastest, frequencies);
     check(frequencies != "fastest" || fastest < 1, "rope",
           "fastest = 1 leaves all planes as they are with frequencies = fastest");
     const bool clips = frequencies == "clip" || frequencies == "clip-hard";
-    check(clips || clipped == usual.clipped, "rope", "clipped = ", clipped,
-          " has no effect with frequencies = ", frequencies, "; it is for frequencies = clip and clip-hard");
-    check(low_freq_factor < high_freq_factor, "rope", "low-freq-factor = ", low_freq_factor,
-          " must be less than high-freq-factor = ", high_freq_factor);
+    check(clips || clipped == usual.clipped, "rope",
+          "clipped = {} has no effect with frequencies = {}; it is for frequencies = clip and clip-hard", clipped,
+          frequencies);
+    check(low_freq_factor < high_freq_factor, "rope", "low-freq-factor = {} must be less than high-freq-factor = {}",
+          low_freq_factor, high_freq_factor);
   }
 };
 
@@ -189,9 +193,9 @@ void leave_out(std::vector<RotaryPlane>& planes, const RopeOptions& options) {
 void divide_by_list(std::vector<RotaryPlane>& planes, std::string_view name, const std::string& text) {
   const std::vector<double> factors = plane_factors("rope", name, text);
   if (factors.empty()) return;
-  check(factors.size() == planes.size(), "rope", name, " has ", factors.size(),
-        factors.size() == 1 ? " number" : " numbers", ", but ", 2 * planes.size(), " dims have ", planes.size(),
-        planes.size() == 1 ? " plane" : " planes", "; one is wanted for each");
+  check(factors.size() == planes.size(), "rope", "{} has {}{}, but {} dims have {}{}; one is wanted for each", name,
+        factors.size(), factors.size() == 1 ? " number" : " numbers", 2 * planes.size(), planes.size(),
+        planes.size() == 1 ? " plane" : " planes");
   for (std::size_t i = 0; i < planes.size(); ++i) planes[i].angle /= factors[i];
 }
 
@@ -212,8 +216,8 @@ struct RopeSizes {
 // The angles for a text of `length` tokens. Only dynamic and longrope depend on it, beyond L0.
 Rotary make_rotary(const RopeSizes& sizes, const RopeOptions& options, std::int64_t length) {
   const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : sizes.head_width;
-  check(dims % 2 == 0, "rope", "planes need an even number of dims, but ", dims, " are to be rotated");
-  check(dims <= sizes.head_width, "rope", "rotary-dims ", dims, " is more than the head width ", sizes.head_width);
+  check(dims % 2 == 0, "rope", "planes need an even number of dims, but {} are to be rotated", dims);
+  check(dims <= sizes.head_width, "rope", "rotary-dims {} is more than the head width {}", dims, sizes.head_width);
   std::vector<RotaryPlane> planes = rotary_planes(dims, options.base);
   const double longer = static_cast<double>(length) / static_cast<double>(options.trained_length);
   double size = 1;

@@ -41,7 +41,7 @@ class SelectiveRope final : public Encoding {
   SelectiveRope(const EncodingSetup& setup, const SelectiveRopeOptions& options)
       : key_heads_(setup.key_heads), pairs_(setup.head_width / 2) {
     const std::int64_t d = setup.head_width;
-    check(d % 2 == 0, "selective-rope", "planes need an even head width, got ", d);
+    check(d % 2 == 0, "selective-rope", "planes need an even head width, got {}", d);
     const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
       return setup.parameter(name, shape, fill, Scope::layer);
     };

@@ -22,8 +22,8 @@ struct SigmoidOptions final : OptionsOf<SigmoidOptions> {
     remainder.visit(visitor, "where what weights leave over of 1 goes (or lack)");
   }
   void validate() const override {
-    check(!visible || length == SigmoidOptions().length, "sigmoid", "length = ", length,
-          " has no effect with visible = true");
+    check(!visible || length == SigmoidOptions().length, "sigmoid", "length = {} has no effect with visible = true",
+          length);
   }
 };
 

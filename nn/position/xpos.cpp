@@ -34,7 +34,7 @@ double growth(std::int64_t plane, std::int64_t dims) {
 // sign: 1 for q, -1 for k
 Rotary make_rotary(const EncodingSetup& setup, const XposOptions& options, double sign) {
   const std::int64_t dims = setup.head_width;
-  check(dims % 2 == 0, "xpos", "planes need an even number of dims, but the head width is ", dims);
+  check(dims % 2 == 0, "xpos", "planes need an even number of dims, but the head width is {}", dims);
   std::vector<RotaryPlane> planes = rotary_planes(dims, 10000);
   for (std::int64_t i = 0; i < dims / 2; ++i) planes[static_cast<std::size_t>(i)].growth = sign * growth(i, dims);
   return {std::move(planes), 1, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
@@ -51,8 +51,8 @@ class Xpos final : public Encoding {
   }
 
   void check_length(std::int64_t length) const override {
-    check(length <= limit_, "xpos", "scales of positions above ", limit_,
-          " leave the range of the numbers, the sequence has ", length, " tokens");
+    check(length <= limit_, "xpos",
+          "scales of positions above {} leave the range of the numbers, the sequence has {} tokens", limit_, length);
   }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
     q = query_.rotate(q, in.first);

@@ -56,12 +56,12 @@ std::vector<std::string> square_memory_notes(const EncodingChoice& choice) {
       continue;
     }
     if (!memory.squares) continue;
-    notes.push_back(concat(assignment.sum_text(),
-                           memory.form == "composed" ? " is computed in composed operations, not in tiles"
-                                                     : " is computed in tiles, beside numbers of all pairs of tokens",
-                           ": memory grows with the square of the length; ", heads, " heads of width ", head_width,
-                           " take ", bytes_text(memory.bytes), " for ", with_commas(attention_memory_length),
-                           " tokens"));
+    notes.push_back(
+        formatted("{}{}: memory grows with the square of the length; {} heads of width {} take {} for {} tokens",
+                  assignment.sum_text(),
+                  memory.form == "composed" ? " is computed in composed operations, not in tiles"
+                                            : " is computed in tiles, beside numbers of all pairs of tokens",
+                  heads, head_width, bytes_text(memory.bytes), with_commas(attention_memory_length)));
   }
   return notes;
 }

@@ -63,7 +63,7 @@ double set_times(JsonValue& json, const std::string& median, const std::string& 
 // Also sets the work per second.
 void set_times(JsonValue& json, const std::string& name, std::vector<double> seconds, double work, const char* unit) {
   const double median = set_times(json, name + "_s", name + "_", std::move(seconds));
-  json.set(concat(name, "_", unit, "_per_s"), median > 0 ? work / median / 1e9 : 0.0);
+  json.set(formatted("{}_{}_per_s", name, unit), median > 0 ? work / median / 1e9 : 0.0);
 }
 
 std::int64_t rate(double work, double seconds) { return seconds > 0 ? std::llround(work / seconds) : 0; }

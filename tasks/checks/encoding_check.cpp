@@ -40,7 +40,7 @@ Deviation deviation(const Computed& found, const Computed& expected) {
   for (const Computed* one : {&found, &expected}) {
     if (!std::isfinite(largest(one->logits))) return {infinite};
     for (const auto& [path, slope] : one->gradients) {
-      if (!std::isfinite(largest(slope))) return {infinite, concat("the gradient of ", path)};
+      if (!std::isfinite(largest(slope))) return {infinite, formatted("the gradient of {}", path)};
     }
   }
   Deviation most{largest_difference(found.logits, expected.logits) / std::max(1e-3, largest(expected.logits))};
@@ -48,14 +48,14 @@ Deviation deviation(const Computed& found, const Computed& expected) {
   for (const auto& [path, slope] : expected.gradients) scale = std::max(scale, largest(slope));
   for (std::size_t n = 0; n < expected.gradients.size(); ++n) {
     const double own = largest_difference(found.gradients[n].second, expected.gradients[n].second) / scale;
-    if (own > most.size) most = {own, concat("the gradient of ", expected.gradients[n].first)};
+    if (own > most.size) most = {own, formatted("the gradient of {}", expected.gradients[n].first)};
   }
   return most;
 }
 Finding expect_within(const Deviation& found, double allowed, const std::string& of) {
   if (found.size == 0) return good(of + " do not differ");
-  const std::string text = concat(of, " differ by ", short_text(found.size), " in ", found.where);
-  return found.size <= allowed ? good(text) : wrong(concat(text, ", ", short_text(allowed), " allowed"));
+  const std::string text = formatted("{} differ by {} in {}", of, short_text(found.size), found.where);
+  return found.size <= allowed ? good(text) : wrong(formatted("{}, {} allowed", text, short_text(allowed)));
 }
 
 Finding look_at_gradients(const EncodingVariant& variant) {
@@ -63,7 +63,7 @@ Finding look_at_gradients(const EncodingVariant& variant) {
   if (loss.exempt()) return left_out("gradients by a rule of its own");
   const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, loss.parameters());
   if (!result.ok) return wrong(result.text);
-  return good(concat(result.compared, " numbers, worst error ", short_text(result.worst), " of what is allowed"));
+  return good(formatted("{} numbers, worst error {} of what is allowed", result.compared, short_text(result.worst)));
 }
 
 // Results for a text as a whole, the reference for other ways to compute it.
@@ -93,11 +93,11 @@ Finding look_at_causality(const EncodingVariant& variant) {
     const Numbers after = numbers_of(model->forward(Tensor::from(ids, tokens.shape(), default_device())));
     for (std::size_t n = 0; n < static_cast<std::size_t>(changed) * symbols; ++n) {
       if (before[n] == after[n]) continue;
-      return wrong(concat("what is computed at token ", n / symbols, " changes with token ", changed));
+      return wrong(formatted("what is computed at token {} changes with token {}", n / symbols, changed));
     }
     ++tried;
   }
-  return good(concat("no bit before ", tried, " tokens of ", length, " changes with them"));
+  return good(formatted("no bit before {} tokens of {} changes with them", tried, length));
 }
 
 Finding look_at_parameters(const EncodingVariant& variant) {
@@ -108,12 +108,12 @@ Finding look_at_parameters(const EncodingVariant& variant) {
   for (const auto& [path, slope] : all.gradients) {
     if (path.find("position.") == std::string::npos) continue;
     ++count;
-    if (slope.empty()) return wrong(concat("no gradient reaches ", path, ": nothing that is computed uses it"));
+    if (slope.empty()) return wrong(formatted("no gradient reaches {}: nothing that is computed uses it", path));
     // The softmax is invariant to a bias added to all keys of a row.
     if (path.ends_with(".output.bias") || largest(slope) > 1e-10 * most) continue;
-    return wrong(concat("the gradient of ", path, " is 0 but for rounding: the model does not depend on it"));
+    return wrong(formatted("the gradient of {} is 0 but for rounding: the model does not depend on it", path));
   }
-  return good(count == 0 ? "it has none" : concat(count, " parameters, each with a gradient"));
+  return good(count == 0 ? "it has none" : formatted("{} parameters, each with a gradient", count));
 }
 
 Finding look_at_forms(const EncodingVariant& variant) {
@@ -121,7 +121,7 @@ Finding look_at_forms(const EncodingVariant& variant) {
     return left_out("in composed operations alone: memory grows with the square of T");
   const std::int64_t length = length_for(variant.choice, several_tiles);
   return expect_within(deviation(computed(variant, length), computed(variant, length, {.attention = "composed"})), 1e-9,
-                       concat("tiled and composed attention of ", length, " tokens"));
+                       formatted("tiled and composed attention of {} tokens", length));
 }
 
 // The whole text and a step after the first differ only in the state that earlier tokens leave.
@@ -145,14 +145,14 @@ Finding look_at_generation(const EncodingVariant& variant) {
   // If the last rows of a text depend on later tokens, a step gives the rows of the text up to that point.
   const bool by_end = model->rows_by_end() > 0;
   const std::string name =
-      concat(length, " tokens a few at a time and ", by_end ? "each text up to there" : "all at once");
+      formatted("{} tokens a few at a time and {}", length, by_end ? "each text up to there" : "all at once");
   Numbers in_steps, all_expected;
   GenerationState state;
   for (std::int64_t first = 0, count = 5; first < length; first += count, count = first % 2 == 0 ? 1 : 3) {
     const std::int64_t end = std::min(first + count, length);
     const auto fails = [&](const std::string& how) {
-      return wrong(concat(how, " for the tokens ", first, " to ", end - 1,
-                          first == 0 ? "" : ", computed after the others", first == 0 ? "" : not_kept));
+      return wrong(formatted("{} for the tokens {} to {}{}{}", how, first, end - 1,
+                             first == 0 ? "" : ", computed after the others", first == 0 ? "" : not_kept));
     };
     Numbers rows;
     try {
@@ -222,8 +222,8 @@ Finding look_at_devices(const EncodingVariant& variant) {
   const Computed cpu = computed(variant, length, {.device = Device{}});
   Finding found;
   for (const Device device : devices) {
-    const Finding own =
-        expect_within(deviation(computed(variant, length, {.device = device}), cpu), 1e-9, concat("cpu and ", device));
+    const Finding own = expect_within(deviation(computed(variant, length, {.device = device}), cpu), 1e-9,
+                                      formatted("cpu and {}", device));
     if (found.kind != Finding::Kind::wrong) found = own;
   }
   return found;
@@ -253,12 +253,13 @@ Finding look_at_length(const EncodingVariant& variant) {
   alone.resize(alone.size() / static_cast<std::size_t>(begin) * static_cast<std::size_t>(rows));
   within.resize(alone.size());
   const Finding same = expect_within({largest_difference(within, alone) / std::max(1e-3, largest(alone))}, 1e-9,
-                                     concat("a text of ", most, " tokens and its first ", rows));
+                                     formatted("a text of {} tokens and its first {}", most, rows));
   if (most == longer || same.kind == Finding::Kind::wrong) return same;
   try {
     model->check_length(longer);
   } catch (const Error& error) {
-    if (!has_number(error.what(), most)) return wrong(concat(most, " tokens are the limit, not named: ", error.what()));
+    if (!has_number(error.what(), most))
+      return wrong(formatted("{} tokens are the limit, not named: {}", most, error.what()));
     return good(error.what());
   }
   return same;

@@ -49,13 +49,13 @@ std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std:
   const auto visit_options = [&](bool wants_given, auto&& visit) {
     for (const auto& part : usual.parts) {
       for (const OptionInfo& option : list_options(*part.options)) {
-        const std::string name = concat(part.entry->name, ".", option.name);
+        const std::string name = formatted("{}.{}", part.entry->name, option.name);
         if ((std::ranges::count(given, name) > 0) == wants_given) visit(name, option);
       }
     }
   };
   visit_options(true, [&](const std::string&, const OptionInfo& option) {
-    label += concat(" ", option.name, "=", to_text(option.value));
+    label += formatted(" {}={}", option.name, to_text(option.value));
   });
   std::vector<EncodingVariant> variants;
   variants.push_back({usual.clone(), label});
@@ -66,7 +66,7 @@ std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std:
     if (const double* real = std::get_if<double>(&option.value)) values = {to_text(2 * *real)};
     for (const std::string& value : values) {
       if (value == to_text(option.value)) continue;
-      EncodingVariant other{usual.clone(), concat(label, " ", option.name, "=", value), name, value};
+      EncodingVariant other{usual.clone(), formatted("{} {}={}", label, option.name, value), name, value};
       // One option's value may require a value of another option.
       if (set(other.choice, name, value) && can_be_made(other.choice)) variants.push_back(std::move(other));
     }

@@ -43,8 +43,8 @@ void take_parameters(Transformer& rewritten, const Transformer& original, const 
   try {
     rewritten.load(values);
   } catch (const Error& error) {
-    fail("check", one.rewritten.choice.text(), " takes the parameters of ", one.original.text(),
-         " by name, and they are others; give them the same names and shapes: ", error.what());
+    fail("check", "{} takes the parameters of {} by name, and they are others; give them the same names and shapes: {}",
+         one.rewritten.choice.text(), one.original.text(), error.what());
   }
 }
 
@@ -96,8 +96,8 @@ Finding compare(const Rewriting& one) {
     if (differs(most)) {
       const std::size_t at = first_difference(found.logits, expected.logits, rounding * scale);
       const std::size_t symbols = expected.logits.size() / static_cast<std::size_t>(length);
-      return wrong(concat("logits differ by ", short_text(most), " of the largest, from token ", at / symbols, " of ",
-                          length, " on"));
+      return wrong(formatted("logits differ by {} of the largest, from token {} of {} on", short_text(most),
+                             at / symbols, length));
     }
     // A parameter's own gradient is no yardstick: it may be 0 up to rounding.
     std::map<std::string, Numbers> slopes;
@@ -111,12 +111,12 @@ Finding compare(const Rewriting& one) {
       const double own = largest_difference(slope, slopes.at(path)) / steepest;
       if (differs(own)) {
         return wrong(
-            concat("the gradient of ", path, " differs by ", short_text(own), " of the largest of all; logits agree"));
+            formatted("the gradient of {} differs by {} of the largest of all; logits agree", path, short_text(own)));
       }
       most = std::max(most, own);
     }
-    return {Finding::Kind::good, concat("logits of ", length, " tokens and gradients of ", slopes.size(),
-                                        " parameters agree to ", short_text(most))};
+    return {Finding::Kind::good, formatted("logits of {} tokens and gradients of {} parameters agree to {}", length,
+                                           slopes.size(), short_text(most))};
   } catch (const Error& error) {
     return wrong(error.what());
   }

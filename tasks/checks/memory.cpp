@@ -23,15 +23,14 @@ void check_fits_in(std::span<const Part> parts, const MemoryEstimate& estimate, 
   std::string text;
   for (const Part& part : parts) {
     total += part.bytes;
-    if (part.bytes > 0) text += concat(text.empty() ? "" : ", ", part.name, " ", bytes_text(part.bytes));
+    if (part.bytes > 0) text += formatted("{}{} {}", text.empty() ? "" : ", ", part.name, bytes_text(part.bytes));
   }
   if (total <= available && !estimate.more) return;
-  throw DoesNotFit(concat("[memory] this needs ",
-                          estimate.more      ? "more than "
-                          : estimate.at_most ? "up to "
-                                             : "about ",
-                          bytes_text(total), where, " (", text, "), but there are ", bytes_text(available), where, "; ",
-                          advice));
+  throw DoesNotFit(formatted("[memory] this needs {}{}{} ({}), but there are {}{}; {}",
+                             estimate.more      ? "more than "
+                             : estimate.at_most ? "up to "
+                                                : "about ",
+                             bytes_text(total), where, text, bytes_text(available), where, advice));
 }
 
 }  // namespace

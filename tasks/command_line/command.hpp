@@ -50,7 +50,7 @@ auto as_usage(F&& f) {
 inline void refuse_with_dry_run(std::string_view command, std::string_view option, bool is_there) {
   if (!is_there) return;
   throw UsageError(
-      concat("[", command, "] ", option, " has no effect with --dry-run; it is for what is trained and written"));
+      formatted("[{}] {} has no effect with --dry-run; it is for what is trained and written", command, option));
 }
 
 // The target that an option's value is written to. A variable holds the default, which the help shows. A function gets

@@ -48,7 +48,7 @@ std::string required_text(const CLI::App& app, const CLI::RequiredError& error) 
   const std::string text = error.what();
   const CLI::Option* option = app.get_option_no_throw(text.substr(0, text.find(' ')));
   if (option == nullptr) return text;
-  return concat(text, ": ", option->get_description(), " ('", app.get_name(), " --help')");
+  return formatted("{}: {} ('{} --help')", text, option->get_description(), app.get_name());
 }
 
 // CLI11 names the unknown option; this adds the option that was probably meant.
@@ -62,14 +62,15 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const 
     const std::string name = word.substr(2, word.find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string meant = meant_option(name, known);
-    return concat("unknown option '--", name, "'",
-                  meant.empty() ? concat("; '", app.get_name(), " --help' lists all")
-                                : concat("; did you mean '--", meant, "'?"));
+    return formatted("unknown option '--{}'{}", name,
+                     meant.empty() ? formatted("; '{} --help' lists all", app.get_name())
+                                   : formatted("; did you mean '--{}'?", meant));
   }
   if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error)) return required_text(app, *required);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const std::string text = error.what();
-    if (text.find(" required ") != std::string::npos) return concat(text.substr(0, text.find(':')), " needs a value");
+    if (text.find(" required ") != std::string::npos)
+      return formatted("{} needs a value", text.substr(0, text.find(':')));
   }
   return error.what();
 }
@@ -81,7 +82,7 @@ void refuse_empty_values(std::string_view command, const CLI::App& app, const st
     const std::string name = word.substr(0, word.find('='));
     if (name.size() + 1 != word.size() || app.get_option_no_throw(name) == nullptr) continue;
     throw UsageError(
-        concat(command, ": ", name, " has no value behind '='; an empty text is a word of its own: ", name, " ''"));
+        formatted("{}: {} has no value behind '='; an empty text is a word of its own: {} ''", command, name, name));
   }
 }
 
@@ -98,7 +99,7 @@ std::vector<std::string> CommandLine::look_ahead_all(std::string_view name) cons
   std::vector<std::string> values;
   for (std::size_t i = 0; i < words_.size(); ++i) {
     if (words_[i] == name && i + 1 < words_.size()) values.push_back(words_[i + 1]);
-    if (words_[i].starts_with(concat(name, "="))) values.push_back(words_[i].substr(name.size() + 1));
+    if (words_[i].starts_with(formatted("{}=", name))) values.push_back(words_[i].substr(name.size() + 1));
   }
   return values;
 }
@@ -109,7 +110,7 @@ std::string CommandLine::look_ahead(std::string_view name) const {
 }
 
 std::string CommandLine::parse(std::string_view command, std::string_view summary, std::string_view examples) {
-  CLI::App app(concat(summary, "\n\nExamples:\n", examples), concat("tally ", command));
+  CLI::App app(formatted("{}\n\nExamples:\n{}", summary, examples), formatted("tally {}", command));
   app.get_formatter()->column_width(34);
   app.footer(footer);
   std::vector<Option> common_options = common.options();
@@ -122,7 +123,7 @@ std::string CommandLine::parse(std::string_view command, std::string_view summar
   } catch (const CLI::CallForHelp&) {
     return app.help();
   } catch (const CLI::ParseError& error) {
-    throw UsageError(concat(command, ": ", usage_text(app, error, words_)));
+    throw UsageError(formatted("{}: {}", command, usage_text(app, error, words_)));
   }
   return "";
 }

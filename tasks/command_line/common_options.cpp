@@ -40,9 +40,9 @@ std::vector<std::string> CommonOptions::words() {
     if (bool* const* flag = std::get_if<bool*>(&option.target)) {
       if (**flag) words.push_back(option.names);
     } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {
-      words.push_back(concat(option.names, "=", **number));
+      words.push_back(formatted("{}={}", option.names, **number));
     } else {
-      words.push_back(concat(option.names, "=", *std::get<std::string*>(option.target)));
+      words.push_back(formatted("{}={}", option.names, *std::get<std::string*>(option.target)));
     }
   }
   return words;
@@ -52,9 +52,10 @@ void CommonOptions::apply() const {
   Device wanted = as_usage([&] { return device_from_text(device); });
   if (wanted.type == DeviceType::cuda && !ProcessGroup::world().alone()) {
     if (wanted.index != 0) {
-      throw UsageError(concat("[mpi] --device ", device,
-                              " is one GPU; of several processes each takes the one of its number on its machine: "
-                              "--device cuda"));
+      throw UsageError(
+          formatted("[mpi] --device {} is one GPU; of several processes each takes the one of its number on its "
+                    "machine: --device cuda",
+                    device));
     }
     wanted.index = static_cast<int>(mpi::own_rank_on_machine());
   }

@@ -18,7 +18,7 @@ constexpr const char* about_encodings =
 
 std::string describe(const OptionInfo& option) {
   const bool flag = std::holds_alternative<bool>(option.value);
-  return flag ? concat(option.help, " [", to_text(option.value), "]") : option.help_with_range();
+  return flag ? formatted("{} [{}]", option.help, to_text(option.value)) : option.help_with_range();
 }
 
 // Replaces the encoding of the file and drops options of parts that the new one does not have.
@@ -75,8 +75,8 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
       const auto before = name == "optimiser.name" ? settings_.begin() : settings_.end();
       settings_.emplace(before, name, flag && value.empty() ? "true" : value);
     };
-    line.add(concat("--", field.name, field.alias.empty() ? "" : ",--", field.alias), set, describe(field.option),
-             {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
+    line.add(formatted("--{}{}{}", field.name, field.alias.empty() ? "" : ",--", field.alias), set,
+             describe(field.option), {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
     if (field.name.starts_with("pe.") && field.alias.empty()) ambiguous.insert(field.option.name);
   }
   // An option that several encodings share needs the name of one of them. Without it, the error lists the candidates.
@@ -98,14 +98,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
                  "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: an assignment without layers goes on "
                  "with those before it); 'tally list encodings' shows them");
   line.add("--preset", &options->preset_,
-           concat("the task's settings: ", preset_names(line.look_ahead("--task")), " ('tally list presets')"));
+           formatted("the task's settings: {} ('tally list presets')", preset_names(line.look_ahead("--task"))));
   line.add("--config", &options->file_, "JSON file of settings; single options win over it");
   std::vector<const PresetEntry*> suite;
   if (several) {
     const std::string name = line.look_ahead("--suite");
     if (!name.empty()) suite = as_usage([&] { return find_suite(name).presets; });
     line.add("--suite", &options->suite_,
-             concat("presets of several tasks instead of one: ", suite_names(), " ('tally list suites')"),
+             formatted("presets of several tasks instead of one: {} ('tally list suites')", suite_names()),
              {.excludes = {"--task", "--preset", "--config"}});
   }
   as_usage([&] {
@@ -180,14 +180,14 @@ void ConfigOptions::check_whole(const RunConfig& config, const PresetEntry* of_s
     config.make_task();
   };
   as_usage([&] {
-    if (of_suite != nullptr) return in_file(concat(of_suite->task, " ", of_suite->name), check_it);
+    if (of_suite != nullptr) return in_file(formatted("{} {}", of_suite->task, of_suite->name), check_it);
     blaming_file(check_it);
   });
 }
 
 RunConfig ConfigOptions::begin(const std::string& encoding, const PresetEntry& preset) const {
   return as_usage([&] {
-    return in_file(concat(preset.task, " ", preset.name), [&] {
+    return in_file(formatted("{} {}", preset.task, preset.name), [&] {
       RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
       apply(config);
       return config;
@@ -203,7 +203,7 @@ RunConfig ConfigOptions::begin(const std::string& wanted) const {
           "--config and --preset exclude each other: the file sets what the preset would set");
     if (!file_.empty()) {
       JsonValue json = read_json(file_, config_limits);
-      check(json.is_object(), "config", file_, " must hold an object, not ", json.kind());
+      check(json.is_object(), "config", "{} must hold an object, not {}", file_, json.kind());
       if (!encoding.empty()) replace_encoding(json, encoding);
       if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
                               json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {
@@ -248,20 +248,20 @@ void ConfigOptions::apply(RunConfig& config) const {
 
 std::string config_text(const RunConfig& config, bool all) {
   constexpr std::size_t columns = 100;
-  std::string text = concat("task ", config.task->name, ", encoding ", config.encoding.text(),
-                            config.preset.empty() ? "" : concat(", preset ", config.preset),
-                            all ? "" : "; settings that differ from the defaults:", "\n");
+  std::string text = formatted("task {}, encoding {}{}{}\n", config.task->name, config.encoding.text(),
+                               config.preset.empty() ? "" : formatted(", preset {}", config.preset),
+                               all ? "" : "; settings that differ from the defaults:");
   const std::vector<RunConfig::Group> groups = config.groups();
   std::size_t indent = 0;
   for (const RunConfig::Group& group : groups) indent = std::max(indent, group.title.size() + 4);
   const ModelRecord usual = settings_of(RunConfig::make(config.task->name, config.encoding.text()));
   for (const RunConfig::Group& group : groups) {
-    std::string line = concat("  ", group.title, std::string(indent - 2 - group.title.size(), ' '));
+    std::string line = formatted("  {}{}", group.title, std::string(indent - 2 - group.title.size(), ' '));
     const std::size_t empty = line.size();
     for (const OptionInfo& option : group.options) {
       const std::string name = group.prefix + option.name, value = to_text(option.value);
       if (const auto known = usual.find(name); !all && known != usual.end() && known->second == value) continue;
-      const std::string word = concat(name, "=", value);
+      const std::string word = formatted("{}={}", name, value);
       if (line.size() > empty && line.size() - (line.rfind('\n') + 1) + word.size() > columns) {
         line += "\n" + std::string(indent, ' ');
       } else if (line.size() > empty) {

@@ -31,12 +31,12 @@ std::vector<GridDimension> parse_grid(const std::vector<std::string>& texts, std
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      throw UsageError(concat("[usage] ", option, " takes key=value,value, not '", text, "'"));
+      throw UsageError(formatted("[usage] {} takes key=value,value, not '{}'", option, text));
     }
     GridDimension dimension{option_spelling(text.substr(0, equals)), split_text(text.substr(equals + 1), ',')};
     const bool twice = std::any_of(dimensions.begin(), dimensions.end(),
                                    [&](const GridDimension& other) { return other.key == dimension.key; });
-    if (twice) throw UsageError(concat("[usage] ", option, " ", dimension.key, " is there twice"));
+    if (twice) throw UsageError(formatted("[usage] {} {} is there twice", option, dimension.key));
     dimensions.push_back(std::move(dimension));
   }
   return dimensions;

@@ -47,10 +47,11 @@ fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
 void check_output(const std::string& path, const std::string& new_run) {
   if (path.empty()) throw UsageError("[usage] the name of the file to write is empty");
   const fs::path file = settled(path), run = new_run.empty() ? fs::path() : settled(new_run);
-  if (file == run) throw UsageError(concat("[usage] '", path, "' is the folder of the run; name a file"));
+  if (file == run) throw UsageError(formatted("[usage] '{}' is the folder of the run; name a file", path));
   if (const fs::path keeper = keeper_of(file, run); !keeper.empty()) {
-    throw UsageError(concat("[usage] '", path, "' is kept by what was trained or prepared in '", keeper.string(),
-                            "' and is not written over; choose another name"));
+    throw UsageError(formatted(
+        "[usage] '{}' is kept by what was trained or prepared in '{}' and is not written over; choose another name",
+        path, keeper.string()));
   }
   std::error_code error;
   if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be created
@@ -64,9 +65,9 @@ std::string known_ending(const std::string& path, const std::vector<std::string>
   if (std::find(known.begin(), known.end(), ending) != known.end()) return ending;
   std::string all;
   for (const std::string& one : known) {
-    if (!one.empty()) all += concat(all.empty() ? "" : ", ", one);
+    if (!one.empty()) all += formatted("{}{}", all.empty() ? "" : ", ", one);
   }
-  throw UsageError(concat("[usage] cannot write '", path, "': names of such files end in ", all));
+  throw UsageError(formatted("[usage] cannot write '{}': names of such files end in {}", path, all));
 }
 
 }  // namespace tally

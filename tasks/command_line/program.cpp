@@ -20,11 +20,11 @@ namespace {
 
 std::string overview() {
   std::string text =
-      concat("tally ", version, ": position encodings in small transformers\n\nUsage: tally COMMAND ...\n");
+      formatted("tally {}: position encodings in small transformers\n\nUsage: tally COMMAND ...\n", version);
   std::string_view group;
   for (const Command& command : commands()) {
-    if (group != command.group) text += concat("\n", group = command.group, ":\n");
-    text += concat("  ", command.name, std::string(14 - command.name.size(), ' '), command.summary, "\n");
+    if (group != command.group) text += formatted("\n{}:\n", group = command.group);
+    text += formatted("  {}{}{}\n", command.name, std::string(14 - command.name.size(), ' '), command.summary);
   }
   return text +
          "\n'tally COMMAND --help' explains one of them. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 diverged,\n"
@@ -55,12 +55,13 @@ std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
   for (const JsonMember& member : value.members()) width = std::max(width, member.name.size());
   std::string text;
   for (const JsonMember& member : value.members()) {
-    text += concat(std::string(indent, ' '), member.name);
+    text += formatted("{}{}", std::string(indent, ' '), member.name);
     const std::string pad(width + 2 - member.name.size(), ' ');
     if (member.value.is_object()) {
       text += "\n" + facts_text(member.value, indent + 2);
     } else {
-      text += concat(pad, member.value.is_string() ? printable(member.value.string()) : write_json(member.value), "\n");
+      text += formatted("{}{}\n", pad,
+                        member.value.is_string() ? printable(member.value.string()) : write_json(member.value));
     }
   }
   return text;
@@ -109,7 +110,7 @@ int failed(int code, std::string_view why) {
   }
   constexpr std::int64_t patience_ms = 1000, turn_ms = 100;
   if (!ranks.first()) std::this_thread::sleep_for(std::chrono::milliseconds(patience_ms + turn_ms * ranks.rank()));
-  complain(concat("rank ", ranks.rank(), " of ", ranks.size(), ": ", why));
+  complain(formatted("rank {} of {}: {}", ranks.rank(), ranks.size(), why));
   std::cout.flush();
   ranks.abort_all(code);
 }
@@ -122,9 +123,10 @@ bool refused_of_srun(const std::vector<std::string>& words) {
   if (!trains || processes == 1) return false;
   if (std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--claim"); })) return false;
   if (mpi::own_number_of_srun() == 0) {
-    complain(concat("[mpi] srun started ", processes, " processes that do not know of each other; 'mpirun -np ",
-                    processes, " tally ", words[0], "' within sbatch or salloc shares one run among them, and 'tally ",
-                    "sweep --worker', which srun may start, many runs"));
+    complain(formatted(
+        "[mpi] srun started {} processes that do not know of each other; 'mpirun -np {} tally {}' within sbatch or "
+        "salloc shares one run among them, and 'tally sweep --worker', which srun may start, many runs",
+        processes, processes, words[0]));
   }
   return true;
 }
@@ -133,9 +135,9 @@ bool refused_of_srun(const std::vector<std::string>& words) {
 bool refused_together(const std::string& command) {
   if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
   if (mpi::own_rank() == 0) {
-    complain(concat("[mpi] mpirun started ", mpi::started_processes(), " processes, and 'tally ", command,
-                    "' is the work of one; train and resume share a run",
-                    command == "sweep" ? ", and --worker shares a sweep without mpirun" : ""));
+    complain(formatted(
+        "[mpi] mpirun started {} processes, and 'tally {}' is the work of one; train and resume share a run{}",
+        mpi::started_processes(), command, command == "sweep" ? ", and --worker shares a sweep without mpirun" : ""));
   }
   return true;
 }
@@ -186,7 +188,7 @@ int run_words(const std::vector<std::string>& words) {
     }
   }
   if (speaks)
-    complain(concat("unknown command '", words[0], "'", did_you_mean(words[0], names), " ('tally --help' lists them)"));
+    complain(formatted("unknown command '{}'{} ('tally --help' lists them)", words[0], did_you_mean(words[0], names)));
   return exit_code::usage;
 }
 

@@ -52,26 +52,26 @@ namespace {
 std::string text_evaluation_text(const Evaluation& e) {
   const TextCounts& text = *e.text;
   const std::optional<double> error = e.loss_error();
-  return concat("loss ", short_number(e.loss), error ? concat(" +- ", short_number(*error, 2)) : "", ", perplexity ",
-                exponential_text(e.loss), " of ", with_commas(text.tokens), " tokens",
-                text.bytes > 0
-                    ? concat("; ", short_number(e.bits_per_byte()), " bits per byte of ", with_commas(text.bytes))
-                    : "",
-                text.words > 0
-                    ? concat("; word perplexity ", exponential_text(e.nats_per_word()), " of ", with_commas(text.words))
-                    : "",
-                "; context ", text.context, ", stride ", text.stride, "; tokens ", text.token_checksum, ", tokenizer ",
-                text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, "; ",
-                percent_text(e.token_error()), " wrong");
+  return formatted(
+      "loss {}{}, perplexity {} of {} tokens{}{}; context {}, stride {}; tokens {}, tokenizer {}; {} wrong",
+      short_number(e.loss), error ? formatted(" +- {}", short_number(*error, 2)) : "", exponential_text(e.loss),
+      with_commas(text.tokens),
+      text.bytes > 0 ? formatted("; {} bits per byte of {}", short_number(e.bits_per_byte()), with_commas(text.bytes))
+                     : "",
+      text.words > 0
+          ? formatted("; word perplexity {} of {}", exponential_text(e.nats_per_word()), with_commas(text.words))
+          : "",
+      text.context, text.stride, text.token_checksum,
+      text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, percent_text(e.token_error()));
 }
 
 }  // namespace
 
 std::string evaluation_text(const Evaluation& e) {
   if (e.text) return text_evaluation_text(e);
-  return concat(percent_text(e.token_error()), " wrong (", rate_text(e.wrong, e.scored, "tokens"), "); ",
-                rate_text(e.wrong_sequences, e.sequences, "sequences"),
-                e.generated ? "; generated" : concat("; loss ", short_number(e.loss)));
+  return formatted("{} wrong ({}); {}{}", percent_text(e.token_error()), rate_text(e.wrong, e.scored, "tokens"),
+                   rate_text(e.wrong_sequences, e.sequences, "sequences"),
+                   e.generated ? "; generated" : formatted("; loss {}", short_number(e.loss)));
 }
 
 ProgressPrinter::ProgressPrinter(bool quiet, bool to_stderr)
@@ -105,7 +105,7 @@ std::string progress_line(std::vector<ProgressField> fields, std::size_t width) 
     fields.erase(std::ranges::min_element(fields, {}, &ProgressField::importance));
   }
   std::string line;
-  for (const ProgressField& field : fields) line += concat(line.empty() ? "" : "  ", field.text);
+  for (const ProgressField& field : fields) line += formatted("{}{}", line.empty() ? "" : "  ", field.text);
   return line;
 }
 
@@ -126,10 +126,10 @@ void ProgressPrinter::started(const RunConfig& config, const SequenceModel& mode
     split_width_ = std::max(split_width_, split.name.size());
   }
   sequences_of_epoch_ = task->epoch();
-  print(concat(config.task->name, " with ", config.label(), ": ", with_commas(model.parameter_count()), " parameters, ",
-               with_commas(tokens), " tokens a step, device ", model.device(), ", BLAS ", blas_info().core, ", ",
-               thread_count(), thread_count() == 1 ? " thread" : " threads"));
-  if (from_step > 0) print(concat("continues from step ", from_step, " of ", steps_));
+  print(formatted("{} with {}: {} parameters, {} tokens a step, device {}, BLAS {}, {}{}", config.task->name,
+                  config.label(), with_commas(model.parameter_count()), with_commas(tokens), model.device(),
+                  blas_info().core, thread_count(), thread_count() == 1 ? " thread" : " threads"));
+  if (from_step > 0) print(formatted("continues from step {} of {}", from_step, steps_));
 }
 
 // "epoch 1.25": how often the training's text or set has been seen; empty without epochs.
@@ -163,7 +163,8 @@ std::string ProgressPrinter::left_text(std::int64_t step) const {
   const double guess = tokens_per_step_ > 0 ? seconds_per_step_ / tokens_per_step_ / 3 : 0;
   const double per_token = evaluation_.tokens > 0 ? evaluation_.seconds / evaluation_.tokens : guess;
   const double tokens = std::max(0.0, evaluation_.all_tokens - evaluation_.tokens);
-  return concat(duration_text(seconds_per_step_ * static_cast<double>(steps_ - step) + per_token * tokens), " left");
+  return formatted("{} left",
+                   duration_text(seconds_per_step_ * static_cast<double>(steps_ - step) + per_token * tokens));
 }
 
 void ProgressPrinter::stepped(const StepReport& report) {
@@ -174,13 +175,13 @@ void ProgressPrinter::stepped(const StepReport& report) {
   if (report.step > first_step_ + 1) seconds_per_step_ = span / static_cast<double>(report.step - first_step_ - 1);
   if (quiet_ || !is_due(report.step == report.steps)) return;
   const double rate = span > 0 ? static_cast<double>(tokens_ - first_tokens_) / span : 0;
-  draw({{concat("step ", report.step, "/", report.steps), 8},
+  draw({{formatted("step {}/{}", report.step, report.steps), 8},
         {epoch_text(report.sequences), 3},
-        {concat("loss ", short_number(report.loss)), 6},
-        {concat("error ", percent_text(report.token_error)), 5},
-        {concat("lr ", short_number(report.lr)), 2},
-        {concat("grad ", short_number(report.grad_norm)), 1},
-        {concat(with_commas(std::llround(rate)), " tokens/s"), 4},
+        {formatted("loss {}", short_number(report.loss)), 6},
+        {formatted("error {}", percent_text(report.token_error)), 5},
+        {formatted("lr {}", short_number(report.lr)), 2},
+        {formatted("grad {}", short_number(report.grad_norm)), 1},
+        {formatted("{} tokens/s", with_commas(std::llround(rate))), 4},
         {left_text(report.step), 7}});
 }
 
@@ -203,9 +204,9 @@ void ProgressPrinter::evaluating(std::int64_t step, const Split& split, std::int
   }
   count_evaluated(done);
   if (!is_due(false)) return;
-  draw({{concat("step ", step, "/", steps_), 3},
-        {concat("evaluating ", split.name), 2},
-        {concat(with_commas(done), "/", with_commas(count), " sequences"), 1},
+  draw({{formatted("step {}/{}", step, steps_), 3},
+        {formatted("evaluating {}", split.name), 2},
+        {formatted("{}/{} sequences", with_commas(done), with_commas(count)), 1},
         {left_text(step), 4}});
 }
 
@@ -213,14 +214,14 @@ void ProgressPrinter::evaluated(std::int64_t step, const Evaluation& evaluation)
   count_evaluated(evaluation_.count);
   if (quiet_ && step != steps_) return;
   const std::string pad(split_width_ - std::min(split_width_, evaluation.split.size()), ' ');
-  print(concat("step ", step, "  ", evaluation.split, ": ", pad, evaluation_text(evaluation)));
+  print(formatted("step {}  {}: {}{}", step, evaluation.split, pad, evaluation_text(evaluation)));
 }
 
 void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
   clear_line();
   if (quiet_) return;
   if (outcome == TrainOutcome::interrupted) {
-    print(concat("interrupted; 'tally resume ", printable(folder.path()), "' continues it"));
+    print(formatted("interrupted; 'tally resume {}' continues it", printable(folder.path())));
     return;
   }
   const double span = seconds_ - first_seconds_;
@@ -228,12 +229,12 @@ void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
   const double all = std::chrono::duration<double>(Clock::now() - started_).count();
   const std::string path = printable(folder.path());
   const std::string training =
-      rate > 0 ? concat(", training ", duration_text(seconds_), " at ", with_commas(std::llround(rate)), " tokens/s")
+      rate > 0 ? formatted(", training {} at {} tokens/s", duration_text(seconds_), with_commas(std::llround(rate)))
                : "";
-  print(concat("done in ", duration_text(all), training, ", peak memory of the process ", with_commas(peak_rss_mib()),
-               " MiB; metrics, checkpoints and curves.svg in ", path));
-  print(concat("next: 'tally inspect ", path, " --out page.html' shows its attention, 'tally report ", path,
-               "' its errors"));
+  print(formatted("done in {}{}, peak memory of the process {} MiB; metrics, checkpoints and curves.svg in {}",
+                  duration_text(all), training, with_commas(peak_rss_mib()), path));
+  print(formatted("next: 'tally inspect {} --out page.html' shows its attention, 'tally report {}' its errors", path,
+                  path));
 }
 
 }  // namespace tally

@@ -61,9 +61,10 @@ void check_ranks(const RunConfig& config) {
   const std::int64_t parts = (config.run.batch + height - 1) / height;
   const std::int64_t busy = tree_share(parts, ranks.size(), 0).ranks;
   if (busy < ranks.size()) {
-    throw UsageError(concat("[mpi] ", ranks.size(), " processes share the micro-batches of a step, and ", parts,
-                            parts == 1 ? " is" : " are", " enough for ", busy, "; --micro-batch ", height,
-                            " of --batch ", config.run.batch, " says how many there are"));
+    throw UsageError(
+        formatted("[mpi] {} processes share the micro-batches of a step, and {}{} enough for {}; --micro-batch {} of "
+                  "--batch {} says how many there are",
+                  ranks.size(), parts, parts == 1 ? " is" : " are", busy, height, config.run.batch));
   }
 }
 

@@ -40,7 +40,7 @@ Work find_work(const BenchSettings& settings) {
     return settings.dry_run ? planned(work) : work;
   }
   throw UsageError(
-      concat("[bench] there are step and attention, not '", settings.what, "'", did_you_mean(settings.what, names)));
+      formatted("[bench] there are step and attention, not '{}'{}", settings.what, did_you_mean(settings.what, names)));
 }
 
 // The options of one combination of --set.
@@ -111,9 +111,9 @@ bool is_idle(const std::string& what, bool planned, const RunConfig::Field& fiel
 // `given`: on the command line and by --set. An option that repeats the value of the configuration passes.
 void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& usual, const Settings& given,
                  const BenchOptions& with) {
-  const std::string what = concat(settings.what, planned ? " --dry-run" : "");
+  const std::string what = formatted("{}{}", settings.what, planned ? " --dry-run" : "");
   const auto refuse = [&](std::string_view name, std::string_view wants) {
-    throw UsageError(concat("[bench] --", name, " has no effect on ", what, "; it is for ", wants));
+    throw UsageError(formatted("[bench] --{} has no effect on {}; it is for {}", name, what, wants));
   };
   if (planned && settings.steps != BenchSettings().steps) refuse("steps", "what is timed");
   if (planned && settings.warmup != BenchSettings().warmup) refuse("warmup", "what is timed");
@@ -129,14 +129,15 @@ void refuse_idle(const BenchSettings& settings, bool planned, const RunConfig& u
 std::string title(const Work& work, const std::vector<Variant>& variants, bool in_turns, std::int64_t rounds) {
   const BenchOptions& o = variants.front().options;
   const ModelOptions& m = o.config.model;
-  const std::string model = concat(work.name, in_turns ? "" : " with " + o.config.encoding.text(), ": ",
-                                   work.name == "attention" ? "" : concat(m.layers, " layers, "), "width ", m.width,
-                                   ", ", m.heads, " heads, ");
+  const std::string model =
+      formatted("{}{}: {}width {}, {} heads, ", work.name, in_turns ? "" : " with " + o.config.encoding.text(),
+                work.name == "attention" ? "" : formatted("{} layers, ", m.layers), m.width, m.heads);
   const bool planned = work.estimate == nullptr;
-  return concat(model, planned ? concat(o.vocabulary, " symbols, ") : "", o.config.run.batch, " x ", o.length,
-                " tokens, ", o.config.dtype(), in_turns ? "" : ", attention " + form_of(work.name, o),
-                planned ? "" : concat("; medians of ", o.steps, " runs (shortest to longest)"),
-                in_turns && !planned ? concat(", of the middle one of ", rounds, " rounds in turns") : "", "\n\n");
+  return formatted("{}{}{} x {} tokens, {}{}{}{}\n\n", model, planned ? formatted("{} symbols, ", o.vocabulary) : "",
+                   o.config.run.batch, o.length, o.config.dtype(),
+                   in_turns ? "" : ", attention " + form_of(work.name, o),
+                   planned ? "" : formatted("; medians of {} runs (shortest to longest)", o.steps),
+                   in_turns && !planned ? formatted(", of the middle one of {} rounds in turns", rounds) : "");
 }
 
 void set_peak(JsonValue& line) {
@@ -197,7 +198,7 @@ std::vector<Variant> variants_of(const BenchSettings& settings, const Work& work
       const BenchOptions& one = variants.back().options;
       if (settings.what == "attention" && !one.config.model.is_transformer()) {
         throw UsageError(
-            concat("[bench] attention is for transformers: a model of kind ", one.config.model.kind, " has none"));
+            formatted("[bench] attention is for transformers: a model of kind {} has none", one.config.model.kind));
       }
       if (work.estimate != nullptr) {
         check_fits(as_usage([&] {
@@ -247,7 +248,7 @@ Result run_bench(const BenchSettings& settings, const ConfigOptions& options, co
   for (const GridDimension& dimension : grid) columns.push_back({dimension.key, of_member(dimension.key)});
   columns.insert(columns.end(), work.columns.begin(), work.columns.end());
   if (timed_in_turns) {
-    columns.push_back({concat("of ", variants.front().options.config.encoding.text(), "'s time"),
+    columns.push_back({formatted("of {}'s time", variants.front().options.config.encoding.text()),
                        [](const JsonValue& line) { return fixed(line.real("ratio"), 2); }});
   }
   if (in_turns) columns.push_back({"attention", of_member("attention")});
@@ -257,7 +258,8 @@ Result run_bench(const BenchSettings& settings, const ConfigOptions& options, co
     std::vector<std::string>& row = rows.emplace_back();
     for (const Column& column : columns) row.push_back(column.cell(line));
   }
-  std::string text = common.quiet ? "" : concat(Machine::here().text(), "\n", title(work, variants, in_turns, rounds));
+  std::string text =
+      common.quiet ? "" : formatted("{}\n{}", Machine::here().text(), title(work, variants, in_turns, rounds));
   text += markdown_table(rows);
   JsonValue json = JsonValue::object({{"work", work.name}});
   if (timed_in_turns) json.set("rounds", rounds);
@@ -282,7 +284,7 @@ bool is_wanted(std::string_view name) {
 std::function<Result()> declare_bench(CommandLine& line) {
   const auto settings = std::make_shared<BenchSettings>();
   std::string help;
-  for (const Work& work : works()) help += concat(help.empty() ? "" : "; ", work.name, ": ", work.help);
+  for (const Work& work : works()) help += formatted("{}{}: {}", help.empty() ? "" : "; ", work.name, work.help);
   line.add("WHAT", &settings->what, help, {.required = true});
   line.add("--task", &settings->task, "whose batches a step trains on");
   line.add("--preset", &settings->preset, "the task's settings");
@@ -293,7 +295,7 @@ std::function<Result()> declare_bench(CommandLine& line) {
   line.add("--vocab", &settings->vocabulary, "symbols of step --dry-run; 0: the task's", {.least = 0, .most = 1 << 24});
   line.add("--steps", &settings->steps, "runs that are measured", {.least = 1, .most = 1 << 24});
   line.add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = 1 << 24});
-  line.add("--rounds", &settings->rounds, concat("of several encodings in turns; 0: ", usual_rounds),
+  line.add("--rounds", &settings->rounds, formatted("of several encodings in turns; 0: {}", usual_rounds),
            {.least = 0, .most = 1 << 24});
   line.add("--set", &settings->grid,
            "key=value,value: measure with each of these values of an option; may be given several times");

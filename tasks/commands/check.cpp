@@ -38,10 +38,11 @@ JsonValue told(const std::string& property, const std::string& promise, const st
   const Found& shown = wrong > 0 ? *std::ranges::find_if(all, is_wrong) : all.front();
   char begin[64];
   std::snprintf(begin, sizeof begin, "%-11s %-6s", property.c_str(), name_of(shown.finding.kind));
-  std::string text = concat(begin, shown.finding.text);
+  std::string text = formatted("{}{}", begin, shown.finding.text);
   if (looked > 1) {
-    text += wrong > 0 ? concat("\n", std::string(18, ' '), wrong, " of ", looked, " variants, the first: ", shown.label)
-                      : concat(" (", looked, " variants)");
+    text += wrong > 0
+                ? formatted("\n{}{} of {} variants, the first: {}", std::string(18, ' '), wrong, looked, shown.label)
+                : formatted(" ({} variants)", looked);
   }
   if (wrong > 0) {
     tell(common, text);
@@ -67,7 +68,7 @@ std::vector<EncodingProperty> wanted_properties(const std::string& only) {
   const std::vector<std::string> names = split_text(only, ',');
   for (const std::string& name : names) {
     if (std::ranges::count(known, name) > 0) continue;
-    throw UsageError(concat("[check] there is no property '", name, "'", did_you_mean_or_known(name, known)));
+    throw UsageError(formatted("[check] there is no property '{}'{}", name, did_you_mean_or_known(name, known)));
   }
   std::erase_if(wanted, [&](const auto& property) { return std::ranges::count(names, property.name) == 0; });
   return wanted;
@@ -90,7 +91,7 @@ JsonValue look_at_properties(std::span<const EncodingProperty> wanted, const std
 JsonValue compare_all(const std::vector<Rewriting>& rewritings, const CommonOptions& common) {
   std::vector<Found> found;
   for (const Rewriting& one : rewritings) found.push_back({one.rewritten.label, compare(one)});
-  const std::string promise = concat("the same function as ", rewritings.front().original.text());
+  const std::string promise = formatted("the same function as {}", rewritings.front().original.text());
   return JsonValue(JsonValue::Array{told("against", promise, found, common)});
 }
 
@@ -100,16 +101,16 @@ std::string options_text(const std::vector<std::string>& labels) {
   const std::string& first = labels.front();
   std::vector<std::string> others;
   for (std::size_t n = 1; n < labels.size(); ++n) others.push_back(labels[n].substr(first.size() + 1));
-  return concat("options     ", first, others.empty() ? "" : concat("; each by itself: ", joined(others)));
+  return formatted("options     {}{}", first, others.empty() ? "" : formatted("; each by itself: {}", joined(others)));
 }
 
 std::string cost_text(const JsonValue& cost, const std::string& beside, const char* name, const char* of) {
   char text[64];
   const JsonValue& own = cost.at(name);
   std::snprintf(text, sizeof text, "%-11s %-6s%.2f of ", name, "", own.real("time"));
-  std::string line = concat(text, beside, "'s time, ");
+  std::string line = formatted("{}{}'s time, ", text, beside);
   std::snprintf(text, sizeof text, "%.2f of its memory: ", own.real("memory"));
-  return concat(line, text, of, ", ", cost.string("form"), "\n");
+  return formatted("{}{}{}, {}\n", line, text, of, cost.string("form"));
 }
 
 void add_costs(Result& result, const EncodingChoice& choice, const EncodingChoice& other) {
@@ -120,7 +121,7 @@ void add_costs(Result& result, const EncodingChoice& choice, const EncodingChoic
                    cost_text(cost, other.text(), "attention", "one layer over 2048 tokens");
     result.value.set("cost", cost);
   } catch (const Error& error) {  // the findings so far are still reported
-    result.text += concat("costs were not measured: ", error.what(), "\n");
+    result.text += formatted("costs were not measured: {}\n", error.what());
     result.value.set("cost", JsonValue::object({{"error", error.what()}}));
   }
 }
@@ -138,8 +139,10 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
       variants = variants_of(choice, given);
     } else {
       // Options belong to names: two choices of the same name have the same options.
-      check(choice.text() != other.text(), "check", "--pe and --against are both ", choice.text(),
-            "; two forms of an idea are compared as two encodings, each with a name of its own");
+      check(choice.text() != other.text(), "check",
+            "--pe and --against are both {}; two forms of an idea are compared as two encodings, each with a name of "
+            "its own",
+            choice.text());
       encoding_model(other);
       rewritings = rewritings_of(choice, other, given);
     }
@@ -161,17 +164,18 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
                                             {"properties", std::move(properties)}}),
                 .notice = true};
   if (alone) {
-    result.text = wrong > 0 ? concat(wrong, promises, wrong == 1 ? " is" : " are", " not kept\n")
-                            : concat(settings.only.empty() ? "all" : "these", " promises are kept\n");
+    result.text = wrong > 0 ? formatted("{}{}{} not kept\n", wrong, promises, wrong == 1 ? " is" : " are")
+                            : formatted("{} promises are kept\n", settings.only.empty() ? "all" : "these");
   } else {
     result.value.set("against", settings.against);
-    result.text =
-        concat(settings.encoding, wrong > 0 ? " is not " : " is ", "the same function as ", settings.against, "\n");
+    result.text = formatted("{}{}the same function as {}\n", settings.encoding, wrong > 0 ? " is not " : " is ",
+                            settings.against);
   }
   if (!settings.no_costs && settings.only.empty()) add_costs(result, choice, other);
   if (wrong > 0) {
-    complain(concat("[check] ", settings.encoding,
-                    alone ? concat(" does not keep ", wrong, promises) : concat(" differs from ", settings.against)));
+    complain(formatted(
+        "[check] {}{}", settings.encoding,
+        alone ? formatted(" does not keep {}{}", wrong, promises) : formatted(" differs from {}", settings.against)));
   }
   return result;
 }

@@ -48,9 +48,9 @@ bool write_tokens(const DataSettings& settings, const Task& task, const std::ato
   for (std::int64_t n = 0; n < count; ++n) {
     if (stop) return false;
     const Example example = task.example(settings.split, settings.start + n);
-    check(static_cast<std::int64_t>(example.tokens.size()) == length, "data", "sequence ", settings.start, " has ",
-          length, " tokens, sequence ", settings.start + n, " has ", example.tokens.size(),
-          ": .npy needs equal lengths, .jsonl does not");
+    check(static_cast<std::int64_t>(example.tokens.size()) == length, "data",
+          "sequence {} has {} tokens, sequence {} has {}: .npy needs equal lengths, .jsonl does not", settings.start,
+          length, settings.start + n, example.tokens.size());
     row = std::copy(example.tokens.begin(), example.tokens.end(), row);
   }
   write_npy(settings.out, tokens);
@@ -115,7 +115,7 @@ std::function<Result()> declare_data(CommandLine& line) {
   const std::string task = line.look_ahead("--task");
   line.json_help = "print one JSON object a line, for each sequence; with --out one at the end";
   line.add("--task", &settings->task, "the task ('tally list tasks')", {.required = true});
-  line.add("--preset", &settings->preset, concat("the task's settings: ", preset_names(task)));
+  line.add("--preset", &settings->preset, formatted("the task's settings: {}", preset_names(task)));
   line.add("--split", &settings->split, "train, in-distribution, ...");
   line.add("--count", &settings->count, "sequences", {.least = 1, .most = endless_count});
   line.add("--start", &settings->start, "number of the first one", {.least = 0, .most = endless_count - 1});

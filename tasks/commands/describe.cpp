@@ -20,7 +20,7 @@ JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& 
   JsonValue all = JsonValue::array();
   for (const OptionInfo& option : options) {
     JsonValue one =
-        JsonValue::object({{"name", concat(prefix, option.name)},
+        JsonValue::object({{"name", formatted("{}{}", prefix, option.name)},
                            {"default", std::visit([](const auto& own) { return JsonValue(own); }, option.value)}});
     std::vector<std::string> allowed = option.allowed;
     if (std::holds_alternative<bool>(option.value)) allowed = {"true", "false"};
@@ -51,13 +51,13 @@ std::string shape_text(const Shape& shape) {
     for (const auto& [value, letter] : letters) {
       if (shape[axis] == value) size = letter;
     }
-    text += concat(axis > 0 ? ", " : "", size);
+    text += formatted("{}{}", axis > 0 ? ", " : "", size);
   }
-  return concat("[", text, "]");
+  return formatted("[{}]", text);
 }
 
 JsonValue tensor_value(std::string_view path, const Shape& shape) {
-  return JsonValue::object({{"name", concat("model.", path)}, {"shape", shape_text(shape)}});
+  return JsonValue::object({{"name", formatted("model.{}", path)}, {"shape", shape_text(shape)}});
 }
 
 // The parameters of an encoding: "model.blocks.N.position.cope.table", "[65, d]".
@@ -121,9 +121,9 @@ JsonValue value_of(const EncodingChoice& choice) {
   model.width = model.heads * head_width;
   JsonValue acts_on = JsonValue::array();
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
-    acts_on.push(concat(assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(), ", ",
-                        assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(), ": ",
-                        assignment.sum_text()));
+    acts_on.push(formatted("{}, {}: {}", assignment.layers.all() ? "all layers" : "layers " + assignment.layers.text(),
+                           assignment.heads.all() ? "all heads" : "heads " + assignment.heads.text(),
+                           assignment.sum_text()));
   }
   for (const std::string& line : square_memory_notes(choice)) acts_on.push(line);
   JsonValue tensors = JsonValue::array(), parts = JsonValue::array();
@@ -131,8 +131,9 @@ JsonValue value_of(const EncodingChoice& choice) {
     if (path.find("position.") != std::string::npos) tensors.push(tensor_value(path, shape));
   }
   for (const EncodingChoice::Part& part : choice.parts) parts.push(value_of(*part.entry));
-  const std::string of = concat(model.layers, model.layers == 1 ? " layer, " : " layers, ", model.heads,
-                                model.heads == 1 ? " head" : " heads", "; d head width, T_max longest sequence");
+  const std::string of =
+      formatted("{}{}{}{}; d head width, T_max longest sequence", model.layers,
+                model.layers == 1 ? " layer, " : " layers, ", model.heads, model.heads == 1 ? " head" : " heads");
   return JsonValue::object({{"kind", "encodings"},
                             {"name", choice.text()},
                             {"acts_on", std::move(acts_on)},
@@ -217,7 +218,7 @@ Result run_describe(const std::string& name) {
   for (const OptimizerEntry* entry : optimizer_registry()) consider(entry->name, *entry);
   for (const PresetEntry& entry : preset_registry()) {
     consider(entry.name, entry);
-    consider(concat(entry.task, " ", entry.name), entry);  // as 'tally list' prints it
+    consider(formatted("{} {}", entry.task, entry.name), entry);  // as 'tally list' prints it
   }
   known.emplace_back("lstm");
   if (name == known.back()) found.push(lstm_value());
@@ -226,8 +227,8 @@ Result run_describe(const std::string& name) {
   }
   if (found.elements().empty()) {
     const std::string other = other_name_hint(name), hint = other.empty() ? did_you_mean(name, known) : other;
-    throw UsageError(concat("[describe] there is no task, encoding, optimiser or preset '", name, "'",
-                            hint.empty() ? "; 'tally list' shows all" : hint));
+    throw UsageError(formatted("[describe] there is no task, encoding, optimiser or preset '{}'{}", name,
+                               hint.empty() ? "; 'tally list' shows all" : hint));
   }
   JsonValue value = JsonValue::object({{"name", name}, {"found", std::move(found)}});
   std::string text = description_text(value);

@@ -57,7 +57,7 @@ Dump compute_dump(SequenceModel& model, const Batch& batch, bool with_gradients)
   for (std::size_t layer = 0; layer < trace.size(); ++layer) {
     for (const auto& [name, tensor] : attention_trace_parts) {
       const Tensor& value = trace[layer].*tensor;
-      if (value.defined()) dump.tensors.emplace_back(concat("blocks.", layer, ".", name), value);
+      if (value.defined()) dump.tensors.emplace_back(formatted("blocks.{}.{}", layer, name), value);
     }
   }
   if (!with_gradients) return dump;

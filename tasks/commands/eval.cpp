@@ -47,7 +47,7 @@ std::vector<OtherTask> other_tasks(const RunConfig& config, const EvalSettings& 
   if (stride > 0) all.push_back({"stride", to_text(stride), "--stride"});
   std::vector<OtherTask> others;
   for (const std::int64_t length : settings.lengths) {
-    others.push_back({concat("length ", length, "  "), {{"length", to_text(length), "--lengths"}}});
+    others.push_back({formatted("length {}  ", length), {{"length", to_text(length), "--lengths"}}});
     others.back().changes.insert(others.back().changes.end(), all.begin(), all.end());
   }
   if (others.empty() && !all.empty()) others.push_back({"", all});
@@ -65,7 +65,7 @@ std::vector<Split> splits_of(const Task& task, const EvalSettings& settings) {
   }
   for (const Split& split : splits) {
     if (split.count == 0 && settings.count == 0) {
-      throw UsageError(concat("[eval] the split '", split.name, "' is endless; say how many sequences with --count"));
+      throw UsageError(formatted("[eval] the split '{}' is endless; say how many sequences with --count", split.name));
     }
     as_usage([&] { return task.split_holding(split.name, 0, settings.count); });
   }
@@ -81,7 +81,7 @@ std::string breakdown_text(const Evaluation& e) {
                     percent_text(counts.sequence_error()), with_commas(counts.sequences)});
   }
   rows.push_back({"mean", percent_text(e.mean_token_error()), "", "", percent_text(e.mean_sequence_error()), ""});
-  return concat("\n", markdown_table(rows));
+  return formatted("\n{}", markdown_table(rows));
 }
 
 Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
@@ -92,8 +92,8 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   const TrainedModel trained =
       load_trained(settings.folders.front(), settings.checkpoint, settings.changes, settings.data);
   const RunConfig& config = trained.config;
-  say(common, concat(printable(trained.folder.path()), ", step ", trained.step,
-                     settings.changes.empty() ? "" : ", with " + printable(joined(settings.changes))));
+  say(common, formatted("{}, step {}{}", printable(trained.folder.path()), trained.step,
+                        settings.changes.empty() ? "" : ", with " + printable(joined(settings.changes))));
   struct Work {
     const Task& task;
     Split split;
@@ -111,7 +111,7 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
     for (const Split& split : splits_of(*trained.task, settings)) works.push_back({*trained.task, split, split.name});
   }
   if (settings.by && trained.task->breakdown().empty()) {
-    throw UsageError(concat("[eval] the task ", config.task->name, " breaks its errors down by nothing"));
+    throw UsageError(formatted("[eval] the task {} breaks its errors down by nothing", config.task->name));
   }
   JsonValue evaluations = JsonValue::array();
   int code = exit_code::done;
@@ -123,10 +123,10 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
       const Evaluation result = evaluate_as(*trained.model, task, split.name,
                                             settings.count == 0 ? split.count : settings.count, batch, nullptr, {});
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
-      tell(common, concat(label, ": ", evaluation_text(result)));
+      tell(common, formatted("{}: {}", label, evaluation_text(result)));
       if (settings.by) tell(common, breakdown_text(result));
     } catch (const Error& error) {  // an encoding may not support this length; the other lengths still run
-      complain(concat(label, ": ", error.what()));
+      complain(formatted("{}: {}", label, error.what()));
       code = exit_code::failed;
     }
   }
@@ -158,7 +158,7 @@ std::function<Result()> declare_eval(CommandLine& line) {
            "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
            "programs, with the ids of that tokenizer",
            {.excludes = {"--over"}});
-  line.add("--token-type", &settings->token_type, concat("of --data: ", token_format_help),
+  line.add("--token-type", &settings->token_type, formatted("of --data: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
   line.add("--generate", &settings->generate,

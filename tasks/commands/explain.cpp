@@ -20,8 +20,8 @@ struct ExplainSettings {
 Result run_explain(const ExplainSettings& settings) {
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
-  check(config.model.is_transformer(), "explain", "'", trained.folder.path(), "' is an ", config.label(),
-        ", which has no heads");
+  check(config.model.is_transformer(), "explain", "'{}' is an {}, which has no heads", trained.folder.path(),
+        config.label());
   const std::string split = settings.sequences.split_of(*trained.task);
   std::int64_t batch = 4;  // reference attention needs the memory
   SequenceChoice sequences = settings.sequences;
@@ -39,10 +39,10 @@ Result run_explain(const ExplainSettings& settings) {
                                       {"wrong", told.evaluation.wrong},
                                       {"scored", told.evaluation.scored},
                                       {"tables", explanation_json(told)}});
-  std::string text =
-      concat(printable(trained.folder.path()), ", ", config.encoding.text(), ", step ", trained.step, ", ", split, ": ",
-             examples.size(), " sequences, wrong ", rate_text(told.evaluation.wrong, told.evaluation.scored, "tokens"),
-             "\n\n", explanation_text(told, settings.queries == "all" ? Queries::all : Queries::scored));
+  std::string text = formatted("{}, {}, step {}, {}: {} sequences, wrong {}\n\n{}", printable(trained.folder.path()),
+                               config.encoding.text(), trained.step, split, examples.size(),
+                               rate_text(told.evaluation.wrong, told.evaluation.scored, "tokens"),
+                               explanation_text(told, settings.queries == "all" ? Queries::all : Queries::scored));
   return {.value = std::move(json), .text = std::move(text)};
 }
 

@@ -78,13 +78,13 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
   for (const std::string& path : {out, partial}) {
     std::error_code error;
     const bool empty = path == out && fs::is_directory(out, error) && fs::is_empty(out, error);
-    check(empty || !fs::exists(fs::symlink_status(path)), "export", "'", printable(path), "' is there already");
+    check(empty || !fs::exists(fs::symlink_status(path)), "export", "'{}' is there already", printable(path));
   }
   const TrainedModel trained = load_trained(settings.run, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
   const std::optional<ImportedRecord> imported = read_imported(settings.run);
   ForeignConfig written = foreign_config(family, config, *trained.task, imported);
-  for (const std::string& note : written.notes) say(common, concat("note: ", printable(note)));
+  for (const std::string& note : written.notes) say(common, formatted("note: {}", printable(note)));
   JsonValue& json = written.json;
   const FloatsAs floats = floats_of(settings);
   if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
@@ -92,8 +92,8 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
   std::error_code failure;
   fs::create_directories(fs::path(partial).parent_path(), failure);
   // The error path below removes the folder, so this process must be the one that made it.
-  check(fs::create_directory(partial, failure), "export", "cannot make the folder '", printable(partial),
-        "': ", failure ? failure.message() : "another process has just made it");
+  check(fs::create_directory(partial, failure), "export", "cannot make the folder '{}': {}", printable(partial),
+        failure ? failure.message() : "another process has just made it");
   try {
     std::error_code error;
     const Metadata metadata{{"format", "pt"}};  // the readers of this format require it
@@ -106,16 +106,16 @@ Result export_folder(const ExportSettings& settings, const CommonOptions& common
       // Without this, the loaders of the other families add no token.
       const bool begins = imported && imported->family == "llama" && imported->begin;
       if (begins) {
-        say(common, concat("note: the exported tokenizer puts no token in front of a text; a llama model's own "
-                           "tokenizer usually puts bos_token_id (",
-                           *imported->begin, ") there"));
+        say(common, formatted("note: the exported tokenizer puts no token in front of a text; a llama model's own "
+                              "tokenizer usually puts bos_token_id ({}) there",
+                              *imported->begin));
       }
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
     if (!written.generation.is_null())
       write_file_atomically(partial + "/generation_config.json", write_json(written.generation, 2) + "\n");
     fs::rename(partial, out, error);
-    check(!error, "export", "cannot move '", printable(partial), "' to '", printable(out), "': ", error.message());
+    check(!error, "export", "cannot move '{}' to '{}': {}", printable(partial), printable(out), error.message());
   } catch (...) {
     std::error_code error;
     fs::remove_all(partial, error);

@@ -93,7 +93,7 @@ class Generator {
       samples.push(JsonValue::object({{"ids", std::move(ids)},
                                       {"text", with_replacements(texts_[n].bytes)},
                                       {"log_probabilities", std::move(logs)}}));
-      if (!streams()) text += concat(n == 0 ? "" : "\n", "--- ", n + 1, "\n", texts_[n].bytes, "\n");
+      if (!streams()) text += formatted("{}--- {}\n{}\n", n == 0 ? "" : "\n", n + 1, texts_[n].bytes);
     }
     const int code = signal_exit_code();
     return {.code = code,
@@ -135,8 +135,8 @@ class Generator {
   std::vector<std::int32_t> encoded(const std::string& prompt) const {
     const auto* text = dynamic_cast<const SpecialTokens*>(trained_.task.get());
     if (text != nullptr) return text->encode_allowing(prompt, settings_.specials);
-    check(settings_.specials.empty(), "generate", "--specials: the task ", trained_.config.task->name,
-          " has no special tokens");
+    check(settings_.specials.empty(), "generate", "--specials: the task {} has no special tokens",
+          trained_.config.task->name);
     return trained_.task->encode(prompt);
   }
 
@@ -147,15 +147,14 @@ class Generator {
       tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(tokens.size() / 2));
     }
     if (tokens.size() < prompt_.size()) {
-      tell_beside(concat("of the prompt's ", prompt_.size(), " tokens the model takes the last ", tokens.size()));
+      tell_beside(formatted("of the prompt's {} tokens the model takes the last {}", prompt_.size(), tokens.size()));
     }
     feed(tokens, 1);
     if (state_.length > 0 && state_.layers.empty()) {
-      tell_beside(concat("each token computes the whole text anew: ",
-                         trained_.config.model.attention == "composed"
-                             ? "attention in composed form"
-                             : concat("a model with the encoding ", trained_.config.encoding.text()),
-                         " keeps nothing to go on from"));
+      tell_beside(formatted("each token computes the whole text anew: {} keeps nothing to go on from",
+                            trained_.config.model.attention == "composed"
+                                ? "attention in composed form"
+                                : formatted("a model with the encoding {}", trained_.config.encoding.text())));
     }
     repeat();
   }
@@ -245,7 +244,7 @@ class Generator {
       trained_.model->check_length(state_.length + 1);
     } catch (const Error& error) {
       if (settings_.full == "stop") {
-        note_ = concat("; ended: ", error.what());
+        note_ = formatted("; ended: {}", error.what());
         return false;
       }
       const auto half = static_cast<std::size_t>(std::max<std::int64_t>(1, state_.length / 2));
@@ -262,7 +261,7 @@ class Generator {
     }
     const std::int64_t trained_length = trained_.task->splits().front().length;
     if (state_.length >= trained_length)
-      note_ = concat("; beyond the ", trained_length, " tokens that it was trained on");
+      note_ = formatted("; beyond the {} tokens that it was trained on", trained_length);
     feed(chosen, std::ssize(chosen));
     return true;
   }
@@ -284,7 +283,7 @@ class Generator {
 void refuse_idle(const GenerateSettings& settings) {
   if (settings.sampling.temperature != 0) return;
   const auto refuse = [](std::string_view option) {
-    throw UsageError(concat("[generate] --", option, " has no effect with --temperature 0, which draws nothing"));
+    throw UsageError(formatted("[generate] --{} has no effect with --temperature 0, which draws nothing", option));
   };
   const GenerateSettings usual;
   if (settings.sampling.top_k != usual.sampling.top_k) refuse("top-k");
@@ -302,7 +301,7 @@ std::function<Result()> declare_generate(CommandLine& line) {
            {.excludes = {"--prompt"}});
   line.add("--count", &settings->count, "tokens at most", {.least = 1, .most = 1 << 24});
   for (const OptionInfo& option : list_options(settings->sampling)) {
-    line.add(concat("--", option.name),
+    line.add(formatted("--{}", option.name),
              [settings, name = option.name](const std::string& value) {
                as_usage([&] { set_option(settings->sampling, "generate", name, value); });
              },

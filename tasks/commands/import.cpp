@@ -46,29 +46,32 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
   try {
     if (!token_files || tokenizer.empty()) own = tokenizer_in(from);
   } catch (const Error& error) {
-    check(!data.empty(), "import", "the model's tokenizer is not read: ", error.what(),
-          "; --data names token files with the model's ids, or a text that was prepared with the same tokenizer");
-    say(common, concat("the model's tokenizer is not read, so ",
-                       token_files ? concat("what the ids of ", printable(data), " stand for is not known: ")
-                                   : concat("that of ", printable(data), " is taken to be the same: "),
-                       printable(error.what())));
+    check(!data.empty(), "import",
+          "the model's tokenizer is not read: {}; --data names token files with the model's ids, or a text that was "
+          "prepared with the same tokenizer",
+          error.what());
+    say(common, formatted("the model's tokenizer is not read, so {}{}",
+                          token_files ? formatted("what the ids of {} stand for is not known: ", printable(data))
+                                      : formatted("that of {} is taken to be the same: ", printable(data)),
+                          printable(error.what())));
   }
   if (token_files) return tokenizer.empty() ? std::move(own) : read_tokenizer(tokenizer);
   if (data.empty()) {
     if (own) return own;
-    check(vocabulary > byte_count, "import", printable(from),
-          ": holds no tokenizer (tokenizer.json, or vocab.json and ", "merges.txt), and bytes are more than the ",
-          vocabulary,
-          " tokens of the model; --data names token files with the model's ids, or a text that was prepared ",
-          "with the model's tokenizer");
-    say(common, concat(printable(from), " holds no tokenizer: texts are read and written as bytes, the ids 0 to ",
-                       byte_count, ", which need not be the model's"));
+    check(vocabulary > byte_count, "import",
+          "{}: holds no tokenizer (tokenizer.json, or vocab.json and merges.txt), and bytes are more than the {} "
+          "tokens of the model; --data names token files with the model's ids, or a text that was prepared with the "
+          "model's tokenizer",
+          printable(from), vocabulary);
+    say(common, formatted("{} holds no tokenizer: texts are read and written as bytes, the ids 0 to {}, which need not "
+                          "be the model's",
+                          printable(from), byte_count));
     return byte_tokenizer();
   }
   const PreparedText prepared(data);
   TokenizerParts of_data = read_tokenizer(prepared.tokenizer_path());
-  check(!own || tokenizer_json(*own) == tokenizer_json(of_data), "import", printable(data),
-        ": was prepared with another tokenizer than that of ", printable(from));
+  check(!own || tokenizer_json(*own) == tokenizer_json(of_data), "import",
+        "{}: was prepared with another tokenizer than that of {}", printable(data), printable(from));
   return of_data;
 }
 
@@ -94,7 +97,7 @@ void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std
   const std::string text = tokenizer_json(parts);
   std::error_code error;
   fs::create_directories(folder, error);
-  check(!error, "import", "cannot make the folder '", folder, "': ", error.message());
+  check(!error, "import", "cannot make the folder '{}': {}", folder, error.message());
   write_file_atomically(folder + "/tokenizer.json", text);
   if (!end) return;
   const JsonValue tokenizer = JsonValue::object({{"vocabulary", parts.tokens.size()},
@@ -135,9 +138,9 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
   fs::create_directories(fs::path(partial).parent_path(), failure);
   // The error path below removes the folder, so this process must be the one that made it.
   const bool made = fs::create_directory(partial, failure);
-  check(made || !fs::exists(fs::symlink_status(partial)), "import", "'", printable(partial),
-        "' is there, of an import that was interrupted or is at work");
-  check(made, "import", "cannot make the folder '", printable(partial), "': ", failure.message());
+  check(made || !fs::exists(fs::symlink_status(partial)), "import",
+        "'{}' is there, of an import that was interrupted or is at work", printable(partial));
+  check(made, "import", "cannot make the folder '{}': {}", printable(partial), failure.message());
   try {
     const RunFolder folder = RunFolder::create(partial, config, false, true);
     if (own_tokenizer) {
@@ -150,7 +153,7 @@ void write_run(const ImportSettings& settings, RunConfig config, const SequenceM
     const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);
     std::error_code error;
     fs::rename(partial, run, error);
-    check(!error, "import", "cannot move '", partial, "' to '", run, "': ", error.message());
+    check(!error, "import", "cannot move '{}' to '{}': {}", partial, run, error.message());
   } catch (...) {
     std::error_code error;
     fs::remove_all(partial, error);
@@ -162,25 +165,25 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
   if (!settings.force) RunFolder::make_way(settings.run, false);
   const ForeignDescription description = read_description(settings.from, settings.ignored);
-  for (const std::string& note : description.notes) say(common, concat("note: ", printable(note)));
+  for (const std::string& note : description.notes) say(common, formatted("note: {}", printable(note)));
   RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
   options.apply(config);
   as_usage([&] { config.validate(); });
   OwnSettings own(config, "a run");
   const std::optional<TokenizerParts> tokenizer = choose_tokenizer(
       settings.from, own.text("task.data"), own.text("task.tokenizer"), description.model.vocabulary, common);
-  check(!tokenizer || std::ssize(tokenizer->tokens) <= description.model.vocabulary, "import", printable(settings.from),
-        ": the tokenizer has ", tokenizer ? tokenizer->tokens.size() : 0, " tokens, and the model (vocab_size) ",
-        description.model.vocabulary);
+  check(!tokenizer || std::ssize(tokenizer->tokens) <= description.model.vocabulary, "import",
+        "{}: the tokenizer has {} tokens, and the model (vocab_size) {}", printable(settings.from),
+        tokenizer ? tokenizer->tokens.size() : 0, description.model.vocabulary);
   const ForeignLoaded loaded = load_foreign(settings.from, description, config);
   write_run(settings, config.clone(), *loaded.model, tokenizer, description.record);
   for (const std::string& part : loaded.left_out) {
-    say(common, concat("names of tensors in the file contain '", printable(part), "', which is left out"));
+    say(common, formatted("names of tensors in the file contain '{}', which is left out", printable(part)));
   }
   JsonValue started = JsonValue::array();
   for (const std::string& name : loaded.not_in_file) started.push(name);
   if (tokenizer) {
-    for (const std::string& note : tokenizer->notes) say(common, concat("tokenizer: ", printable(note)));
+    for (const std::string& note : tokenizer->notes) say(common, formatted("tokenizer: {}", printable(note)));
   }
   return {.value = JsonValue::object({{"run", settings.run},
                                       {"family", description.family->name},
@@ -188,13 +191,13 @@ Result run_import(const ImportSettings& settings, const ConfigOptions& options, 
                                       {"parameters", loaded.model->parameter_count()},
                                       {"vocabulary", description.model.vocabulary},
                                       {"not_in_file", std::move(started)}}),
-          .text = concat(description.family->name, " model with ", with_commas(loaded.model->parameter_count()),
-                         " parameters and a vocabulary of ", with_commas(description.model.vocabulary), ", encoding ",
-                         config.encoding.text(), "\n",
-                         loaded.not_in_file.empty()
-                             ? ""
-                             : concat("not in the file, with their start values: ", joined(loaded.not_in_file), "\n"),
-                         "run: ", printable(settings.run), ", at step 0\n"),
+          .text = formatted("{} model with {} parameters and a vocabulary of {}, encoding {}\n{}run: {}, at step 0\n",
+                            description.family->name, with_commas(loaded.model->parameter_count()),
+                            with_commas(description.model.vocabulary), config.encoding.text(),
+                            loaded.not_in_file.empty() ? ""
+                                                       : formatted("not in the file, with their start values: {}\n",
+                                                                   joined(loaded.not_in_file)),
+                            printable(settings.run)),
           .notice = true};
 }
 
@@ -218,7 +221,7 @@ std::function<Result()> declare_import(CommandLine& line) {
   if (const std::string from = line.look_ahead("--from"); !from.empty()) {
     const ForeignDescription description = read_description(from, line.look_ahead_all("--ignore-key"));
     const RunConfig config = as_usage([&] { return config_of(description, line.look_ahead("--pe")); });
-    const std::string own = concat("pe.", description.model.encoding, ".");
+    const std::string own = formatted("pe.{}.", description.model.encoding);
     // Options that the file fixes are not declared.
     options = ConfigOptions::declare_for(line, config, [own](std::string_view name) {
       const bool of_model =

@@ -29,7 +29,7 @@ std::string kernels_text() {
 // The instruction set used for bf16 matmuls, and why not a faster one.
 std::string bf16_text() {
   const Bf16Instructions found = bf16_instructions();
-  return found.why_not_more.empty() ? found.name : concat(found.name, " (", found.why_not_more, ")");
+  return found.why_not_more.empty() ? found.name : formatted("{} ({})", found.name, found.why_not_more);
 }
 
 Result run_info(const CommonOptions& common) {
@@ -39,14 +39,14 @@ Result run_info(const CommonOptions& common) {
                                             {"processor", processor_text()},
                                             {"cores", std::thread::hardware_concurrency()},
                                             {"threads", thread_count()},
-                                            {"memory", concat(bytes_text(available_memory()), " available")},
+                                            {"memory", formatted("{} available", bytes_text(available_memory()))},
                                             {"kernels", kernels_text()},
                                             {"bf16_products", bf16_text()},
                                             {"compiler", compiler_text()}})};
   if (default_device().type == DeviceType::cuda) {
     const Backend& gpu = backend(default_device());
     result.value.set("gpu", gpu.name());
-    result.value.set("gpu_memory", concat(bytes_text(gpu.available()), " available"));
+    result.value.set("gpu_memory", formatted("{} available", bytes_text(gpu.available())));
   }
   try {
     const BlasInfo blas = blas_info();
@@ -55,7 +55,7 @@ Result run_info(const CommonOptions& common) {
     result.value.set("blas_kernels", blas.core);
   } catch (const Error& error) {
     result.value.set("blas", "none");
-    complain(concat("[info] ", error.what()));
+    complain(formatted("[info] {}", error.what()));
     result.code = exit_code::failed;
   }
   return result;

@@ -70,8 +70,8 @@ std::vector<std::pair<std::string, Example>> read_sequences(const InspectSetting
   choice.count_at_most(4, task);  // by default the number that fits on the page
   std::int64_t number = choice.start;
   for (Example& example : choice.read(task, check_length_fits)) {
-    std::string name = concat(split.empty() ? "sequence" : split, " ", number++);
-    if (settings.at > 0) name += concat(", from token ", settings.at);
+    std::string name = formatted("{} {}", split.empty() ? "sequence" : split, number++);
+    if (settings.at > 0) name += formatted(", from token {}", settings.at);
     named.emplace_back(std::move(name), std::move(example));
   }
   return named;
@@ -88,10 +88,11 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
   const Task& task = other != nullptr ? *other : *trained.front().task;
   std::vector<InspectedRun> runs;
   for (const TrainedModel& one : trained) {
-    check(one.folder.config().model.is_transformer(), "inspect", "'", one.folder.path(), "' is an ",
-          one.folder.config().label(), ", which has no attention to look at");
-    check(one.task->vocabulary() == task.vocabulary(), "inspect", "'", one.folder.path(),
-          "' has another vocabulary than '", trained.front().folder.path(), "': no sequence can be shown to both");
+    check(one.folder.config().model.is_transformer(), "inspect", "'{}' is an {}, which has no attention to look at",
+          one.folder.path(), one.folder.config().label());
+    check(one.task->vocabulary() == task.vocabulary(), "inspect",
+          "'{}' has another vocabulary than '{}': no sequence can be shown to both", one.folder.path(),
+          trained.front().folder.path());
     runs.push_back({one.folder.path(), one.folder.config(), *one.model, one.step});
   }
   const auto sequences = read_sequences(settings, task, [&](std::int64_t, std::int64_t length) {
@@ -115,12 +116,12 @@ Result run_inspect(const InspectSettings& settings, const CommonOptions& common)
     ++count;
   }
   std::string title = "tally inspect:";
-  for (const InspectedRun& run : runs) title += concat(" ", run.config.encoding.text());
-  const std::string page =
-      make_page("inspect.html", concat(title, ", ", trained.front().folder.config().task->name), inspection.json());
+  for (const InspectedRun& run : runs) title += formatted(" {}", run.config.encoding.text());
+  const std::string page = make_page(
+      "inspect.html", formatted("{}, {}", title, trained.front().folder.config().task->name), inspection.json());
   write_file_atomically(settings.out, page);
-  say(common, concat("page: ", printable(settings.out), ", ", count, count == 1 ? " sequence, " : " sequences, ",
-                     page.size() / 1000, " kB"));
+  say(common, formatted("page: {}, {}{}{} kB", printable(settings.out), count,
+                        count == 1 ? " sequence, " : " sequences, ", page.size() / 1000));
   return {.value = JsonValue::object({{"out", settings.out},
                                       {"sequences", count},
                                       {"length", sequences.front().second.tokens.size()},
@@ -142,7 +143,7 @@ std::function<Result()> declare_inspect(CommandLine& line) {
   line.add("--data", &settings->data,
            "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
            "programs, with the ids of that tokenizer");
-  line.add("--token-type", &settings->token_type, concat("of --data: ", token_format_help),
+  line.add("--token-type", &settings->token_type, formatted("of --data: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add(
       "--at", &settings->at, "on text: the token of the split at which the first sequence begins",

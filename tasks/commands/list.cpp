@@ -19,8 +19,9 @@ const std::vector<std::string> kinds{"tasks", "encodings", "optimisers", "preset
 template <class Entry>
 JsonValue value_of(const Entry& entry) {
   JsonValue line = JsonValue::object({{"name", entry.name}, {"summary", entry.summary}});
-  if constexpr (requires { entry.settings; }) line.set("name", concat(entry.task, " ", entry.name));
-  if constexpr (requires { entry.parts; }) line.set("summary", concat(entry.summary, " (", joined(entry.parts), ")"));
+  if constexpr (requires { entry.settings; }) line.set("name", formatted("{} {}", entry.task, entry.name));
+  if constexpr (requires { entry.parts; })
+    line.set("summary", formatted("{} ({})", entry.summary, joined(entry.parts)));
   if constexpr (requires { entry.formula; }) line.set("formula", entry.formula);
   if constexpr (requires { entry.paper; }) line.set("paper", entry.paper);
   if constexpr (requires { entry.source; }) line.set("source", entry.source);
@@ -52,7 +53,7 @@ std::string listing(const JsonValue& entries) {
   std::string text;
   for (const JsonValue& entry : entries.elements()) {
     const std::string& name = entry.string("name");
-    text += concat("  ", name, std::string(width + 2 - name.size(), ' '), entry.string("summary"), "\n");
+    text += formatted("  {}{}{}\n", name, std::string(width + 2 - name.size(), ' '), entry.string("summary"));
   }
   return text;
 }
@@ -67,17 +68,17 @@ std::string markdown(const JsonValue& entries) {
     std::string options;
     if (entry.contains("options")) {
       for (const JsonValue& option : entry.elements("options"))
-        options += concat(options.empty() ? "" : " ", "`", option.string(), "`");
+        options += formatted("{}`{}`", options.empty() ? "" : " ", option.string());
     }
-    text += concat("| `", entry.string("name"), "` | ", cell(entry, "summary"), " | ", options, " | ",
-                   cell(entry, entry.contains("source") ? "source" : "paper"), " |\n");
+    text += formatted("| `{}` | {} | {} | {} |\n", entry.string("name"), cell(entry, "summary"), options,
+                      cell(entry, entry.contains("source") ? "source" : "paper"));
   }
   return text;
 }
 
 Result run_list(const std::string& wanted, bool as_markdown) {
   if (!wanted.empty() && std::find(kinds.begin(), kinds.end(), wanted) == kinds.end()) {
-    throw UsageError(concat("[list] there are ", joined(kinds), ", not '", wanted, "'", did_you_mean(wanted, kinds)));
+    throw UsageError(formatted("[list] there are {}, not '{}'{}", joined(kinds), wanted, did_you_mean(wanted, kinds)));
   }
   Result result{.value = JsonValue::object()};
   for (const std::string& kind : kinds) {
@@ -87,7 +88,7 @@ Result run_list(const std::string& wanted, bool as_markdown) {
                         : kind == "optimisers" ? entries_of(optimizer_registry())
                         : kind == "presets"    ? entries_of(preset_registry())
                                                : entries_of(suite_registry());
-    result.text += as_markdown ? markdown(entries) : concat(kind, "\n", listing(entries));
+    result.text += as_markdown ? markdown(entries) : formatted("{}\n{}", kind, listing(entries));
     result.value.set(kind, std::move(entries));
   }
   return result;
@@ -98,7 +99,7 @@ Result run_list(const std::string& wanted, bool as_markdown) {
 std::function<Result()> declare_list(CommandLine& line) {
   const auto kind = std::make_shared<std::string>();
   const auto as_markdown = std::make_shared<bool>(false);
-  line.add("KIND", kind.get(), concat(joined(kinds), "; all without"));
+  line.add("KIND", kind.get(), formatted("{}; all without", joined(kinds)));
   line.add("--markdown", as_markdown.get(), "as a table for a page, with options and sources");
   return [kind, as_markdown, &common = line.common] {
     if (*as_markdown && common.json) throw UsageError("[list] --markdown and --json exclude each other");

@@ -126,11 +126,11 @@ void check_name(const std::string& name) {
   const bool known = std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
   const bool good = known && !name.empty() && letter(name.front()) && name.back() != '-' &&
                     name.find("--") == std::string::npos && name.size() <= 40;
-  check(good, "new-encoding", "'", name,
-        "' is no name for an encoding: small letters, digits and single '-' between them");
+  check(good, "new-encoding", "'{}' is no name for an encoding: small letters, digits and single '-' between them",
+        name);
   const auto same = [&](const EncodingEntry* entry) { return entry->name == name; };
-  check(std::ranges::none_of(encoding_registry(), same), "new-encoding", "there is an encoding ", name,
-        " already: nn/position/", replaced(name, "-", "_"), ".cpp");
+  check(std::ranges::none_of(encoding_registry(), same), "new-encoding",
+        "there is an encoding {} already: nn/position/{}.cpp", name, replaced(name, "-", "_"));
 }
 
 }  // namespace

@@ -88,22 +88,22 @@ JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& 
 }
 
 std::string prediction_text(const JsonValue& prediction) {
-  std::string text = concat(prediction.string("answer"), "  ", percent_text(prediction.real("probability")), "\n");
+  std::string text = formatted("{}  {}\n", prediction.string("answer"), percent_text(prediction.real("probability")));
   const std::vector<JsonValue>& candidates = prediction.elements("candidates");
   for (std::size_t i = 1; i < candidates.size(); ++i) {
-    text += concat(i == 1 ? "then " : ", ", candidates[i].string("symbol"), " ",
-                   percent_text(candidates[i].real("probability")));
+    text += formatted("{}{} {}", i == 1 ? "then " : ", ", candidates[i].string("symbol"),
+                      percent_text(candidates[i].real("probability")));
   }
   text += "\n";
   const std::vector<JsonValue>& heads = prediction.elements("attention");
   if (!heads.empty()) text += "\nthe last symbol attends to (place from 0, symbol, weight; p: position by the gates)\n";
   for (const JsonValue& head : heads) {
-    text += concat("layer ", head.integer("layer"), " head ", head.integer("head"), ":");
+    text += formatted("layer {} head {}:", head.integer("layer"), head.integer("head"));
     for (const JsonValue& key : head.elements("keys")) {
       char position[32] = "";
       if (key.contains("position")) std::snprintf(position, sizeof position, " p %.1f", key.real("position"));
-      text += concat("  ", key.integer("place"), " ", key.string("symbol"), " ", percent_text(key.real("weight")),
-                     position);
+      text += formatted("  {} {} {}{}", key.integer("place"), key.string("symbol"), percent_text(key.real("weight")),
+                        position);
     }
     text += "\n";
   }

@@ -50,8 +50,8 @@ void fill_in(const std::string& recipe, PrepareSettings& settings) {
 
 std::string table(const JsonValue& manifest) {
   const JsonValue& counts = manifest.at("counts");
-  std::string text = concat(counts.integer("kept"), " of ", counts.integer("found"), " texts kept; dropped by");
-  for (const JsonMember& rule : counts.members("dropped")) text += concat(" ", rule.name, " ", rule.value.integer());
+  std::string text = formatted("{} of {} texts kept; dropped by", counts.integer("kept"), counts.integer("found"));
+  for (const JsonMember& rule : counts.members("dropped")) text += formatted(" {} {}", rule.name, rule.value.integer());
   text += "\n";
   char row[160];
   std::snprintf(row, sizeof row, "%-12s %9s %14s %14s %12s  %-8s  %-8s\n", "split", "texts", "bytes", "tokens", "words",
@@ -65,8 +65,8 @@ std::string table(const JsonValue& manifest) {
     text += row;
   }
   const JsonValue& tokenizer = manifest.at("tokenizer");
-  return text + concat("tokenizer: vocabulary ", tokenizer.integer("vocabulary"), ", pattern ",
-                       printable(tokenizer.string("pattern")), ", checksum ", tokenizer.string("checksum"), "\n");
+  return text + formatted("tokenizer: vocabulary {}, pattern {}, checksum {}\n", tokenizer.integer("vocabulary"),
+                          printable(tokenizer.string("pattern")), tokenizer.string("checksum"));
 }
 
 // Refuses `prepare SOURCE OUT`, the order of cp: it would move the corpus aside as an old output.
@@ -77,9 +77,9 @@ void refuse_swapped_folders(const Choices& choices) {
   const std::string& out = choices.out;
   if (!exists(out) || exists(out + "/manifest.json") || fs::is_empty(out, error)) return;
   const auto missing = std::ranges::find_if_not(choices.sources, exists);
-  throw UsageError(concat("'", out, "' exists and holds no prepared text; the output comes first: ",
-                          missing == choices.sources.end() ? "tally prepare OUT SOURCE ..."
-                                                           : concat("tally prepare ", *missing, " ", out)));
+  throw UsageError(formatted("'{}' exists and holds no prepared text; the output comes first: {}", out,
+                             missing == choices.sources.end() ? "tally prepare OUT SOURCE ..."
+                                                              : formatted("tally prepare {} {}", *missing, out)));
 }
 
 Result run_prepare(Choices& choices, const CommonOptions& common) {
@@ -102,7 +102,7 @@ Result run_prepare(Choices& choices, const CommonOptions& common) {
     const auto now = std::chrono::steady_clock::now();
     if (redraw && now - last > std::chrono::milliseconds(100)) {
       last = now;
-      const std::string of = total > 0 ? concat(" of ", total) : "";
+      const std::string of = total > 0 ? formatted(" of {}", total) : "";
       std::fprintf(stderr, "\r\x1b[K%s: %llu%s", std::string(stage).c_str(), static_cast<unsigned long long>(done),
                    of.c_str());
     } else if (!redraw && stage != stage_told) {
@@ -112,14 +112,14 @@ Result run_prepare(Choices& choices, const CommonOptions& common) {
   const JsonValue manifest = prepare_text(choices.out, settings, observer);
   if (redraw) std::fputs("\r\x1b[K", stderr);
   if (manifest.is_null()) {
-    say(common, concat("stopped; the same command goes on from ", printable(choices.out), ".partial"));
+    say(common, formatted("stopped; the same command goes on from {}.partial", printable(choices.out)));
     return {signal_exit_code()};
   }
   for (const auto& [name, split] : manifest.at("splits").members()) {
     if (split.integer("documents") > 0) continue;
-    say(common, concat("no text is in the split '", name,
-                       "': ", name == "train" ? "nothing can be trained on it" : "nothing is evaluated there", "; --",
-                       name, name == "train" ? "" : concat(" or --", name, "-part"), " gives it some"));
+    say(common, formatted("no text is in the split '{}': {}; --{}{} gives it some", name,
+                          name == "train" ? "nothing can be trained on it" : "nothing is evaluated there", name,
+                          name == "train" ? "" : formatted(" or --{}-part", name)));
   }
   return {.value = manifest, .text = table(manifest)};
 }

@@ -21,7 +21,7 @@ struct ReportSettings {
 
 Result run_paired(const ReportSettings& settings) {
   if (settings.folders.size() != 2) {
-    throw UsageError(concat("[report] --paired compares two runs, not ", settings.folders.size()));
+    throw UsageError(formatted("[report] --paired compares two runs, not {}", settings.folders.size()));
   }
   const RunSummary first = read_run(settings.folders[0]), second = read_run(settings.folders[1]);
   const ResultTable table = paired(first, second);
@@ -44,7 +44,7 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
     write_file_atomically(
         settings.out, page ? report_page(report, settings.out.substr(0, name)) : svg_text(report_chart(report, kind)));
     json.set(page ? "page" : "curves", settings.out);
-    say(common, concat(page ? "page: " : "curves: ", printable(settings.out)));
+    say(common, formatted("{}{}", page ? "page: " : "curves: ", printable(settings.out)));
   }
   return {report.problems.empty() ? exit_code::done : exit_code::failed, std::move(json),
           text_of(overview_tables(report, kind)) + report_text(report, kind)};

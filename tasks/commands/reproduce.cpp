@@ -49,8 +49,8 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting) 
     const std::string data = settings_of(run->config).at("task.data");
     std::error_code error;
     if (std::filesystem::exists(data, error)) continue;
-    throw UsageError(concat("[reproduce] there is no ", data, ", which ", table.name,
-                            " trains on; it is made by: ", column.text->made_by.at(setting.scale)));
+    throw UsageError(formatted("[reproduce] there is no {}, which {} trains on; it is made by: {}", data, table.name,
+                               column.text->made_by.at(setting.scale)));
   }
 }
 
@@ -85,7 +85,7 @@ std::vector<ContextCell> context_cells(const Reproduction& table, const Reproduc
         std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
         if (!question) continue;
         const ReproductionRun run = *run_of(table, row, column, setting, seed);
-        cells.push_back({concat(folder, "/", run.name), run.config.run.steps, std::move(*question)});
+        cells.push_back({formatted("{}/{}", folder, run.name), run.config.run.steps, std::move(*question)});
       }
     }
   }
@@ -121,7 +121,7 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
       key.count = found.results.front().sequences;
       VariedFile(cell.path).add(key, found.results.front());
     } catch (const Error& why) {  // of one run; the others are still evaluated
-      complain(concat(cell.path, ": ", why.what()));
+      complain(formatted("{}: {}", cell.path, why.what()));
       all = false;
     }
   }
@@ -143,13 +143,14 @@ std::int64_t count_missing(const std::vector<ContextCell>& cells) {
 std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs,
                       std::int64_t contexts) {
   const std::string evaluations =
-      contexts == 0 ? "" : concat(contexts, contexts == 1 ? " evaluation" : " evaluations", " at other contexts");
+      contexts == 0 ? ""
+                    : formatted("{}{} at other contexts", contexts, contexts == 1 ? " evaluation" : " evaluations");
   if (plan.count(RunState::finished) == static_cast<std::int64_t>(plan.runs().size())) {
-    return contexts == 0 ? "nothing is left" : concat("what is left is ", evaluations);
+    return contexts == 0 ? "nothing is left" : formatted("what is left is {}", evaluations);
   }
-  const std::string then = contexts == 0 ? "" : concat("; then ", evaluations);
-  if (!seconds) return concat("the time of the others is known when one has finished", then);
-  return concat("what is left takes about ", duration_text(*seconds), ", ", jobs, " at a time", then);
+  const std::string then = contexts == 0 ? "" : formatted("; then {}", evaluations);
+  if (!seconds) return formatted("the time of the others is known when one has finished{}", then);
+  return formatted("what is left takes about {}, {} at a time{}", duration_text(*seconds), jobs, then);
 }
 
 // The runs, their states and the remaining work.
@@ -161,7 +162,7 @@ Result dry_run(const RunPlan& plan, const ReproduceSettings& settings, const std
     JsonValue json = JsonValue::object({{"run", plan.path_of(run)}, {"state", name_of(run.state)}});
     if (plan.is_too_large(run)) json.set("does_not_fit", run.too_large);
     names.push(std::move(json));
-    result.text += concat(printable(plan.path_of(run)), ": ", plan.state_text(run), "\n");
+    result.text += formatted("{}: {}\n", printable(plan.path_of(run)), plan.state_text(run));
   }
   result.value = JsonValue::object({{"scale", settings.scale}, {"runs", std::move(names)}});
   if (left) result.value.set("seconds_left", *left);
@@ -192,7 +193,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   bool contexts = true;
   if (settings.show) {
     std::error_code error;
-    check(std::filesystem::is_directory(folder, error), "reproduce", "there is no folder '", folder, "'");
+    check(std::filesystem::is_directory(folder, error), "reproduce", "there is no folder '{}'", folder);
   } else {
     plan.take_stock();
     const std::int64_t jobs = plan.jobs(settings.jobs);
@@ -200,8 +201,8 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     const std::vector<ContextCell> cells = context_cells(table, setting, folder);
     const std::int64_t missing = count_missing(cells);
     tally::say(common,
-               concat(printable(folder), ", scale ", settings.scale, ": ", plan.count(RunState::finished), " of ",
-                      plan.runs().size(), " runs are finished; ", left_text(plan, left, jobs, missing)));
+               formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
+                         plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
     if (settings.dry_run) return dry_run(plan, settings, left, missing);
     plan.execute(jobs);
     contexts = evaluate_contexts(cells, common);
@@ -220,11 +221,11 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
     write_file_atomically(settings.out, page_text(result, {settings.out, command_of(settings), picture,
                                                            settings.show ? "" : plan.work_text()}));
     json.set("page", settings.out);
-    say(common, concat("page: ", printable(settings.out)));
+    say(common, formatted("page: {}", printable(settings.out)));
   }
   const int code = !settings.show ? plan.code() : result.problems.empty() ? exit_code::done : exit_code::failed;
   return {code == exit_code::done && !contexts ? exit_code::failed : code, std::move(json),
-          concat("\n", reproduced_text(result), settings.show ? "" : plan.states_text())};
+          formatted("\n{}{}", reproduced_text(result), settings.show ? "" : plan.states_text())};
 }
 
 // The tables that train on a text, which takes hours per model.
@@ -241,11 +242,11 @@ std::string names_of_texts() {
 
 std::function<Result()> declare_reproduce(CommandLine& line) {
   const auto settings = std::make_shared<ReproduceSettings>();
-  line.add("NAME", &settings->name, concat("table or figure: ", reproduction_names()), {.required = true});
+  line.add("NAME", &settings->name, formatted("table or figure: {}", reproduction_names()), {.required = true});
   line.add("--scale", &settings->scale,
-           concat("paper: the published setting; quick: reduced, less than two hours a table on two cores but for "
-                  "'encodings' and language models: ",
-                  names_of_texts()),
+           formatted("paper: the published setting; quick: reduced, less than two hours a table on two cores but for "
+                     "'encodings' and language models: {}",
+                     names_of_texts()),
            {.allowed = {"quick", "paper"}});
   line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");

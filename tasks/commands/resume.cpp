@@ -43,9 +43,9 @@ void refuse_other_model(const RunConfig& before, const RunConfig& after, Held he
   const ModelRecord model = model_record(before, *before.make_task());
   for (const std::string& difference : differences(before, after)) {
     const std::string name = difference.substr(0, difference.find(' '));
-    if (model.contains(name)) throw UsageError(concat("[resume] the model of a run cannot change: ", difference));
+    if (model.contains(name)) throw UsageError(formatted("[resume] the model of a run cannot change: {}", difference));
     if (name == "model.init" && held != Held::nothing) {
-      throw UsageError(concat("[resume] the run has its weights already, so this has no effect: ", difference));
+      throw UsageError(formatted("[resume] the run has its weights already, so this has no effect: {}", difference));
     }
   }
   if (parameter_shapes(before, *before.make_task()) != parameter_shapes(after, *after.make_task())) {
@@ -60,13 +60,15 @@ void refuse_other_optimiser(const RunConfig& before, const RunConfig& after) {
     throw UsageError("[resume] which parameters are trained can change before the first step alone");
   }
   if (before.optimiser.name != after.optimiser.name) {
-    throw UsageError(concat("[resume] the optimiser of a run can change before the first step alone: optimiser.name ",
-                            before.optimiser.name, " -> ", after.optimiser.name));
+    throw UsageError(
+        formatted("[resume] the optimiser of a run can change before the first step alone: optimiser.name {} -> {}",
+                  before.optimiser.name, after.optimiser.name));
   }
   if (Optimizer::make(before.optimiser, {})->state_names() != Optimizer::make(after.optimiser, {})->state_names()) {
-    throw UsageError(concat("[resume] what ", after.optimiser.name,
-                            " keeps for each parameter can change before the first step alone: these options need ",
-                            "other state"));
+    throw UsageError(
+        formatted("[resume] what {} keeps for each parameter can change before the first step alone: these options "
+                  "need other state",
+                  after.optimiser.name));
   }
 }
 
@@ -81,7 +83,7 @@ void refuse_fewer_steps(const RunFolder& folder, std::int64_t steps) {
   const std::vector<std::int64_t> saved = folder.checkpoint_steps();
   if (saved.empty() || saved.back() <= steps) return;
   const std::int64_t reached = folder.newest_checkpoint([](const std::string&) {}).step;
-  if (reached > steps) throw UsageError(concat("[resume] the run is at step ", reached, " already, beyond ", steps));
+  if (reached > steps) throw UsageError(formatted("[resume] the run is at step {} already, beyond {}", reached, steps));
 }
 
 // Updates the data paths of a finished run, if the data is the same.
@@ -94,7 +96,7 @@ void relocate(RunFolder& folder, const RunConfig& config) {
 void restart(const RunFolder& folder, const CommonOptions& common) {
   if (folder.writes()) {
     const std::string aside = folder.restart();
-    if (!aside.empty()) say(common, concat("what was trained is now in ", printable(aside)));
+    if (!aside.empty()) say(common, formatted("what was trained is now in {}", printable(aside)));
   }
   ProcessGroup::world().barrier();
 }
@@ -110,10 +112,10 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
   const std::vector<std::string> moved = differences(folder.config(), before);
   make_own_task(folder, before);
   if (!settings.task.empty() && settings.task != before.task->name) {
-    throw UsageError(concat("[resume] the task of a run cannot change: it is ", before.task->name));
+    throw UsageError(formatted("[resume] the task of a run cannot change: it is {}", before.task->name));
   }
   if (!settings.encoding.empty() && EncodingChoice::parse(settings.encoding).text() != before.encoding.text()) {
-    throw UsageError(concat("[resume] the encoding of a run cannot change: it is ", before.encoding.text()));
+    throw UsageError(formatted("[resume] the encoding of a run cannot change: it is {}", before.encoding.text()));
   }
   as_usage([&] {
     after.validate();
@@ -128,7 +130,7 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
     const std::optional<RunConfig> trained = folder.trained_config(read_metrics(folder.metrics_path()));
     for (const std::string& change :
          trained ? differences(trained->with_paths_of(after), after) : differences(before, after))
-      (common.json ? std::cerr : std::cout) << concat("not applied: ", printable(change), "\n") << std::flush;
+      (common.json ? std::cerr : std::cout) << formatted("not applied: {}\n", printable(change)) << std::flush;
     return run_training(std::move(folder), common, settings.profile);
   }
   if (!settings.restart) refuse_fewer_steps(folder, after.run.steps);

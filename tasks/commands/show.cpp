@@ -45,8 +45,8 @@ Result show_npy(const std::string& path) {
                                       {"type", name_of(header.dtype)},
                                       {"shape", sizes_of(header.shape)},
                                       {"fortran_order", header.fortran_order}}),
-          .text = concat(escape_for_print(path, 1000), ": ", header.dtype, " ", header.shape,
-                         header.fortran_order ? ", first axis fastest" : "", "\n")};
+          .text = formatted("{}: {} {}{}\n", escape_for_print(path, 1000), header.dtype, header.shape,
+                            header.fortran_order ? ", first axis fastest" : "")};
 }
 
 // The tensors whose checksums are wrong; empty if the file has no checksums.
@@ -63,19 +63,19 @@ std::string text_of(const SafetensorsFile& file, const std::vector<std::string>&
   std::int64_t elements = 0;
   for (const auto& entry : file.entries()) {
     const std::string name = escape_for_print(entry.name);
-    text += concat(name, std::string(width + 2 - name.size(), ' '), entry.type,
-                   std::string(6 - std::min<std::size_t>(entry.type.size(), 5), ' '), entry.shape, "\n");
+    text += formatted("{}{}{}{}{}\n", name, std::string(width + 2 - name.size(), ' '), entry.type,
+                      std::string(6 - std::min<std::size_t>(entry.type.size(), 5), ' '), entry.shape);
     bytes += entry.end - entry.begin;
     elements += entry.shape.numel();
   }
-  text += concat(file.entries().size(), " tensors, ", with_commas(elements), " elements, ",
-                 bytes_text(static_cast<double>(bytes)), "\n");
+  text += formatted("{} tensors, {} elements, {}\n", file.entries().size(), with_commas(elements),
+                    bytes_text(static_cast<double>(bytes)));
   for (const auto& [key, value] : file.metadata()) {
     if (key.starts_with(checksum_prefix)) continue;
-    text += concat("  ", escape_for_print(key), ": ", escape_for_print(value, 2000), "\n");
+    text += formatted("  {}: {}\n", escape_for_print(key), escape_for_print(value, 2000));
   }
   if (bad.empty() && file.metadata().contains(std::string(checksum_prefix))) text += "all checksums hold\n";
-  for (const std::string& name : bad) text += concat("checksum does not hold: ", escape_for_print(name), "\n");
+  for (const std::string& name : bad) text += formatted("checksum does not hold: {}\n", escape_for_print(name));
   return text;
 }
 
@@ -94,7 +94,7 @@ JsonValue json_of(const SafetensorsFile& file, const std::vector<std::string>& b
 
 Result run_show(const std::string& path) {
   if (is_npy(path)) return show_npy(path);
-  check(may_be_safetensors(path), "show", escape_for_print(path, 1000), ": is neither a safetensors nor a .npy file");
+  check(may_be_safetensors(path), "show", "{}: is neither a safetensors nor a .npy file", escape_for_print(path, 1000));
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::vector<std::string> bad = bad_checksums(file);
   return {bad.empty() ? exit_code::done : exit_code::failed, json_of(file, bad), text_of(file, bad)};

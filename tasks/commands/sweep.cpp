@@ -47,7 +47,7 @@ struct SweepVariant {
 
 // "mqar/", the same path that tally reproduce uses; "group-word-quick-a5/" for a preset other than quick.
 std::string folder_of(const PresetEntry& preset) {
-  return concat(preset.task, preset.name == "quick" ? "" : "-" + preset.name, "/");
+  return formatted("{}{}/", preset.task, preset.name == "quick" ? "" : "-" + preset.name);
 }
 
 // Every encoding, for a suite on every preset. The grid is not applied yet, since its settings may contradict the rest.
@@ -94,8 +94,8 @@ std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOpt
   }
   for (const GridDimension& dimension : dimensions) {
     if (!used.contains(dimension.key)) {
-      throw UsageError(concat("[sweep] no encoding has the option ", dimension.key,
-                              did_you_mean_option(bases.front().config, dimension.key)));
+      throw UsageError(formatted("[sweep] no encoding has the option {}{}", dimension.key,
+                                 did_you_mean_option(bases.front().config, dimension.key)));
     }
   }
   std::vector<PlannedRun> plan;
@@ -115,7 +115,7 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
       settings.from_folder(options) ? listed_runs(settings.folder) : make_plan(settings, options);
   for (const std::string& name : settings.only) {
     if (std::ranges::count(plan, name, &PlannedRun::name) == 0) {
-      throw UsageError(concat("[sweep] --only ", name, ": the sweep has no such run"));
+      throw UsageError(formatted("[sweep] --only {}: the sweep has no such run", name));
     }
   }
   if (!settings.only.empty()) {
@@ -141,7 +141,7 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
   for (const PlannedRun& run : plan.runs()) {
     if (run.state != RunState::finished) script.runs.push_back(run.name);
   }
-  check(!script.runs.empty(), "sweep", "every run in '", plan.folder(), "' is finished: there is nothing to start");
+  check(!script.runs.empty(), "sweep", "every run in '{}' is finished: there is nothing to start", plan.folder());
   constexpr std::int64_t elements = 100;  // of an array, to leave room for other users of the cluster
   script.jobs = settings.jobs > 0 ? settings.jobs : elements;
   const std::string text = slurm_script(script);
@@ -161,7 +161,7 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
       result.text += printable(plan.path_of(run));
       if (plan.is_too_large(run)) {
         too_large.push(JsonValue::object({{"run", plan.path_of(run)}, {"why", run.too_large}}));
-        result.text += concat(": ", plan.state_text(run));
+        result.text += formatted(": {}", plan.state_text(run));
       }
       result.text += "\n";
     }
@@ -176,13 +176,13 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   plan.execute(plan.jobs(settings.jobs));
   if (settings.worker) {
     return {plan.code(), JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}}),
-            concat(plan.work_text(), "; ", plan.states_text())};
+            formatted("{}; {}", plan.work_text(), plan.states_text())};
   }
   const Report report = make_report({plan.folder()});
   return {
       plan.code(),
       JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}, {"report", report_json(report)}}),
-      concat("\n", text_of(overview_tables(report)), report_text(report), "\n", plan.states_text())};
+      formatted("\n{}{}\n{}", text_of(overview_tables(report)), report_text(report), plan.states_text())};
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ std::string text_of(const TokenizerSettings& settings) {
 Tokenizer open_tokenizer(const TokenizerSettings& settings, const CommonOptions& common) {
   if (settings.tokenizer == "bytes") return Tokenizer(byte_tokenizer());
   TokenizerParts parts = read_tokenizer(settings.tokenizer, settings.pattern, settings.special_ids);
-  for (const std::string& note : parts.notes) say(common, concat(settings.tokenizer, ": ", note));
+  for (const std::string& note : parts.notes) say(common, formatted("{}: {}", settings.tokenizer, note));
   return Tokenizer(std::move(parts));
 }
 
@@ -61,7 +61,7 @@ void write_config(const TokenizerParts& parts, const std::string& path, const Co
   std::error_code error;
   if (!std::filesystem::exists(config, error)) return write_file_atomically(config.string(), text);
   if (read_whole_file(config.string(), 1 << 24) != text) {
-    say(common, concat(printable(config.string()), ": stays as it is; it may be that of another tokenizer"));
+    say(common, formatted("{}: stays as it is; it may be that of another tokenizer", printable(config.string())));
   }
 }
 
@@ -96,7 +96,7 @@ Result train(const TokenizerSettings& settings, const CommonOptions& common) {
     bytes += text.size();
     count_pieces(splitter, text, counts);
   }
-  say(common, concat(bytes, " bytes, ", counts.size(), " different pieces"));
+  say(common, formatted("{} bytes, {} different pieces", bytes, counts.size()));
   const TokenizerParts parts = train_bpe(counts, training);
   write_tokenizer(parts, settings.tokenizer, common);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
@@ -122,7 +122,7 @@ Result encode(const TokenizerSettings& settings, const CommonOptions& common) {
     std::string line;
     JsonValue array = JsonValue::array();
     for (const std::int32_t id : ids) {
-      line += concat(line.empty() ? "" : " ", id);
+      line += formatted("{}{}", line.empty() ? "" : " ", id);
       if (common.json) array.push(id);
     }
     return {.value = JsonValue::object({{"ids", std::move(array)}}), .text = line + "\n"};
@@ -163,10 +163,9 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
             "]",
         {.max_depth = 1, .max_values = 100'000'000, .integers_only = true}, "the ids");
     for (const std::int64_t id : numbers.integers()) {
-      check(0 <= id && id < tokenizer.vocabulary(), "tokenizer",
-            settings.files.size() == 1 ? escape_for_print(settings.files[0], 1000) : std::string("the ids"), ": id ",
-            ids.size(), " is ", id, ", and ", escape_for_print(settings.tokenizer, 1000), " has ",
-            tokenizer.vocabulary(), " tokens");
+      check(0 <= id && id < tokenizer.vocabulary(), "tokenizer", "{}: id {} is {}, and {} has {} tokens",
+            settings.files.size() == 1 ? escape_for_print(settings.files[0], 1000) : std::string("the ids"), ids.size(),
+            id, escape_for_print(settings.tokenizer, 1000), tokenizer.vocabulary());
       ids.push_back(static_cast<std::int32_t>(id));
     }
   }
@@ -194,10 +193,10 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
     return bytes.empty() ? "<special>" : escape_for_print(bytes, 60);
   };
   JsonValue longest = JsonValue::array();
-  std::string text = concat("vocabulary ", tokenizer.vocabulary(), ", ", tokenizer.parts().merges.size(),
-                            " merges, pattern ", escape_for_print(tokenizer.parts().pattern()), "\nlongest tokens:");
+  std::string text = formatted("vocabulary {}, {} merges, pattern {}\nlongest tokens:", tokenizer.vocabulary(),
+                               tokenizer.parts().merges.size(), escape_for_print(tokenizer.parts().pattern()));
   for (std::size_t index = 0; index < std::min<std::size_t>(10, by_length.size()); ++index) {
-    text += concat(" '", shown(by_length[index]), "'");
+    text += formatted(" '{}'", shown(by_length[index]));
     longest.push(shown(by_length[index]));
   }
   JsonValue value = JsonValue::object({{"vocabulary", tokenizer.vocabulary()},
@@ -212,12 +211,13 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
     const bool coloured = ::isatty(STDOUT_FILENO) == 1;
     for (std::size_t index = 0; index < ids.size(); ++index) {
       const std::string token = shown(ids[index]);
-      text += coloured ? concat("\x1b[4", index % 6 + 1, "m", token, "\x1b[0m") : concat(index == 0 ? "" : "|", token);
+      text += coloured ? formatted("\x1b[4{}m{}\x1b[0m", index % 6 + 1, token)
+                       : formatted("{}{}", index == 0 ? "" : "|", token);
     }
     const double ratio = ids.empty() ? 0 : static_cast<double>(source.size()) / static_cast<double>(ids.size());
     char figure[32];
     std::snprintf(figure, sizeof figure, "%.2f", ratio);
-    text += concat("\n", source.size(), " bytes, ", ids.size(), " tokens, ", figure, " bytes per token\n");
+    text += formatted("\n{} bytes, {} tokens, {} bytes per token\n", source.size(), ids.size(), figure);
     value.set("bytes", source.size()).set("tokens", ids.size()).set("bytes_per_token", ratio);
   }
   return {.value = std::move(value), .text = text};
@@ -226,7 +226,7 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
 void refuse_idle(const TokenizerSettings& settings) {
   const TokenizerSettings usual;
   const auto refuse = [&](const char* option, const char* wants) {
-    throw UsageError(concat("[tokenizer] --", option, " has no effect on ", settings.what, "; it is for ", wants));
+    throw UsageError(formatted("[tokenizer] --{} has no effect on {}; it is for {}", option, settings.what, wants));
   };
   const bool trains = settings.what == "train", shows = settings.what == "show";
   if (!settings.out.empty() && (trains || shows)) refuse("out", "encode and decode");
@@ -252,7 +252,7 @@ std::function<Result()> declare_tokenizer(CommandLine& line) {
   line.add("FILE", &settings->files, "texts; of decode ids or a .bin file of tokens; - for the standard input");
   line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
   line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes");
-  line.add("--token-type", &settings->token_type, concat("of decode: ", token_format_help),
+  line.add("--token-type", &settings->token_type, formatted("of decode: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token");
   line.add(

@@ -40,17 +40,17 @@ Result plan_of(const RunConfig& config, const MemoryEstimate& estimate, const st
                                   {"memory_at_most", estimate.at_most},
                                   {"steps", config.run.steps},
                                   {"tokens_per_step", tokens}}),
-      .text = concat(
-          with_commas(estimate.parameter_count), " parameters, ", with_commas(estimate.encoding_parameter_count),
-          " of them the encoding's; ", config.run.steps, " steps of up to ", with_commas(tokens),
-          " tokens\nmemory for tensors: ", estimate.at_most ? "at most " : "about ", bytes_text(estimate.total()),
-          " (parameters ", bytes_text(estimate.parameters), ", gradients ", bytes_text(estimate.gradients),
-          ", optimiser ", bytes_text(estimate.optimiser), ", activations ", bytes_text(estimate.activations), ")\n")};
+      .text = formatted("{} parameters, {} of them the encoding's; {} steps of up to {} tokens\nmemory for tensors: "
+                        "{}{} (parameters {}, gradients {}, optimiser {}, activations {})\n",
+                        with_commas(estimate.parameter_count), with_commas(estimate.encoding_parameter_count),
+                        config.run.steps, with_commas(tokens), estimate.at_most ? "at most " : "about ",
+                        bytes_text(estimate.total()), bytes_text(estimate.parameters), bytes_text(estimate.gradients),
+                        bytes_text(estimate.optimiser), bytes_text(estimate.activations))};
   if (cost) {
     result.value.set("training_seconds", cost->training).set("evaluation_seconds", cost->evaluations);
-    result.text +=
-        concat("time on this machine: about ", duration_text(cost->training + cost->evaluations), " (training ",
-               duration_text(cost->training), ", evaluations ", duration_text(cost->evaluations), ")\n");
+    result.text += formatted("time on this machine: about {} (training {}, evaluations {})\n",
+                             duration_text(cost->training + cost->evaluations), duration_text(cost->training),
+                             duration_text(cost->evaluations));
   }
   return result;
 }

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<std::string> symbols(std::int64_t vocabulary) {
   std::vector<std::string> names{"."};
-  for (std::int64_t key = 1; key < vocabulary / 2; ++key) names.push_back(concat("k", key));
+  for (std::int64_t key = 1; key < vocabulary / 2; ++key) names.push_back(formatted("k{}", key));
   append(names, numbered("v", vocabulary - vocabulary / 2));
   return names;
 }
@@ -52,15 +52,15 @@ Recall::Recall(std::string name, const RecallOptions& options)
       random_filler_(options.filler == "random") {}
 
 void Recall::add(std::string split, std::int64_t count, const RecallLaw& law, std::uint64_t seed) {
-  check(law.length % 2 == 0, name(), "length must be even, got ", law.length);
-  check(law.pairs < first_value_, name(), split, " has ", law.pairs, " pairs, of ", first_value_ - 1,
-        " different keys: the vocabulary is too small");
-  check(law.updates <= law.pairs, name(), split, " has ", law.updates, " updates of ", law.pairs, " keys");
-  std::string what = concat(law.pairs, " pairs");
-  if (law.updates > 0) what += concat(" and ", law.updates, " updates");
+  check(law.length % 2 == 0, name(), "length must be even, got {}", law.length);
+  check(law.pairs < first_value_, name(), "{} has {} pairs, of {} different keys: the vocabulary is too small", split,
+        law.pairs, first_value_ - 1);
+  check(law.updates <= law.pairs, name(), "{} has {} updates of {} keys", split, law.updates, law.pairs);
+  std::string what = formatted("{} pairs", law.pairs);
+  if (law.updates > 0) what += formatted(" and {} updates", law.updates);
   const std::int64_t least = 4 * law.pairs + 2 * law.updates;
-  check(least <= law.length, name(), split, " with ", what, " needs a length of ", least, ", got ", law.length);
-  add_split({std::move(split), concat(what, " in ", law.length, " tokens"), count, law.length}, law, seed);
+  check(least <= law.length, name(), "{} with {} needs a length of {}, got {}", split, what, least, law.length);
+  add_split({std::move(split), formatted("{} in {} tokens", what, law.length), count, law.length}, law, seed);
 }
 
 Example Recall::draw(Rng& rng, const RecallLaw& law) const {

@@ -21,7 +21,7 @@ std::vector<Stretch> stretches_of(const Batch& batch) {
   for (std::size_t row = 0; row < batch.starts.size(); ++row) {
     std::int64_t begin = 0;
     const auto take = [&](std::int64_t end) {
-      check_internal(begin < end && end <= length, "batch", "a text begins at ", end, " of ", length);
+      check_internal(begin < end && end <= length, "batch", "a text begins at {} of {}", end, length);
       stretches.push_back({static_cast<std::int64_t>(row) * length + begin, end - begin});
       begin = end;
     };

@@ -15,7 +15,7 @@ template <class Items, class NameOf>
   std::vector<std::string> names;
   for (const auto& item : items) names.push_back(name_of(item));
   const std::string hint = did_you_mean(name, names);
-  fail(kind, "unknown ", kind, " '", name, "'", hint, hint.empty() ? "; known are " : " Known are ", joined(names));
+  fail(kind, "unknown {} '{}'{}{}{}", kind, name, hint, hint.empty() ? "; known are " : " Known are ", joined(names));
 }
 
 }  // namespace
@@ -48,14 +48,13 @@ const Split& Task::split(std::string_view name) const {
 const Split& Task::split_holding(std::string_view name, std::int64_t first, std::int64_t count) const {
   const Split& found = split(name);
   const std::int64_t all = found.count > 0 ? found.count : endless_count;
-  check(0 <= first && first < all, "split", name, " has sequences 0 to ", all - 1, ", asked for ", first);
-  check(count <= all - first, "split", name, " has ", all, " sequences, asked for ", count, " from number ", first,
-        " on");
+  check(0 <= first && first < all, "split", "{} has sequences 0 to {}, asked for {}", name, all - 1, first);
+  check(count <= all - first, "split", "{} has {} sequences, asked for {} from number {} on", name, all, count, first);
   return found;
 }
 
 Rng sequence_rng(std::uint64_t seed, std::string_view task, std::string_view split, std::int64_t index) {
-  return Rng(RandomStream{seed, stream_of(concat(task, "/", split)), static_cast<std::uint32_t>(index)});
+  return Rng(RandomStream{seed, stream_of(formatted("{}/{}", task, split)), static_cast<std::uint32_t>(index)});
 }
 
 Example next_token_example(std::vector<std::int32_t> tokens) {
@@ -75,8 +74,8 @@ std::string join_symbols(const std::vector<std::string>& vocabulary, std::span<c
   std::string text;
   for (std::size_t index = 0; index < tokens.size(); ++index) {
     const std::int32_t token = tokens[index];
-    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text", "token ", index + 1, " is ", token,
-          ", the vocabulary has ids 0 to ", vocabulary.size() - 1);
+    check(0 <= token && static_cast<std::size_t>(token) < vocabulary.size(), "text",
+          "token {} is {}, the vocabulary has ids 0 to {}", index + 1, token, vocabulary.size() - 1);
     if (index > 0) text += separator;
     text += vocabulary[static_cast<std::size_t>(token)];
   }
@@ -87,8 +86,8 @@ std::int32_t find_symbol(const std::vector<std::string>& vocabulary, std::string
   const auto found = std::find(vocabulary.begin(), vocabulary.end(), symbol);
   if (found == vocabulary.end()) {
     std::string known;
-    for (const std::string& word : vocabulary) known += concat(" ", word);
-    fail("encode", "symbol ", number, " is '", printable(symbol), "', which is none of", known);
+    for (const std::string& word : vocabulary) known += formatted(" {}", word);
+    fail("encode", "symbol {} is '{}', which is none of{}", number, printable(symbol), known);
   }
   return static_cast<std::int32_t>(found - vocabulary.begin());
 }

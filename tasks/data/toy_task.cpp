@@ -95,7 +95,7 @@ std::vector<std::int32_t> distinct(Rng& rng, std::int64_t count, std::int64_t n)
 
 std::vector<std::string> numbered(std::string_view prefix, std::int64_t count) {
   std::vector<std::string> names;
-  for (std::int64_t i = 0; i < count; ++i) names.push_back(concat(prefix, i));
+  for (std::int64_t i = 0; i < count; ++i) names.push_back(formatted("{}{}", prefix, i));
   return names;
 }
 
@@ -116,7 +116,7 @@ LengthTask::LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t
     : ToyTask(std::move(form)) {
   const std::int64_t n = options.max_length, longer = 5 * n / 2;
   const auto add = [&](const char* split, std::int64_t count, const LengthRange& range, std::uint64_t of) {
-    add_split({split, concat("n = ", range.least, " to ", range.most), count, times * range.most + 1}, range, of);
+    add_split({split, formatted("n = {} to {}", range.least, range.most), count, times * range.most + 1}, range, of);
   };
   add("train", 0, {1, n}, seed);
   add("in-distribution", options.eval_count, {1, n}, data_seed);

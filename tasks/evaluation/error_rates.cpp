@@ -20,7 +20,7 @@ ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequence
 ResultCell ErrorRates::mean_cell() const { return {percent_cell(rates).text, json()}; }
 
 ResultCell ErrorRates::pooled_cell() const {
-  return {concat(with_commas(wrong), " of ", with_commas(of), " (", interval_text(wrong, of), ")"), json()};
+  return {formatted("{} of {} ({})", with_commas(wrong), with_commas(of), interval_text(wrong, of)), json()};
 }
 
 JsonValue ErrorRates::json() const {

@@ -222,8 +222,8 @@ bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Ba
 
 TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradients) {
   check(batch.starts.empty(), "inside",
-        "a sequence holds several texts that do not see each other, of which there is no one picture; another "
-        "sequence may lie within one text");
+        "a sequence holds several texts that do not see each other, of which there is no one picture; another sequence "
+        "may lie within one text");
   model.clear_gradients();
   TracedPass pass;
   const auto forward = [&] {
@@ -243,8 +243,8 @@ TracedPass trace_pass(SequenceModel& model, const Batch& batch, bool with_gradie
 std::int64_t sequences_of(const Task& task, std::string_view split, std::int64_t count) {
   const Split& info = task.split(split);
   if (count == 0) count = info.count;
-  check(count > 0, "evaluate", "split '", split, "' is endless; say how many sequences");
-  check(info.count == 0 || count <= info.count, "evaluate", "split '", split, "' has ", info.count, " sequences, not ",
+  check(count > 0, "evaluate", "split '{}' is endless; say how many sequences", split);
+  check(info.count == 0 || count <= info.count, "evaluate", "split '{}' has {} sequences, not {}", split, info.count,
         count);
   return count;
 }
@@ -309,8 +309,8 @@ void read_text(const JsonValue& text, Evaluation& e) {
   for (const JsonValue& nats : parts.elements("nats"))
     e.blocks.nats.push_back(nats.is_null() ? not_a_number : nats.real());
   e.blocks.tokens = parts.at("tokens").integers();
-  check(e.blocks.nats.size() == e.blocks.tokens.size(), "evaluation", "'parts' has ", e.blocks.nats.size(),
-        " losses and ", e.blocks.tokens.size(), " counts of tokens");
+  check(e.blocks.nats.size() == e.blocks.tokens.size(), "evaluation", "'parts' has {} losses and {} counts of tokens",
+        e.blocks.nats.size(), e.blocks.tokens.size());
 }
 
 }  // namespace
@@ -347,10 +347,10 @@ namespace {
 
 // Checks counts read from a file. `of`: "key 3" for the counts of a key.
 void check_counts(const ErrorCounts& counts, const std::string& of) {
-  check(0 <= counts.wrong && counts.wrong <= counts.scored, "evaluation", counts.wrong, " wrong tokens of ",
+  check(0 <= counts.wrong && counts.wrong <= counts.scored, "evaluation", "{} wrong tokens of {}{}", counts.wrong,
         counts.scored, of);
-  check(0 <= counts.wrong_sequences && counts.wrong_sequences <= counts.sequences, "evaluation", counts.wrong_sequences,
-        " wrong sequences of ", counts.sequences, of);
+  check(0 <= counts.wrong_sequences && counts.wrong_sequences <= counts.sequences, "evaluation",
+        "{} wrong sequences of {}{}", counts.wrong_sequences, counts.sequences, of);
 }
 
 }  // namespace
@@ -369,15 +369,15 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   const std::vector<std::int64_t> keys = by->at("keys").integers();
   for (const auto& [name, count] : count_names) {
     const std::vector<std::int64_t> column = by->at(name).integers();
-    check(column.size() == keys.size(), "evaluation", "'by' has ", keys.size(), " keys and ", column.size(), " of ",
+    check(column.size() == keys.size(), "evaluation", "'by' has {} keys and {} of {}", keys.size(), column.size(),
           name);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const auto key = static_cast<std::int32_t>(keys[i]);
-      check(key == keys[i], "evaluation", "'by' has the key ", keys[i]);
+      check(key == keys[i], "evaluation", "'by' has the key {}", keys[i]);
       e.by[key].*count = column[i];
     }
   }
-  for (const auto& [key, counts] : e.by) check_counts(counts, concat(" of the ", e.breakdown, " ", key));
+  for (const auto& [key, counts] : e.by) check_counts(counts, formatted(" of the {} {}", e.breakdown, key));
   return e;
 }
 

@@ -73,18 +73,19 @@ void add_scores(Evaluation& evaluation, const Group& group) {
 Answer answer_of(const Example& example, std::string_view split, std::int64_t index) {
   const auto& mask = example.score_mask;
   const auto begin = std::find(mask.begin(), mask.end(), 1), end = std::find(begin, mask.end(), 0);
-  check(std::find(end, mask.end(), 1) == mask.end(), "generate", "what is scored in sequence ", index, " of ", split,
-        " does not stand in one piece: there is no answer to generate");
+  check(std::find(end, mask.end(), 1) == mask.end(), "generate",
+        "what is scored in sequence {} of {} does not stand in one piece: there is no answer to generate", index,
+        split);
   const Answer answer{static_cast<std::size_t>(begin - mask.begin()), static_cast<std::size_t>(end - begin)};
   for (std::size_t t = answer.first; t + 1 < answer.first + answer.count; ++t) {
-    check(example.targets[t] == example.tokens[t + 1], "generate", "the answers in sequence ", index, " of ", split,
-          " are not fed, so that there is none to go on from");
+    check(example.targets[t] == example.tokens[t + 1], "generate",
+          "the answers in sequence {} of {} are not fed, so that there is none to go on from", index, split);
   }
   return answer;
 }
 
 Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
-  check(count >= 1, "generate", "at least one symbol, not ", count);
+  check(count >= 1, "generate", "at least one symbol, not {}", count);
   const NoGrad no_grad;
   GenerationState state;
   std::vector<Tensor> symbols, probabilities;

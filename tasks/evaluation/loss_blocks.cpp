@@ -54,9 +54,9 @@ std::optional<double> standard_error(const LossBlocks& blocks) {
 }
 
 LossDifference paired_difference(const LossBlocks& a, const LossBlocks& b) {
-  check(a.tokens == b.tokens, "paired", "the two were not evaluated on the same tokens: ", total(a.tokens), " in ",
-        a.tokens.size(), " parts and ", total(b.tokens), " in ", b.tokens.size());
-  check(a.tokens.size() >= 2, "paired", "the text has ", a.tokens.size(), " part; at least two are needed");
+  check(a.tokens == b.tokens, "paired", "the two were not evaluated on the same tokens: {} in {} parts and {} in {}",
+        total(a.tokens), a.tokens.size(), total(b.tokens), b.tokens.size());
+  check(a.tokens.size() >= 2, "paired", "the text has {} part; at least two are needed", a.tokens.size());
   LossBlocks difference = a;
   for (std::size_t n = 0; n < a.nats.size(); ++n) difference.nats[n] -= b.nats[n];
   return {difference.mean(), *standard_error(difference)};

@@ -21,7 +21,7 @@ void SamplingOptions::visit(OptionVisitor& visitor) {
 Sampled sample(std::span<const double> logits, const SamplingOptions& options, double uniform) {
   check(!logits.empty(), "sample", "there are no logits");
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    check(std::isfinite(logits[id]), "sample", "the logit of token ", id, " is ", logits[id]);
+    check(std::isfinite(logits[id]), "sample", "the logit of token {} is {}", id, logits[id]);
   }
   const auto likelier = [&](std::size_t a, std::size_t b) {
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;

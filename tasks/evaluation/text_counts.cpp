@@ -52,10 +52,10 @@ ResultCell perplexity_cell(const std::vector<double>& losses, int digits) {
 }
 
 std::string text_counts_text(const TextCounts& counts) {
-  return concat("context ", counts.context, ", stride ", counts.stride, ", ", with_commas(counts.tokens), " tokens, ",
-                with_commas(counts.bytes), " bytes, ", with_commas(counts.words), " words, ",
-                with_commas(counts.documents), " documents; checksums: tokens ", counts.token_checksum, ", tokenizer ",
-                counts.tokenizer_checksum);
+  return formatted(
+      "context {}, stride {}, {} tokens, {} bytes, {} words, {} documents; checksums: tokens {}, tokenizer {}",
+      counts.context, counts.stride, with_commas(counts.tokens), with_commas(counts.bytes), with_commas(counts.words),
+      with_commas(counts.documents), counts.token_checksum, counts.tokenizer_checksum);
 }
 
 }  // namespace tally

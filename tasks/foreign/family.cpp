@@ -18,7 +18,7 @@ const Family& find_family(std::string_view name) {
     if (family->name == name) return *family;
     known.emplace_back(family->name);
   }
-  fail("export", "there is no format '", escape_for_print(name, 60), "'", did_you_mean_or_known(name, known));
+  fail("export", "there is no format '{}'{}", escape_for_print(name, 60), did_you_mean_or_known(name, known));
 }
 
 void add_rows(std::vector<TensorRow>& rows, const std::string& theirs, const std::vector<std::string>& ours, bool bias,
@@ -35,8 +35,8 @@ std::string activation_from_foreign(ForeignSettings& settings, std::string_view 
   const std::string name = settings.text(key, usual);
   if (name == "gelu" || name == "relu") return name;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_fast") return "gelu-tanh";
-  settings.refuse(key, "= '", escape_for_print(name, 60), "' is an activation that tally does not have; it has gelu, ",
-                  "gelu_new and relu");
+  settings.refuse(key, "= '{}' is an activation that tally does not have; it has gelu, gelu_new and relu",
+                  escape_for_print(name, 60));
 }
 
 std::string foreign_activation(OwnSettings& settings) {

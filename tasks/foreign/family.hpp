@@ -24,7 +24,7 @@ struct ForeignModel {
 
   template <class Value>
   void set(std::string_view name, const Value& value) {
-    settings.emplace_back(name, concat(value));
+    settings.emplace_back(name, formatted("{}", value));
   }
 };
 

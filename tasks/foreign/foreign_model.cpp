@@ -74,7 +74,7 @@ ForeignDescription describe_foreign(const JsonValue& json, const std::string& pa
     const std::int64_t vocabulary = description.model.vocabulary;
     record.family = family->name;
     record.positions = description.model.positions;
-    record.ends = ends_of(settings, generation, concat(settings.source(), ": generation_config.json"), vocabulary);
+    record.ends = ends_of(settings, generation, formatted("{}: generation_config.json", settings.source()), vocabulary);
     if (const auto begins = settings.ids(begin_key, vocabulary); !begins.empty()) record.begin = begins.front();
     record.config = settings.idle_members();
     for (const std::string_view key : {begin_key, end_key}) {
@@ -85,8 +85,8 @@ ForeignDescription describe_foreign(const JsonValue& json, const std::string& pa
     return description;
   }
   const auto other = std::ranges::find(other_types, type, &OtherType::type);
-  settings.refuse("model_type", "= '", escape_for_print(type, 60), "' is not read",
-                  other != other_types.end() ? concat(", since ", other->why) : "", "; there are ", joined(known));
+  settings.refuse("model_type", "= '{}' is not read{}; there are {}", escape_for_print(type, 60),
+                  other != other_types.end() ? formatted(", since {}", other->why) : "", joined(known));
 }
 
 RunConfig config_of(const ForeignDescription& description, const std::string& pe) {
@@ -96,12 +96,12 @@ RunConfig config_of(const ForeignDescription& description, const std::string& pe
   for (const EncodingChoice::Assignment& assignment : config.encoding.acting()) {
     const bool acts =
         std::ranges::any_of(assignment.sum, [&](const auto* entry) { return entry->name == model.encoding; });
-    check(acts, "import", "--pe ", pe, " leaves out ", model.encoding, ", which the model was trained with");
+    check(acts, "import", "--pe {} leaves out {}, which the model was trained with", pe, model.encoding);
   }
   for (const auto& [name, value] : model.settings) config.set(name, value);
-  config.set("task.vocabulary", concat(model.vocabulary));
-  config.set("task.length", concat(std::min(model.positions, comfortable_length)));
-  if (model.learned_positions) config.set("task.positions", concat(model.positions));
+  config.set("task.vocabulary", formatted("{}", model.vocabulary));
+  config.set("task.length", formatted("{}", std::min(model.positions, comfortable_length)));
+  if (model.learned_positions) config.set("task.positions", formatted("{}", model.positions));
   config.validate();
   return config;
 }

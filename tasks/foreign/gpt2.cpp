@@ -11,7 +11,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.positions = settings.count("n_positions", 1024);
   const std::int64_t width = settings.count("n_embd"), heads = settings.count("n_head"),
                      layers = settings.count("n_layer");
-  if (width % heads != 0) settings.refuse("n_head", "= ", heads, " does not divide n_embd = ", width);
+  if (width % heads != 0) settings.refuse("n_head", "= {} does not divide n_embd = {}", heads, width);
   model.set("model.layers", layers);
   model.set("model.width", width);
   model.set("model.heads", heads);
@@ -51,7 +51,7 @@ std::vector<TensorRow> tensors(const ModelOptions& options) {
   rows.push_back({"transformer.wte.weight", {"embedding.weight"}});
   rows.push_back({"transformer.wpe.weight", {"position.absolute.table"}});
   for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = concat("transformer.h.", n, "."), ours = concat("blocks.", n, ".");
+    const std::string theirs = formatted("transformer.h.{}.", n), ours = formatted("blocks.{}.", n);
     const std::string attention = ours + "attention.";
     add_rows(rows, theirs + "ln_1", {ours + "attention_norm"}, true);
     add_rows(rows, theirs + "attn.c_attn", {attention + "query", attention + "key", attention + "value"}, true,

@@ -23,27 +23,27 @@ void write_imported(const std::string& run, const ImportedRecord& record) {
                                       {"begin", record.begin ? JsonValue(*record.begin) : JsonValue()},
                                       {"config", record.config},
                                       {"generation_config", record.generation}});
-  write_file_atomically(concat(run, "/", imported_file_name), write_json(json, 2) + "\n");
+  write_file_atomically(formatted("{}/{}", run, imported_file_name), write_json(json, 2) + "\n");
 }
 
 std::optional<ImportedRecord> read_imported(const std::string& run) {
-  const std::string path = concat(run, "/", imported_file_name);
+  const std::string path = formatted("{}/{}", run, imported_file_name);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   const JsonValue json = read_json(path, limits);
   try {
     const std::int64_t format = json.integer("version");
-    check(format == 1, "import", "version ", format, " is of a later tally; this one knows 1");
+    check(format == 1, "import", "version {} is of a later tally; this one knows 1", format);
     ImportedRecord record{.family = json.string("family"),
                           .positions = json.integer("positions"),
                           .config = json.at("config"),
                           .generation = json.at("generation_config"),
                           .ends = json.at("ends").integers()};
     if (!json.at("begin").is_null()) record.begin = json.integer("begin");
-    check(record.config.is_object(), "import", "'config' must be an object, not ", record.config.kind());
+    check(record.config.is_object(), "import", "'config' must be an object, not {}", record.config.kind());
     return record;
   } catch (const Error& problem) {
-    fail("import", escape_for_print(path, 1000), ": ", problem.what());
+    fail("import", "{}: {}", escape_for_print(path, 1000), problem.what());
   }
 }
 

@@ -13,12 +13,12 @@ ForeignModel read_common(ForeignSettings& settings, std::int64_t usual_positions
   model.positions = settings.count("max_position_embeddings", usual_positions);
   const std::int64_t width = settings.count("hidden_size"), heads = settings.count("num_attention_heads");
   if (!settings.has("head_dim") && width % heads != 0) {
-    settings.refuse("num_attention_heads", "= ", heads, " does not divide hidden_size = ", width);
+    settings.refuse("num_attention_heads", "= {} does not divide hidden_size = {}", heads, width);
   }
   const std::int64_t head_width = settings.count("head_dim", width / heads);
   const std::int64_t key_heads = settings.count("num_key_value_heads", heads);
   if (heads % key_heads != 0) {
-    settings.refuse("num_key_value_heads", "= ", key_heads, " does not divide num_attention_heads = ", heads);
+    settings.refuse("num_key_value_heads", "= {} does not divide num_attention_heads = {}", key_heads, heads);
   }
   model.set("model.layers", settings.count("num_hidden_layers"));
   model.set("model.width", width);
@@ -40,7 +40,7 @@ ForeignModel read(ForeignSettings& settings) {
   ForeignModel model = read_common(settings, 2048);
   const bool bias = settings.flag("attention_bias", false);
   if (settings.flag("mlp_bias", false) != bias) {
-    settings.refuse("mlp_bias", "= ", !bias, " with attention_bias = ", bias, ": tally has biases in both or in none");
+    settings.refuse("mlp_bias", "= {} with attention_bias = {}: tally has biases in both or in none", !bias, bias);
   }
   model.set("model.bias", bias);
   return model;
@@ -93,15 +93,15 @@ std::vector<TensorRow> rows_with(const ModelOptions& options, Biases biases) {
   std::vector<TensorRow> rows;
   rows.push_back({"model.embed_tokens.weight", {"embedding.weight"}});
   for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = concat("model.layers.", n, "."), ours = concat("blocks.", n, ".");
+    const std::string theirs = formatted("model.layers.{}.", n), ours = formatted("blocks.{}.", n);
     add_rows(rows, theirs + "input_layernorm", {ours + "attention_norm"}, false);
     for (const auto& [name, own] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}, {"o", "output"}}) {
-      add_rows(rows, concat(theirs, "self_attn.", name, "_proj"), {concat(ours, "attention.", own)},
+      add_rows(rows, formatted("{}self_attn.{}_proj", theirs, name), {formatted("{}attention.{}", ours, own)},
                *name == 'o' ? biases.others : biases.inner);
     }
     add_rows(rows, theirs + "post_attention_layernorm", {ours + "mlp_norm"}, false);
     for (const char* name : {"gate", "up", "down"}) {
-      add_rows(rows, concat(theirs, "mlp.", name, "_proj"), {concat(ours, "mlp.", name)}, biases.others);
+      add_rows(rows, formatted("{}mlp.{}_proj", theirs, name), {formatted("{}mlp.{}", ours, name)}, biases.others);
     }
   }
   add_rows(rows, "model.norm", {"norm"}, false);

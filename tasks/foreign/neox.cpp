@@ -14,7 +14,7 @@ ForeignModel read(ForeignSettings& settings) {
   model.positions = settings.count("max_position_embeddings", 2048);
   const std::int64_t width = settings.count("hidden_size"), heads = settings.count("num_attention_heads");
   if (width % heads != 0) {
-    settings.refuse("num_attention_heads", "= ", heads, " does not divide hidden_size = ", width);
+    settings.refuse("num_attention_heads", "= {} does not divide hidden_size = {}", heads, width);
   }
   model.set("model.layers", settings.count("num_hidden_layers"));
   model.set("model.width", width);
@@ -61,7 +61,7 @@ std::vector<TensorRow> tensors(const ModelOptions& options) {
   std::vector<TensorRow> rows;
   rows.push_back({"gpt_neox.embed_in.weight", {"embedding.weight"}});
   for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = concat("gpt_neox.layers.", n, "."), ours = concat("blocks.", n, ".");
+    const std::string theirs = formatted("gpt_neox.layers.{}.", n), ours = formatted("blocks.{}.", n);
     const std::string attention = ours + "attention.";
     add_rows(rows, theirs + "input_layernorm", {ours + "attention_norm"}, true);
     add_rows(rows, theirs + "attention.query_key_value", {attention + "query", attention + "key", attention + "value"},

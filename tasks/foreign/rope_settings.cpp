@@ -19,7 +19,7 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
   for (const std::string_view name : outer_names) {
     if (!settings.has(name)) continue;
     const double said = settings.real(name);
-    if (value && *value != said) settings.refuse(name, "= ", said, " contradicts another key, which says ", *value);
+    if (value && *value != said) settings.refuse(name, "= {} contradicts another key, which says {}", said, *value);
     value = said;
   }
   return value.value_or(usual);
@@ -40,14 +40,14 @@ struct RopeStretch {
 
 double read_factor(ForeignSettings& scaling, std::optional<double> usual = {}) {
   const double factor = scaling.real("factor", usual);
-  if (!(factor >= 1)) scaling.refuse("factor", "is ", factor, "; it is at least 1");
+  if (!(factor >= 1)) scaling.refuse("factor", "is {}; it is at least 1", factor);
   return factor;
 }
 
 // The option stays 0 if the file repeats the default of the method.
 void set_attention_factor(ForeignSettings& scaling, double usual, ForeignModel& model) {
   const double factor = scaling.real("attention_factor", usual);
-  if (!(factor > 0)) scaling.refuse("attention_factor", "is ", factor, "; it must be above 0");
+  if (!(factor > 0)) scaling.refuse("attention_factor", "is {}; it must be above 0", factor);
   if (std::abs(factor - usual) > 1e-12 * usual) model.set("pe.rope.attention-factor", factor);
 }
 
@@ -60,16 +60,17 @@ void read_yarn_attention(ForeignSettings& scaling, double factor, ForeignModel& 
   if (m != 0 && all != 0) {
     usual = yarn_attention_factor(factor, m) / yarn_attention_factor(factor, all);
     if (scaling.has("attention_factor") && std::abs(scaling.real("attention_factor") - usual) > 1e-6 * usual) {
-      scaling.refuse("attention_factor", "= ", scaling.real("attention_factor"), " contradicts mscale = ", m,
-                     " with mscale_all_dim = ", all, ", by which it is ", usual);
+      scaling.refuse("attention_factor", "= {} contradicts mscale = {} with mscale_all_dim = {}, by which it is {}",
+                     scaling.real("attention_factor"), m, all, usual);
     }
     if (!scaling.has("attention_factor") && m != all) model.set("pe.rope.attention-factor", usual);
     if (!scaling.has("attention_factor") && m == all) model.set("pe.rope.attention-factor", 1.0);
     if (!scaling.has("attention_factor")) return;
   } else if ((m != 0 && m != 1) || all != 0) {
-    scaling.refuse(m != 0 ? "mscale" : "mscale_all_dim", "has no agreed meaning without ",
-                   m != 0 ? "mscale_all_dim" : "mscale",
-                   ": readers differ; attention_factor says what cos and sin are multiplied by");
+    scaling.refuse(
+        m != 0 ? "mscale" : "mscale_all_dim",
+        "has no agreed meaning without {}: readers differ; attention_factor says what cos and sin are multiplied by",
+        m != 0 ? "mscale_all_dim" : "mscale");
   }
   set_attention_factor(scaling, yarn_attention_factor(factor), model);
 }
@@ -78,8 +79,8 @@ void read_yarn_attention(ForeignSettings& scaling, double factor, ForeignModel& 
 void set_beta(ForeignSettings& scaling, std::string_view key, std::string_view option, double usual,
               ForeignModel& model) {
   const double said = scaling.real(key, usual), beta = said == 0 ? usual : said;
-  if (!(beta > 0)) scaling.refuse(key, "is ", beta, "; it must be above 0");
-  if (beta != usual) model.set(concat("pe.rope.", option), beta);
+  if (!(beta > 0)) scaling.refuse(key, "is {}; it must be above 0", beta);
+  if (beta != usual) model.set(formatted("pe.rope.{}", option), beta);
 }
 
 // The model's length is the stretched length, or, in files that a user has edited, the trained length.
@@ -87,16 +88,20 @@ void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const RopeSt
   const double factor = read_factor(scaling, given.of_lengths());
   const double stretched = factor * static_cast<double>(given.trained());
   if (!given.original) {
-    settings.note(concat("yarn: original_max_position_embeddings is missing; the trained length is taken to be ",
-                         "max_position_embeddings = ", given.positions));
+    settings.note(
+        formatted("yarn: original_max_position_embeddings is missing; the trained length is taken to be "
+                  "max_position_embeddings = {}",
+                  given.positions));
   } else if (factor > 1 && given.positions == *given.original) {
-    settings.note(concat("yarn: max_position_embeddings = ", given.positions, " is the trained length; some ",
-                         "versions of transformers before 4.57 take 1, the quotient of the lengths, for the factor ",
-                         factor));
+    settings.note(
+        formatted("yarn: max_position_embeddings = {} is the trained length; some versions of transformers before 4.57 "
+                  "take 1, the quotient of the lengths, for the factor {}",
+                  given.positions, factor));
   } else if (std::abs(stretched - static_cast<double>(given.positions)) >= 1) {
-    scaling.refuse("factor", "= ", factor, " times original_max_position_embeddings = ", *given.original, " is ",
-                   stretched, ", but max_position_embeddings is ", given.positions,
-                   ": versions of transformers differ in which they take; make the three agree");
+    scaling.refuse("factor",
+                   "= {} times original_max_position_embeddings = {} is {}, but max_position_embeddings is {}: "
+                   "versions of transformers differ in which they take; make the three agree",
+                   factor, *given.original, stretched, given.positions);
   }
   model.set("pe.rope.factor", factor);
   model.set("pe.rope.trained-length", given.trained());
@@ -106,7 +111,7 @@ void read_yarn(ForeignSettings& settings, ForeignSettings& scaling, const RopeSt
   if (!scaling.flag("truncate", true)) model.set("pe.rope.truncate", false);
   // Names used by other readers. `finetuned` is only a note and changes no computation.
   for (const char* key : {"attn_factor", "extrapolation_factor"}) {
-    if (scaling.real(key, 1) != 1) scaling.refuse(key, "= ", scaling.real(key), " is not there in tally, which has 1");
+    if (scaling.real(key, 1) != 1) scaling.refuse(key, "= {} is not there in tally, which has 1", scaling.real(key));
   }
   scaling.pass_over({"finetuned"});
 }
@@ -120,12 +125,12 @@ double longrope_factor(double factor, std::int64_t trained) {
 std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t planes) {
   const std::vector<double> numbers = scaling.reals(key);
   if (std::ssize(numbers) != planes) {
-    scaling.refuse(key, "has ", numbers.size(), numbers.size() == 1 ? " number" : " numbers", ", but ", 2 * planes,
-                   " dims are rotated; one is wanted for each two of them");
+    scaling.refuse(key, "has {}{}, but {} dims are rotated; one is wanted for each two of them", numbers.size(),
+                   numbers.size() == 1 ? " number" : " numbers", 2 * planes);
   }
   std::vector<std::string> texts;
   for (const double number : numbers) {
-    if (!(number > 0)) scaling.refuse(key, "holds ", number, "; its numbers must be above 0");
+    if (!(number > 0)) scaling.refuse(key, "holds {}; its numbers must be above 0", number);
     texts.push_back(to_text(number));
   }
   return joined(texts, "/");
@@ -138,16 +143,19 @@ void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const Ro
   const double factor = read_factor(scaling, given.of_lengths());
   const bool contradicts = factor != given.of_lengths() && !scaling.has("attention_factor");
   if (contradicts && !(given.newer && given.inside)) {
-    scaling.refuse("factor", "= ", factor,
-                   " is not max_position_embeddings / original_max_position_embeddings = ", given.of_lengths(),
-                   ", and versions of transformers differ in which they take; attention_factor decides");
+    scaling.refuse("factor",
+                   "= {} is not max_position_embeddings / original_max_position_embeddings = {}, and versions of "
+                   "transformers differ in which they take; attention_factor decides",
+                   factor, given.of_lengths());
   }
   if (given.trained() < 2) {
     scaling.refuse("original_max_position_embeddings", "= 1 is too short: longrope divides by its logarithm");
   }
   if (given.inside && !given.newer) {
-    settings.note(concat("longrope: original_max_position_embeddings = ", given.trained(), " is within rope_scaling; ",
-                         "versions of transformers before 5 look for it outside, and would take ", given.positions));
+    settings.note(
+        formatted("longrope: original_max_position_embeddings = {} is within rope_scaling; versions of transformers "
+                  "before 5 look for it outside, and would take {}",
+                  given.trained(), given.positions));
   }
   model.set("pe.rope.factor", factor);
   model.set("pe.rope.trained-length", given.trained());
@@ -158,8 +166,10 @@ void read_longrope(ForeignSettings& settings, ForeignSettings& scaling, const Ro
 
 void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (!given.original) {
-    settings.note(concat("llama3: original_max_position_embeddings is missing; the trained length is taken to be ",
-                         "max_position_embeddings = ", given.positions));
+    settings.note(
+        formatted("llama3: original_max_position_embeddings is missing; the trained length is taken to be "
+                  "max_position_embeddings = {}",
+                  given.positions));
   }
   model.set("pe.rope.factor", read_factor(scaling));
   model.set("pe.rope.trained-length", given.trained());
@@ -170,9 +180,10 @@ void read_llama3(ForeignSettings& settings, ForeignSettings& scaling, const Rope
 // Stretches texts of more than max_position_embeddings tokens.
 void read_dynamic(ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (given.original && *given.original != given.positions) {
-    scaling.refuse("original_max_position_embeddings", "= ", *given.original,
-                   " contradicts max_position_embeddings = ", given.positions,
-                   ", from which on texts are stretched with the type dynamic");
+    scaling.refuse(
+        "original_max_position_embeddings",
+        "= {} contradicts max_position_embeddings = {}, from which on texts are stretched with the type dynamic",
+        *given.original, given.positions);
   }
   model.set("pe.rope.factor", read_factor(scaling));
   model.set("pe.rope.trained-length", given.positions);
@@ -181,8 +192,8 @@ void read_dynamic(ForeignSettings& scaling, const RopeStretch& given, ForeignMod
 void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const RopeStretch& given, ForeignModel& model) {
   if (given.type == "default") {
     if (scaling.has("factor") && scaling.real("factor") != 1) {
-      scaling.refuse("factor", "= ", scaling.real("factor"), " says by how much positions are stretched, but ",
-                     "rope_type does not say how");
+      scaling.refuse("factor", "= {} says by how much positions are stretched, but rope_type does not say how",
+                     scaling.real("factor"));
     }
     scaling.pass_over({"factor"});
     return;
@@ -193,8 +204,8 @@ void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const Rop
   } else if (given.type == "dynamic") {
     read_dynamic(scaling, given, model);
   } else if (given.original && *given.original > given.positions) {
-    scaling.refuse("original_max_position_embeddings", "= ", *given.original,
-                   " is more than max_position_embeddings = ", given.positions);
+    scaling.refuse("original_max_position_embeddings", "= {} is more than max_position_embeddings = {}",
+                   *given.original, given.positions);
   } else if (given.type == "yarn") {
     read_yarn(settings, scaling, given, model);
   } else if (given.type == "llama3") {
@@ -202,15 +213,16 @@ void read_stretch(ForeignSettings& settings, ForeignSettings& scaling, const Rop
   } else if (given.type == "longrope") {
     read_longrope(settings, scaling, given, model);
   } else {
-    scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type", "= '", escape_for_print(given.type, 60),
-                   "' is not there in tally; it has default, linear, dynamic, yarn, llama3 and longrope");
+    scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type",
+                   "= '{}' is not there in tally; it has default, linear, dynamic, yarn, llama3 and longrope",
+                   escape_for_print(given.type, 60));
   }
 }
 
 // One factor for each plane; 1 if the option is empty.
 JsonValue factors_json(OwnSettings& settings, std::string_view option, std::int64_t planes) {
   JsonValue list = JsonValue::array();
-  std::vector<double> factors = plane_factors("rope", option, settings.text(concat("pe.rope.", option)));
+  std::vector<double> factors = plane_factors("rope", option, settings.text(formatted("pe.rope.{}", option)));
   if (factors.empty()) factors.assign(static_cast<std::size_t>(planes), 1.0);
   for (const double factor : factors) list.push(factor);
   return list;
@@ -231,12 +243,12 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
       agreed(settings, scaling, {"rotary_pct", "partial_rotary_factor"}, "partial_rotary_factor", defaults.fraction);
   const double dims = std::floor(static_cast<double>(defaults.head_width) * fraction);
   if (!(fraction > 0 && fraction <= 1 && dims >= 2 && std::fmod(dims, 2) == 0)) {
-    fail("import", settings.source(), ": of heads of width ", defaults.head_width, " a part of ", fraction,
-         " is to be rotated, which is ", dims, " dims; an even number from 2 on is wanted");
+    fail("import",
+         "{}: of heads of width {} a part of {} is to be rotated, which is {} dims; an even number from 2 on is wanted",
+         settings.source(), defaults.head_width, fraction, dims);
   }
   if (defaults.fraction == 1 && fraction != 1) {
-    settings.refuse("partial_rotary_factor", "= ", fraction,
-                    " is not what these models have, which rotate whole heads");
+    settings.refuse("partial_rotary_factor", "= {} is not what these models have, which rotate whole heads", fraction);
   }
   if (dims < static_cast<double>(defaults.head_width))
     model.set("pe.rope.rotary-dims", static_cast<std::int64_t>(dims));
@@ -251,7 +263,7 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
   if (scaling.has(original)) {
     const std::int64_t within = scaling.count(original);
     if (given.original && *given.original != within) {
-      scaling.refuse(original, "= ", within, " contradicts the same key outside, which says ", *given.original);
+      scaling.refuse(original, "= {} contradicts the same key outside, which says {}", within, *given.original);
     }
     given.original = within;
   }
@@ -289,9 +301,10 @@ void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& jso
   const double stretched = factor * static_cast<double>(trained), whole = std::round(stretched);
   json.set(positions, static_cast<std::int64_t>(whole));
   if (whole != stretched) {
-    settings.note(concat(type, ": ", factor, " times ", trained, " is no whole number of positions; versions of ",
-                         "transformers that take max_position_embeddings / ", original, " for the factor read ",
-                         whole / static_cast<double>(trained)));
+    settings.note(
+        formatted("{}: {} times {} is no whole number of positions; versions of transformers that take "
+                  "max_position_embeddings / {} for the factor read {}",
+                  type, factor, trained, original, whole / static_cast<double>(trained)));
   }
   const double attention = settings.real("pe.rope.attention-factor");
   const double usual = stretch == "yarn" ? yarn_attention_factor(factor) : longrope_factor(factor, trained);

@@ -11,7 +11,7 @@ namespace tally {
 
 ForeignSettings::ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored)
     : object_(object), source_(std::move(source)), ignored_(std::move(ignored)) {
-  check(object.is_object(), "import", source_, ": must hold an object, not ", object.kind());
+  check(object.is_object(), "import", "{}: must hold an object, not {}", source_, object.kind());
 }
 
 bool ForeignSettings::has(std::string_view key) const {
@@ -22,43 +22,43 @@ bool ForeignSettings::has(std::string_view key) const {
 const JsonValue* ForeignSettings::take(std::string_view key, bool needed) {
   read_.emplace(key);
   if (has(key)) return object_.find(key);
-  check(!needed, "import", source_, ": '", key, "' is missing");
+  check(!needed, "import", "{}: '{}' is missing", source_, key);
   return nullptr;
 }
 
 std::int64_t ForeignSettings::count(std::string_view key, std::optional<std::int64_t> usual) {
   const JsonValue* value = take(key, !usual);
   if (value == nullptr) return *usual;
-  if (!value->is_integer()) refuse(key, "must be an integer, not ", value->kind());
+  if (!value->is_integer()) refuse(key, "must be an integer, not {}", value->kind());
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::int64_t number = value->integer();
-  if (number < 1 || number > most) refuse(key, "is ", number, "; it must be from 1 to ", most);
+  if (number < 1 || number > most) refuse(key, "is {}; it must be from 1 to {}", number, most);
   return number;
 }
 
 double ForeignSettings::real(std::string_view key, std::optional<double> usual) {
   const JsonValue* value = take(key, !usual);
   if (value == nullptr) return *usual;
-  if (!value->is_number()) refuse(key, "must be a number, not ", value->kind());
+  if (!value->is_number()) refuse(key, "must be a number, not {}", value->kind());
   return value->real();
 }
 
 double ForeignSettings::positive(std::string_view key, std::optional<double> usual) {
   const double number = real(key, usual);
-  if (!(number > 0)) refuse(key, "is ", number, "; it must be above 0");
+  if (!(number > 0)) refuse(key, "is {}; it must be above 0", number);
   return number;
 }
 
 void ForeignSettings::agree(std::string_view key, std::int64_t value) {
   const std::int64_t said = count(key, value);
-  if (said != value) refuse(key, "= ", said, " contradicts another key for the same, which says ", value);
+  if (said != value) refuse(key, "= {} contradicts another key for the same, which says {}", said, value);
 }
 
 std::vector<std::int64_t> ForeignSettings::ids(std::string_view key, std::int64_t end) {
   const JsonValue* const value = take(key, false);
   std::vector<std::int64_t> ids;
   const auto add = [&](const JsonValue& id) {
-    if (!id.is_integer()) refuse(key, "must be an id, an integer, or an array of them, not ", id.kind());
+    if (!id.is_integer()) refuse(key, "must be an id, an integer, or an array of them, not {}", id.kind());
     if (0 <= id.integer() && id.integer() < end) ids.push_back(id.integer());
   };
   if (value != nullptr && value->is_array()) {
@@ -71,10 +71,10 @@ std::vector<std::int64_t> ForeignSettings::ids(std::string_view key, std::int64_
 
 std::vector<double> ForeignSettings::reals(std::string_view key) {
   const JsonValue* value = take(key, true);
-  if (!value->is_array()) refuse(key, "must be an array of numbers, not ", value->kind());
+  if (!value->is_array()) refuse(key, "must be an array of numbers, not {}", value->kind());
   std::vector<double> numbers;
   for (const JsonValue& element : value->elements()) {
-    if (!element.is_number()) refuse(key, "must hold numbers alone, not ", element.kind());
+    if (!element.is_number()) refuse(key, "must hold numbers alone, not {}", element.kind());
     numbers.push_back(element.real());
   }
   return numbers;
@@ -83,32 +83,32 @@ std::vector<double> ForeignSettings::reals(std::string_view key) {
 bool ForeignSettings::flag(std::string_view key, bool usual) {
   const JsonValue* value = take(key, false);
   if (value == nullptr) return usual;
-  if (!value->is_bool()) refuse(key, "must be true or false, not ", value->kind());
+  if (!value->is_bool()) refuse(key, "must be true or false, not {}", value->kind());
   return value->boolean();
 }
 
 std::string ForeignSettings::text(std::string_view key, std::optional<std::string_view> usual) {
   const JsonValue* value = take(key, !usual);
   if (value == nullptr) return std::string(*usual);
-  if (!value->is_string()) refuse(key, "must be a string, not ", value->kind());
+  if (!value->is_string()) refuse(key, "must be a string, not {}", value->kind());
   return value->string();
 }
 
 ForeignSettings ForeignSettings::child(std::string_view key) {
   static const JsonValue empty = JsonValue::object();
   const JsonValue* value = take(key, false);
-  if (value != nullptr && !value->is_object()) refuse(key, "must be an object, not ", value->kind());
-  const std::string prefix = concat(key, ".");
+  if (value != nullptr && !value->is_object()) refuse(key, "must be an object, not {}", value->kind());
+  const std::string prefix = formatted("{}.", key);
   IgnoredKeys within;
   for (const std::string& name : ignored_) {
     if (name.starts_with(prefix)) within.push_back(name.substr(prefix.size()));
   }
   std::erase_if(ignored_, [&](const std::string& name) { return name.starts_with(prefix); });
-  return {value == nullptr ? empty : *value, concat(source_, ": ", key), std::move(within)};
+  return {value == nullptr ? empty : *value, formatted("{}: {}", source_, key), std::move(within)};
 }
 
 void ForeignSettings::demand(std::string_view key, bool wanted, bool usual) {
-  if (flag(key, usual) != wanted) refuse(key, "= ", !wanted, " is a function that tally does not have");
+  if (flag(key, usual) != wanted) refuse(key, "= {} is a function that tally does not have", !wanted);
 }
 
 void ForeignSettings::pass_over(std::initializer_list<std::string_view> keys) {
@@ -117,10 +117,10 @@ void ForeignSettings::pass_over(std::initializer_list<std::string_view> keys) {
 
 JsonValue ForeignSettings::idle_members() const {
   for (const std::string& name : ignored_) {
-    check(object_.find(name) != nullptr, "import", source_, ": there is no key '", escape_for_print(name, 60),
-          "' that could be ignored");
-    check(!read_.contains(name), "import", source_, ": '", escape_for_print(name, 60),
-          "' says what the model computes and cannot be ignored");
+    check(object_.find(name) != nullptr, "import", "{}: there is no key '{}' that could be ignored", source_,
+          escape_for_print(name, 60));
+    check(!read_.contains(name), "import", "{}: '{}' says what the model computes and cannot be ignored", source_,
+          escape_for_print(name, 60));
   }
   JsonValue members = JsonValue::object();
   std::vector<std::string> unknown;
@@ -129,25 +129,25 @@ JsonValue ForeignSettings::idle_members() const {
     const bool ignored = std::ranges::find(ignored_, name) != ignored_.end();
     const KeyEffect effect = effect_of(name, object_);
     if (effect == KeyEffect::changes) {
-      refuse(escape_for_print(name, 60), "= ", escape_for_print(write_json(value), 60),
-             " changes what the model computes, and import does not read it");
+      refuse(escape_for_print(name, 60), "= {} changes what the model computes, and import does not read it",
+             escape_for_print(write_json(value), 60));
     }
     if (effect == KeyEffect::unknown && !ignored) {
-      if (unknown.size() < 10) unknown.push_back(concat("'", escape_for_print(name, 60), "'"));
+      if (unknown.size() < 10) unknown.push_back(formatted("'{}'", escape_for_print(name, 60)));
     } else if (!is_about_the_file(name)) {
       members.set(name, value);
     }
   }
-  check(unknown.empty(), "import", source_, ": ", joined(unknown),
-        unknown.size() == 1 ? " is not a key" : " are not keys",
-        " that tally knows, and may change what the model computes; --ignore-key NAME reads the model without");
+  check(unknown.empty(), "import",
+        "{}: {}{} that tally knows, and may change what the model computes; --ignore-key NAME reads the model without",
+        source_, joined(unknown), unknown.size() == 1 ? " is not a key" : " are not keys");
   return members;
 }
 
 OwnSettings::OwnSettings(const RunConfig& config, std::string_view format) : config_(config), format_(format) {
   // These change how it is trained and computed, not the function.
   read_ = {"model.kind", "model.dropout", "model.init", "model.attention"};
-  check(config.model.is_transformer(), "export", format_, " cannot say model.kind = ", config.model.kind);
+  check(config.model.is_transformer(), "export", "{} cannot say model.kind = {}", format_, config.model.kind);
 }
 
 std::string OwnSettings::text(std::string_view name) {
@@ -155,7 +155,7 @@ std::string OwnSettings::text(std::string_view name) {
   for (const RunConfig::Field& field : config_.fields()) {
     if (field.name == name) return to_text(field.option.value);
   }
-  check_internal(false, "export", "there is no option ", name);
+  check_internal(false, "export", "there is no option {}", name);
   return {};
 }
 
@@ -165,13 +165,13 @@ double OwnSettings::real(std::string_view name) { return std::stod(text(name)); 
 std::string OwnSettings::one_of(std::string_view name, std::initializer_list<std::string_view> values) {
   std::string value = text(name);
   if (std::ranges::find(values, value) != values.end()) return value;
-  fail("export", format_, " cannot say ", name, " = ", value, "; it has ",
+  fail("export", "{} cannot say {} = {}; it has {}", format_, name, value,
        joined(std::vector<std::string>(values.begin(), values.end()), " or "));
 }
 
 void OwnSettings::demand_encoding(std::string_view encoding) const {
-  check(config_.encoding.text() == encoding, "export", format_, " cannot say --pe ", config_.encoding.text(),
-        "; its models have ", encoding);
+  check(config_.encoding.text() == encoding, "export", "{} cannot say --pe {}; its models have {}", format_,
+        config_.encoding.text(), encoding);
 }
 
 void OwnSettings::refuse_unread() const {
@@ -181,8 +181,8 @@ void OwnSettings::refuse_unread() const {
     const bool of_function = field.name.starts_with("model.") || field.name.starts_with("pe.");
     if (!of_function || field.title.empty() || read_.contains(field.name)) continue;
     const auto plain = std::ranges::find(defaults, field.name, &RunConfig::Field::name);
-    check(plain != defaults.end() && plain->option.value == field.option.value, "export", format_, " cannot say ",
-          field.name, " = ", to_text(field.option.value));
+    check(plain != defaults.end() && plain->option.value == field.option.value, "export", "{} cannot say {} = {}",
+          format_, field.name, to_text(field.option.value));
   }
 }
 

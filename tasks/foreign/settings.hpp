@@ -54,8 +54,8 @@ class ForeignSettings {
   JsonValue idle_members() const;
 
   template <class... Parts>
-  [[noreturn]] void refuse(std::string_view key, const Parts&... why) const {
-    fail("import", source_, ": '", key, "' ", why...);
+  [[noreturn]] void refuse(std::string_view key, Message<Parts...> why, const Parts&... parts) const {
+    fail("import", "{}: '{}' {}", source_, key, formatted(why, parts...));
   }
 
  private:

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view single_file = "model.safetensors", index_file = "model.safetensors.index.json";
 
-std::string in_quotes(std::string_view name) { return concat("'", escape_for_print(name, 200), "'"); }
+std::string in_quotes(std::string_view name) { return formatted("'{}'", escape_for_print(name, 200)); }
 
 // Name of a tensor -> name of its shard.
 std::map<std::string, std::string> read_index(const std::string& path) {
@@ -31,11 +31,11 @@ std::map<std::string, std::string> read_index(const std::string& path) {
     for (const JsonMember& member : index.members("weight_map")) {
       const std::string& file = member.value.string();
       const bool beside = !file.empty() && file.find('/') == std::string::npos && file != "." && file != "..";
-      check(beside, "import", in_quotes(member.name), " is to be in ", in_quotes(file), ", which is no file beside it");
+      check(beside, "import", "{} is to be in {}, which is no file beside it", in_quotes(member.name), in_quotes(file));
       shards.emplace(member.name, file);
     }
   } catch (const Error& error) {
-    fail("import", escape_for_print(path, 1000), ": ", error.what());
+    fail("import", "{}: {}", escape_for_print(path, 1000), error.what());
   }
   return shards;
 }
@@ -44,11 +44,11 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 class Faults {
  public:
   template <class... Parts>
-  void note(const Parts&... parts) {
-    if (++count_ <= 10) text_ += concat(text_.empty() ? "" : "; ", parts...);
+  void note(Message<Parts...> fault, const Parts&... parts) {
+    if (++count_ <= 10) text_ += (text_.empty() ? "" : "; ") + formatted(fault, parts...);
   }
   void refuse(const std::string& source) const {
-    check(count_ == 0, "import", source, ": ", text_, count_ > 10 ? concat("; ", count_ - 10, " more") : "");
+    check(count_ == 0, "import", "{}: {}{}", source, text_, count_ > 10 ? formatted("; {} more", count_ - 10) : "");
   }
 
  private:
@@ -104,13 +104,14 @@ FoundPrefix find_prefix(const std::vector<std::string>& names, const Family& fam
   }
   if (ends.empty()) {
     const std::size_t few = std::min<std::size_t>(names.size(), 3);
-    fail("import", source, ": has no tensor ", in_quotes(embedding), ", nor one whose name ends so; ",
+    fail("import", "{}: has no tensor {}, nor one whose name ends so; {}. By config.json it is a {} model", source,
+         in_quotes(embedding),
          few == 0 ? "it has none at all"
-                  : concat("its names are like ", joined({names.begin(), names.begin() + static_cast<long>(few)})),
-         ". By config.json it is a ", family.name, " model");
+                  : formatted("its names are like {}", joined({names.begin(), names.begin() + static_cast<long>(few)})),
+         family.name);
   }
-  check(ends.size() == 1, "import", source, ": holds several models, ", in_quotes(ends[0] + tail), " and ",
-        in_quotes(ends[std::min<std::size_t>(1, ends.size() - 1)] + tail), "; keep the tensors of one of them");
+  check(ends.size() == 1, "import", "{}: holds several models, {} and {}; keep the tensors of one of them", source,
+        in_quotes(ends[0] + tail), in_quotes(ends[std::min<std::size_t>(1, ends.size() - 1)] + tail));
   const bool has_family = ends[0].ends_with(family.prefix);
   return {has_family ? ends[0].substr(0, ends[0].size() - family.prefix.size()) : ends[0], has_family};
 }
@@ -129,25 +130,26 @@ ForeignWeights ForeignWeights::open(const std::string& folder) {
   }
   const std::string index_path = (base / index_file).string();
   const bool pickled = fs::exists(base / "pytorch_model.bin", error);
-  check(fs::exists(index_path, error), "import", escape_for_print(folder, 1000), ": holds neither ", single_file,
-        " nor ", index_file, pickled ? "; pytorch_model.bin is not read: save the model as safetensors" : "");
+  check(fs::exists(index_path, error), "import", "{}: holds neither {} nor {}{}", escape_for_print(folder, 1000),
+        single_file, index_file, pickled ? "; pytorch_model.bin is not read: save the model as safetensors" : "");
   weights.source_ = escape_for_print(index_path, 1000);
   const std::map<std::string, std::string> shards = read_index(index_path);
   std::set<std::string> names;
   for (const auto& [tensor, shard] : shards) names.insert(shard);
   for (const std::string& shard : names) {
-    check(fs::exists(base / shard, error), "import", weights.source_, ": the shard ", in_quotes(shard), " is missing");
+    check(fs::exists(base / shard, error), "import", "{}: the shard {} is missing", weights.source_, in_quotes(shard));
     weights.files_.push_back(std::make_unique<SafetensorsFile>(SafetensorsFile::open((base / shard).string())));
     weights.add(*weights.files_.back());
     for (const SafetensorsEntry& entry : weights.files_.back()->entries()) {
       const auto said = shards.find(entry.name);
-      check(said == shards.end() || said->second == shard, "import", weights.source_, ": ", in_quotes(entry.name),
-            " is to be in ", said == shards.end() ? "" : in_quotes(said->second), " and is in ", in_quotes(shard));
+      check(said == shards.end() || said->second == shard, "import", "{}: {} is to be in {} and is in {}",
+            weights.source_, in_quotes(entry.name), said == shards.end() ? "" : in_quotes(said->second),
+            in_quotes(shard));
     }
   }
   for (const auto& [tensor, shard] : shards) {
-    check(weights.tensors_.contains(tensor), "import", weights.source_, ": ", in_quotes(tensor), " is to be in ",
-          in_quotes(shard), ", which does not hold it");
+    check(weights.tensors_.contains(tensor), "import", "{}: {} is to be in {}, which does not hold it", weights.source_,
+          in_quotes(tensor), in_quotes(shard));
   }
   return weights;
 }
@@ -155,8 +157,8 @@ ForeignWeights ForeignWeights::open(const std::string& folder) {
 void ForeignWeights::add(const SafetensorsFile& file) {
   for (const SafetensorsEntry& entry : file.entries()) {
     const auto [stored, is_new] = tensors_.emplace(entry.name, Stored{&file, &entry});
-    check(is_new, "import", source_, ": ", in_quotes(entry.name), " is in two shards, ", stored->second.file->path(),
-          " and ", file.path());
+    check(is_new, "import", "{}: {} is in two shards, {} and {}", source_, in_quotes(entry.name),
+          stored->second.file->path(), file.path());
   }
 }
 
@@ -178,7 +180,7 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     std::vector<Shape> parts;
     for (const std::string& name : row.ours) {
       const auto found = own.find(name);
-      check_internal(found != own.end(), "import", "the model has no ", name);
+      check_internal(found != own.end(), "import", "the model has no {}", name);
       parts.push_back(found->second);
       filled.insert(found->first);
     }
@@ -186,16 +188,16 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     known.insert(row.theirs);
     const auto found = there_.find(row.theirs);
     if (found == there_.end()) {
-      faults.note(in_quotes(row.theirs), " is missing");
+      faults.note("{} is missing", in_quotes(row.theirs));
       continue;
     }
     const SafetensorsEntry& entry = *found->second.entry;
     const Shape wanted = shape_together(parts, row.layout);
     const bool type_fits = entry.type == "F32" || entry.type == "F16" || entry.type == "BF16";
     if (entry.shape != wanted) {
-      faults.note(in_quotes(row.theirs), " is ", entry.shape, ", and by config.json ", wanted);
+      faults.note("{} is {}, and by config.json {}", in_quotes(row.theirs), entry.shape, wanted);
     } else if (!type_fits) {
-      faults.note(in_quotes(row.theirs), " is ", entry.type, "; F32, F16 and BF16 are read");
+      faults.note("{} is {}; F32, F16 and BF16 are read", in_quotes(row.theirs), entry.type);
     }
     sources_.push_back({std::move(row), found->second});
   }
@@ -206,7 +208,7 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     if (options.tied && name == family.head) {
       tied_head_ = name;
     } else {
-      faults.note(in_quotes(stored.entry->name), " is none of a ", family.name, " model's tensors");
+      faults.note("{} is none of a {} model's tensors", in_quotes(stored.entry->name), family.name);
     }
   }
   faults.refuse(weights.source());
@@ -234,8 +236,8 @@ void ForeignMapping::take_names(const Family& family, const std::vector<TensorRo
     if (theirs.starts_with(prefix.outer)) theirs.erase(0, prefix.outer.size());
     if (!prefix.has_family && theirs != family.head) theirs.insert(0, family.prefix);
     const auto [there, is_new] = there_.emplace(theirs, stored);
-    check(is_new, "import", weights_.source(), ": ", in_quotes(name), " and ", in_quotes(there->second.entry->name),
-          " are both ", in_quotes(theirs), " without the prefixes of wrappers");
+    check(is_new, "import", "{}: {} and {} are both {} without the prefixes of wrappers", weights_.source(),
+          in_quotes(name), in_quotes(there->second.entry->name), in_quotes(theirs));
   }
 }
 
@@ -243,8 +245,8 @@ namespace {
 
 Tensor read_finite(const ForeignWeights::Stored& stored) {
   Tensor tensor = stored.file->read_widened(stored.entry->name);
-  check(all_finite(tensor), "import", stored.file->path(), ": tensor ", in_quotes(stored.entry->name),
-        " holds a number that is not finite");
+  check(all_finite(tensor), "import", "{}: tensor {} holds a number that is not finite", stored.file->path(),
+        in_quotes(stored.entry->name));
   return tensor;
 }
 
@@ -270,8 +272,8 @@ void ForeignMapping::check_tied() const {
   const Tensor embedding = read_finite(there_.find(embedding_)->second);
   const auto a = bytes_of(head), b = bytes_of(embedding);
   check(head.shape() == embedding.shape() && std::memcmp(a.data(), b.data(), a.size()) == 0, "import",
-        weights_.source(), ": ", in_quotes(tied_head_), " differs from ", in_quotes(embedding_),
-        ", and by config.json (tie_word_embeddings) they are one");
+        "{}: {} differs from {}, and by config.json (tie_word_embeddings) they are one", weights_.source(),
+        in_quotes(tied_head_), in_quotes(embedding_));
 }
 
 std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads) {
@@ -328,8 +330,9 @@ NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, 
         std::ranges::any_of(family.zeros, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
     if (!zero) continue;
     const std::vector<double> values = cast(tensor.detach(), DType::f64).to_vector<double>();
-    check(std::ranges::all_of(values, [](double value) { return value == 0; }), "export", family.name,
-          " models have no ", name, ", which is not 0 here; train with these parameters left as they are (--train)");
+    check(std::ranges::all_of(values, [](double value) { return value == 0; }), "export",
+          "{} models have no {}, which is not 0 here; train with these parameters left as they are (--train)",
+          family.name, name);
   }
   NamedTensors tensors;
   for (const TensorRow& row : tensor_rows(family, options)) {

@@ -221,7 +221,7 @@ ResultCell cell(const MeanDeviation& mean) {
   return {text, mean_json(mean)};
 }
 
-std::string head_name(const HeadExplanation& head) { return concat("layer ", head.layer, " head ", head.head); }
+std::string head_name(const HeadExplanation& head) { return formatted("layer {} head {}", head.layer, head.head); }
 
 const std::vector<MeanDeviation>& of(const MeansByRole& means, Queries queries) {
   return queries == Queries::scored ? means.scored : means.all;
@@ -229,7 +229,7 @@ const std::vector<MeanDeviation>& of(const MeansByRole& means, Queries queries) 
 
 std::string names_of(const std::vector<std::size_t>& roles, const Explanation& explanation) {
   std::string text;
-  for (const std::size_t role : roles) text += concat(text.empty() ? "" : ", ", explanation.roles[role]);
+  for (const std::size_t role : roles) text += formatted("{}{}", text.empty() ? "" : ", ", explanation.roles[role]);
   return text;
 }
 
@@ -250,7 +250,7 @@ std::vector<std::size_t> columns_of(const std::vector<MeanDeviation>& means, con
 ResultTable table_of(std::string title, const std::vector<std::size_t>& columns, std::size_t roles,
                      const Explanation& explanation) {
   if (columns.size() < roles) {
-    title += concat("; ", columns.size(), " of ", roles, " kinds of keys, the commonest; --json has all");
+    title += formatted("; {} of {} kinds of keys, the commonest; --json has all", columns.size(), roles);
   }
   ResultTable table{std::move(title), {{"head", "layer_head"}}};
   for (const std::size_t role : columns) table.columns.push_back({explanation.roles[role]});
@@ -276,8 +276,8 @@ ResultTable gates_table(const GateKind& kind, const Explanation& explanation, Qu
       if (table.rows.empty()) {
         columns = columns_of(means, explanation, most);
         const auto roles = std::ranges::count_if(means, [](const MeanDeviation& mean) { return mean.n > 0; });
-        table = table_of(concat(kind.name, ": ", kind.formula, "; mean (deviation) over ",
-                                queries == Queries::scored ? "scored" : "all", " queries and the keys before, by key"),
+        table = table_of(formatted("{}: {}; mean (deviation) over {} queries and the keys before, by key", kind.name,
+                                   kind.formula, queries == Queries::scored ? "scored" : "all"),
                          columns, static_cast<std::size_t>(roles), explanation);
         table.columns.push_back({"open on", "open_on"});
       }
@@ -287,7 +287,7 @@ ResultTable gates_table(const GateKind& kind, const Explanation& explanation, Qu
     }
   }
   for (const auto& [names, count] : open) {
-    table.notes.push_back(concat(count, " of ", table.rows.size(), " heads are open on ", names, " alone"));
+    table.notes.push_back(formatted("{} of {} heads are open on {} alone", count, table.rows.size(), names));
   }
   return table;
 }
@@ -300,9 +300,10 @@ ResultTable attention_table(const Explanation& explanation, Queries queries, std
   };
   const bool sources = any(&HeadExplanation::source_attention), positions = any(&HeadExplanation::source_position);
   const std::vector<std::size_t> columns = columns_of(of(heads.front().attention, queries), explanation, most);
-  ResultTable table = table_of(concat("attention: what ", queries == Queries::scored ? "a scored" : "a",
-                                      " query gives to all keys of a kind together; mean (deviation) over queries"),
-                               columns, explanation.roles.size(), explanation);
+  ResultTable table =
+      table_of(formatted("attention: what {} query gives to all keys of a kind together; mean (deviation) over queries",
+                         queries == Queries::scored ? "a scored" : "a"),
+               columns, explanation.roles.size(), explanation);
   if (sources) table.columns.push_back({"the answer's token", "source_attention"});
   if (positions) table.columns.push_back({"its position", "source_position"});
   for (const HeadExplanation& head : heads) {

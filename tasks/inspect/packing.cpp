@@ -54,7 +54,7 @@ Bytes compressed(const Bytes& bytes) {
   Bytes result(size);
   const int status =
       compress2(result.data(), &size, bytes.data(), static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
-  check(status == Z_OK, "inspect", "zlib cannot compress ", bytes.size(), " bytes: error ", status);
+  check(status == Z_OK, "inspect", "zlib cannot compress {} bytes: error {}", bytes.size(), status);
   result.resize(size);
   return result;
 }
@@ -94,7 +94,7 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
     if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
     if (packing == Packing::breaks) append_breaks(row, numbers);
   }
-  return (largest > 0 ? concat(largest, ":") : std::string()) + base64(compressed(numbers));
+  return (largest > 0 ? formatted("{}:", largest) : std::string()) + base64(compressed(numbers));
 }
 
 }  // namespace tally

@@ -103,41 +103,42 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
         random_(options.order == "random"),
         separate_(options.documents == "separate") {
     check(!separate_ || tokens_.end_of_text(), "text",
-          "documents = separate: which token stands between documents is not known of ", tokens_.name(),
-          "; --tokenizer FILE or --end-token ID names it");
-    check(options.stride <= length_, "text", "stride ", options.stride, " is longer than the sequences of ", length_,
-          " tokens");
+          "documents = separate: which token stands between documents is not known of {}; --tokenizer FILE or "
+          "--end-token ID names it",
+          tokens_.name());
+    check(options.stride <= length_, "text", "stride {} is longer than the sequences of {} tokens", options.stride,
+          length_);
     name_tokens(options);
-    check(positions_ == 0 || positions_ >= length_, "text", "sequences of ", length_,
-          " tokens are longer than the table of ", positions_, " positions");
+    check(positions_ == 0 || positions_ >= length_, "text",
+          "sequences of {} tokens are longer than the table of {} positions", length_, positions_);
     for (const auto& [name, file] : tokens_.splits()) {
       if (name == "train") continue;
       const Windows windows{file.size(), length_, options.stride, options.after};
       if (windows.count() == 0) continue;
       windows_.push_back(windows);
-      splits_.push_back(
-          {name, concat(with_commas(file.size()), " tokens"), windows.count(), std::min(length_, file.size() - 1)});
+      splits_.push_back({name, formatted("{} tokens", with_commas(file.size())), windows.count(),
+                         std::min(length_, file.size() - 1)});
     }
     // A tokenizer is enough for a model that is neither trained nor evaluated.
     if (tokens_.has_splits()) {
-      check(!splits_.empty(), "text", tokens_.name(), " has no split to evaluate on with more than ", options.after + 1,
-            " tokens");
+      check(!splits_.empty(), "text", "{} has no split to evaluate on with more than {} tokens", tokens_.name(),
+            options.after + 1);
       // With evaluation windows requested, the training split may be too short for training. A data set of one file has
       // no training split.
       const bool evaluated_alone = tokens_.of_one_file() || options.stride > 0 || options.after > 0;
       if (!evaluated_alone) check_training();
     }
-    splits_.insert(
-        splits_.begin(),
-        {"train", concat(with_commas(train_tokens()), random_ ? " tokens, from random starts" : " tokens, in epochs"),
-         0, length_});
+    splits_.insert(splits_.begin(), {"train",
+                                     formatted("{}{}", with_commas(train_tokens()),
+                                               random_ ? " tokens, from random starts" : " tokens, in epochs"),
+                                     0, length_});
     windows_.insert(windows_.begin(), Windows{train_tokens(), length_, 0, 0});
   }
 
   const std::vector<std::string>& vocabulary() const override { return symbols_; }
   std::string vocabulary_record() const override {
     const std::string& checksum = tokens_.tokenizer_checksum();
-    return concat(symbols_.size(), " tokens", checksum.empty() ? "" : ", ", checksum);
+    return formatted("{} tokens{}{}", symbols_.size(), checksum.empty() ? "" : ", ", checksum);
   }
   std::string data_record() const override { return tokens_.record(); }
   const std::vector<Split>& splits() const override { return splits_; }
@@ -235,11 +236,11 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     const Tokenizer* const tokenizer = tokens_.tokenizer();
     const std::int64_t size = tokenizer != nullptr ? tokenizer->vocabulary() : tokens_.vocabulary();
     for (std::int64_t id = 0; id < size; ++id) {
-      symbols_.push_back(tokenizer != nullptr ? escape_for_print(tokenizer->bytes_of(id)) : concat("<|", id, "|>"));
+      symbols_.push_back(tokenizer != nullptr ? escape_for_print(tokenizer->bytes_of(id)) : formatted("<|{}|>", id));
     }
-    check(options.vocabulary == 0 || options.vocabulary >= size, "text", "vocabulary ", options.vocabulary,
-          " is less than the ", size, " tokens of ", tokens_.tokenizer_name());
-    for (std::int64_t id = size; id < options.vocabulary; ++id) symbols_.push_back(concat("<|unused-", id, "|>"));
+    check(options.vocabulary == 0 || options.vocabulary >= size, "text",
+          "vocabulary {} is less than the {} tokens of {}", options.vocabulary, size, tokens_.tokenizer_name());
+    for (std::int64_t id = size; id < options.vocabulary; ++id) symbols_.push_back(formatted("<|unused-{}|>", id));
     if (tokenizer == nullptr) return;
     for (const SpecialToken& special : tokenizer->parts().specials) {
       symbols_[static_cast<std::size_t>(special.id)] = special.name;
@@ -247,25 +248,26 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     }
   }
   const Tokenizer& known_tokenizer() const {
-    check(tokens_.tokenizer() != nullptr, "text", "nothing but the ids of ", tokens_.name(),
-          " is known; --tokenizer FILE says what they stand for");
+    check(tokens_.tokenizer() != nullptr, "text",
+          "nothing but the ids of {} is known; --tokenizer FILE says what they stand for", tokens_.name());
     return *tokens_.tokenizer();
   }
 
   std::int64_t train_tokens() const { return tokens_.has("train") ? tokens_.tokens("train").size() : 0; }
   void check_training() const {
-    check(tokens_.has_splits(), "text", tokens_.name(),
-          " is a tokenizer without a text; --data names one that `tally prepare` made with it");
+    check(tokens_.has_splits(), "text",
+          "{} is a tokenizer without a text; --data names one that `tally prepare` made with it", tokens_.name());
     check(
-        !tokens_.of_one_file(), "text", tokens_.name(),
-        " alone is what a model is evaluated on; to train on it, --task.validation names another file to evaluate on");
+        !tokens_.of_one_file(), "text",
+        "{} alone is what a model is evaluated on; to train on it, --task.validation names another file to evaluate on",
+        tokens_.name());
     const std::int64_t tokens = train_tokens();
-    check(tokens >= 2 * length_, "text", tokens > 0 ? tokens_.tokens("train").name() : tokens_.name() + "/train.bin",
-          " has ", tokens, " tokens; sequences of ", length_, " need at least ", 2 * length_);
+    check(tokens >= 2 * length_, "text", "{} has {} tokens; sequences of {} need at least {}",
+          tokens > 0 ? tokens_.tokens("train").name() : tokens_.name() + "/train.bin", tokens, length_, 2 * length_);
   }
   const Windows& windows_of(std::string_view name) const {
     const auto found = std::ranges::find(splits_, name, &Split::name);
-    check(found != splits_.end(), "text", "there is no split '", name, "'");
+    check(found != splits_.end(), "text", "there is no split '{}'", name);
     return windows_[static_cast<std::size_t>(found - splits_.begin())];
   }
 

@@ -44,11 +44,11 @@ std::string html_text(std::string_view text) {
 
 std::string make_page(std::string_view name, std::string_view title, const JsonValue& data) {
   std::string_view rest = page_source(name);
-  check(!rest.empty(), "page", "there is no page '", name, "'");
+  check(!rest.empty(), "page", "there is no page '{}'", name);
   std::string page;
   for (std::size_t open = 0; (open = rest.find("{{")) != std::string_view::npos;) {
     const std::size_t close = rest.find("}}", open);
-    check(close != std::string_view::npos, "page", name, " has {{ without }}");
+    check(close != std::string_view::npos, "page", "{} has {{{{ without }}}}", name);
     const std::string_view part = rest.substr(open + 2, close - open - 2);
     page += rest.substr(0, open);
     rest.remove_prefix(close + 2);
@@ -57,7 +57,7 @@ std::string make_page(std::string_view name, std::string_view title, const JsonV
     } else if (part == "data") {
       page += script_json(data);
     } else {
-      check(!page_source(part).empty(), "page", name, " asks for '", part, "', which is not there");
+      check(!page_source(part).empty(), "page", "{} asks for '{}', which is not there", name, part);
       page += page_source(part);
     }
   }

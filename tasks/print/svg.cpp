@@ -39,12 +39,12 @@ std::string short_count(double value) {
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& attributes, const std::string& text) {
-  return concat("<text x=\"", px(x), "\" y=\"", px(y), "\" text-anchor=\"", anchor, "\"", attributes, ">",
-                escaped(text), "</text>\n");
+  return formatted("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\"{}>{}</text>\n", px(x), px(y), anchor, attributes,
+                   escaped(text));
 }
 
 std::string path(const char* style, const std::string& d, const std::string& attributes = "") {
-  return concat("<path class=\"", style, "\" d=\"", d, "\"", attributes, "/>\n");
+  return formatted("<path class=\"{}\" d=\"{}\"{}/>\n", style, d, attributes);
 }
 
 constexpr const char* style_sheet =
@@ -71,7 +71,8 @@ class Styles {
   const std::string& colour(const std::string& label) const { return colours_[index_of(label)]; }
   std::string stroke(const std::string& label) const {
     const std::string& dash = dashes_[index_of(label)];
-    return concat(" stroke=\"", colour(label), "\"", dash.empty() ? "" : concat(" stroke-dasharray=\"", dash, "\""));
+    return formatted(" stroke=\"{}\"{}", colour(label),
+                     dash.empty() ? "" : formatted(" stroke-dasharray=\"{}\"", dash));
   }
 
   std::vector<std::string> labels;  // in order of appearance
@@ -91,7 +92,7 @@ struct Frame {
 
   double at_x(double value) const { return x0 + value / last_x * (x1 - x0); }
   double at_y(double value) const { return y1 - value / last_y * (y1 - y0); }
-  std::string at(double x, double y) const { return concat(px(at_x(x)), " ", px(at_y(y))); }
+  std::string at(double x, double y) const { return formatted("{} {}", px(at_x(x)), px(at_y(y))); }
 };
 
 std::string draw_axes(const Frame& frame, const std::string& title, const std::vector<double>& y_ticks,
@@ -100,30 +101,30 @@ std::string draw_axes(const Frame& frame, const std::string& title, const std::v
   const double panel_width = frame.x1 - frame.x0;
   std::string svg = text_at((frame.x0 + frame.x1) / 2, frame.y0 - 9, "middle", " class=\"panel\"", title);
   for (const double tick : y_ticks) {
-    svg += path("grid", concat("M", frame.at(0, tick), "H", px(frame.x1)));
+    svg += path("grid", formatted("M{}H{}", frame.at(0, tick), px(frame.x1)));
     if (with_y_labels) svg += text_at(frame.x0 - 8, frame.at_y(tick) + 4, "end", "", short_number(100 * tick, 6) + "%");
   }
   const int count = panel_width > wide_panel ? 6 : panel_width > narrow_panel ? 4 : 2;
   for (const double tick : axis_ticks(frame.last_x, count)) {
     if (tick > frame.last_x) continue;
-    svg += path("axis", concat("M", frame.at(tick, 0), "v5"));
+    svg += path("axis", formatted("M{}v5", frame.at(tick, 0)));
     // Narrow panels are so close that the last tick of one would meet the 0 of the next.
     if (tick > 0 || with_y_labels || panel_width > narrow_panel) {
       svg += text_at(frame.at_x(tick), frame.y1 + 18, "middle", "", short_count(tick));
     }
   }
-  return svg + path("axis", concat("M", px(frame.x0), " ", px(frame.y0), "V", px(frame.y1), "H", px(frame.x1)));
+  return svg + path("axis", formatted("M{} {}V{}H{}", px(frame.x0), px(frame.y0), px(frame.y1), px(frame.x1)));
 }
 
 std::string draw_series(const Frame& frame, const ChartSeries& series, const Styles& styles) {
   const std::vector<ChartPoint>& points = series.points;
   std::string svg, line, upper, lower;
   for (const ChartPoint& p : points) {
-    line += concat(line.empty() ? "M" : "L", frame.at(p.x, p.y));
-    upper += concat(upper.empty() ? "M" : "L", frame.at(p.x, p.high));
-    lower.insert(0, concat("L", frame.at(p.x, p.low)));
+    line += formatted("{}{}", line.empty() ? "M" : "L", frame.at(p.x, p.y));
+    upper += formatted("{}{}", upper.empty() ? "M" : "L", frame.at(p.x, p.high));
+    lower.insert(0, formatted("L{}", frame.at(p.x, p.low)));
   }
-  const std::string fill = concat(" fill=\"", styles.colour(series.label), "\"");
+  const std::string fill = formatted(" fill=\"{}\"", styles.colour(series.label));
   if (std::ranges::any_of(points, [](const ChartPoint& p) { return p.low < p.high; })) {
     svg += path("band", upper + lower + "Z", fill + " fill-opacity=\"0.14\"");
   }
@@ -131,7 +132,7 @@ std::string draw_series(const Frame& frame, const ChartSeries& series, const Sty
   constexpr std::size_t most_dots = 30;
   if (points.size() > most_dots) return svg;
   for (const ChartPoint& p : points) {
-    svg += concat("<circle cx=\"", px(frame.at_x(p.x)), "\" cy=\"", px(frame.at_y(p.y)), "\" r=\"2.4\"", fill, "/>\n");
+    svg += formatted("<circle cx=\"{}\" cy=\"{}\" r=\"2.4\"{}/>\n", px(frame.at_x(p.x)), px(frame.at_y(p.y)), fill);
   }
   return svg;
 }
@@ -155,7 +156,7 @@ std::string draw_names(const Frame& frame, const ChartPanel& panel, const Styles
   std::string svg;
   for (const Name& name : names) {
     const std::string& label = name.series->label;
-    svg += text_at(frame.x1 + 7, name.y + 4, "start", concat(" style=\"fill:", styles.colour(label), "\""), label);
+    svg += text_at(frame.x1 + 7, name.y + 4, "start", formatted(" style=\"fill:{}\"", styles.colour(label)), label);
   }
   return svg;
 }
@@ -180,7 +181,7 @@ std::string draw_legend(const Styles& styles, double& below) {
   for (const std::string& label : styles.labels) {
     const double needed = legend_mark + legend_space + character_width * static_cast<double>(label.size());
     if (x > left && x + needed > width - right) x = left, y += legend_row_height;
-    svg += path("line", concat("M", px(x), " ", px(y), "h22"), styles.stroke(label));
+    svg += path("line", formatted("M{} {}h22", px(x), px(y)), styles.stroke(label));
     svg += text_at(x + legend_mark, y + 4, "start", "", label);
     x += needed;
   }
@@ -260,10 +261,11 @@ std::string svg_text(const Chart& given) {
   }
   const double middle = top + panels_height / 2;
   drawn += text_at((left + width - margin) / 2, height - 12, "middle", "", chart.x_label);
-  drawn += text_at(18, middle, "middle", concat(" transform=\"rotate(-90 18 ", px(middle), ")\""), chart.y_label);
-  return concat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", px(width), "\" height=\"", px(height),
-                "\" viewBox=\"0 0 ", px(width), " ", px(height), "\" role=\"img\">\n<title>", escaped(chart.title),
-                "</title>\n", style_sheet, "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", drawn, "</svg>\n");
+  drawn += text_at(18, middle, "middle", formatted(" transform=\"rotate(-90 18 {})\"", px(middle)), chart.y_label);
+  return formatted(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
+      "role=\"img\">\n<title>{}</title>\n{}<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
+      px(width), px(height), px(width), px(height), escaped(chart.title), style_sheet, drawn);
 }
 
 }  // namespace tally

@@ -23,12 +23,12 @@ std::string markdown_table(const TableRows& rows) {
   for (std::size_t n = 0; n < rows.size(); ++n) {
     text += "|";
     for (std::size_t i = 0; i < widths.size(); ++i) {
-      text += concat(" ", rows[n][i], std::string(widths[i] - width_of(rows[n][i]), ' '), " |");
+      text += formatted(" {}{} |", rows[n][i], std::string(widths[i] - width_of(rows[n][i]), ' '));
     }
     text += "\n";
     if (n > 0) continue;
     text += "|";
-    for (const std::size_t width : widths) text += concat(std::string(width + 2, '-'), "|");
+    for (const std::size_t width : widths) text += formatted("{}|", std::string(width + 2, '-'));
     text += "\n";
   }
   return text;
@@ -43,7 +43,7 @@ ResultCell count_cell(std::int64_t count) { return {with_commas(count), count}; 
 
 std::string spread_text(const std::string& mean, const std::string& deviation, std::int64_t n) {
   if (n == 0) return "-";
-  return n == 1 ? mean : concat(mean, " (", deviation, ")");
+  return n == 1 ? mean : formatted("{} ({})", mean, deviation);
 }
 
 JsonValue mean_json(const MeanDeviation& mean) {
@@ -54,7 +54,7 @@ ResultCell percent_cell(const std::vector<double>& fractions, bool with_count) {
   const MeanDeviation mean = mean_deviation(fractions);
   std::string text = spread_text(percent_text(mean.mean), percent_number(mean.deviation), mean.n);
   if (with_count && mean.n == 1) text += " (1)";
-  if (with_count && mean.n > 1) text.insert(text.size() - 1, concat(", ", mean.n));
+  if (with_count && mean.n > 1) text.insert(text.size() - 1, formatted(", {}", mean.n));
   return {std::move(text), mean_json(mean)};
 }
 
@@ -70,7 +70,7 @@ std::string ResultTable::text() const {
     std::vector<std::string>& line = lines.emplace_back();
     for (const ResultCell& cell : row) line.push_back(cell.text);
   }
-  std::string all = concat(title, title.empty() ? "" : "\n\n", markdown_table(lines), "\n");
+  std::string all = formatted("{}{}{}\n", title, title.empty() ? "" : "\n\n", markdown_table(lines));
   for (const std::string& note : notes) all += note + "\n\n";
   return all;
 }

@@ -46,7 +46,7 @@ class Gatherer {
     }
     bool found = false;
     for (const std::string& path : below) found |= visit(path);
-    const std::string sweep = concat(folder, "/", sweep_file_name);
+    const std::string sweep = formatted("{}/{}", folder, sweep_file_name);
     if (!fs::exists(sweep, error)) return found;
     or_problem(sweep, [&] { add_sweep(folder, read_sweep_file(sweep)); });
     return true;
@@ -58,14 +58,14 @@ class Gatherer {
     try {
       f();
     } catch (const Error& why) {
-      report_.problems.push_back(concat(path, ": ", why.what()));
+      report_.problems.push_back(formatted("{}: {}", path, why.what()));
     }
   }
 
   // Adds the facts that the runs' folders do not have: which runs failed, and which have no folder yet.
   void add_sweep(const std::string& folder, const JsonValue& sweep) {
     for (const JsonValue& run : sweep.elements("runs")) {
-      const std::string path = concat(folder, "/", run.string("name"));
+      const std::string path = formatted("{}/{}", folder, run.string("name"));
       const RunState state = run_state_from_text(run.string("state"));
       const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
                                       [&](const RunSummary& summary) { return summary.path == path; });
@@ -165,13 +165,13 @@ RunState run_state_from_text(std::string_view text) {
   for (const RunState state : run_states) {
     if (name_of(state) == text) return state;
   }
-  fail("report", "unknown state of a run: '", text, "'");
+  fail("report", "unknown state of a run: '{}'", text);
 }
 
 std::string ReportGroup::label(const std::set<std::string>& omitted) const {
   std::string text = encoding();
   for (const auto& [name, value] : settings) {
-    if (!omitted.contains(name)) text += concat(" ", name, "=", value);
+    if (!omitted.contains(name)) text += formatted(" {}={}", name, value);
   }
   return text;
 }
@@ -221,8 +221,8 @@ std::vector<Evaluation> ReportGroup::generated(std::string_view split) const {
 JsonValue read_sweep_file(const std::string& path) {
   constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30;
   JsonValue sweep = read_json(path, sweep_limits, most_bytes);
-  check(sweep.integer("format") == 1, "sweep", path, ": format ", sweep.integer("format"),
-        " is not one that this version reads (1)");
+  check(sweep.integer("format") == 1, "sweep", "{}: format {} is not one that this version reads (1)", path,
+        sweep.integer("format"));
   return sweep;
 }
 
@@ -244,8 +244,8 @@ Report make_report(const std::vector<std::string>& paths) {
   for (std::string path : paths) {
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     std::error_code error;
-    check(fs::is_directory(path, error), "report", "there is no folder '", path, "'");
-    check(gatherer.visit(path), "report", "'", path, "' holds no run: no config.json in it or below");
+    check(fs::is_directory(path, error), "report", "there is no folder '{}'", path);
+    check(gatherer.visit(path), "report", "'{}' holds no run: no config.json in it or below", path);
   }
   std::vector<const TaskEntry*> tasks;
   for (const RunSummary& run : report.runs) add_once(tasks, run.config.task);

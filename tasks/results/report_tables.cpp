@@ -25,12 +25,12 @@ namespace {
 ResultCell runs_cell(const ReportGroup& group) {
   const std::int64_t finished = group.count(RunState::finished);
   const bool all_finished = finished == static_cast<std::int64_t>(group.runs.size());
-  std::string text = concat(finished, all_finished ? "" : concat(" of ", group.runs.size()));
+  std::string text = formatted("{}{}", finished, all_finished ? "" : formatted(" of {}", group.runs.size()));
   JsonValue states = JsonValue::object();
   for (const RunState state : run_states) {
     const std::int64_t count = group.count(state);
     states.set(name_of(state), count);
-    if (state != RunState::finished && count > 0) text += concat(", ", count, " ", name_of(state));
+    if (state != RunState::finished && count > 0) text += formatted(", {} {}", count, name_of(state));
   }
   return {std::move(text), std::move(states)};
 }
@@ -59,11 +59,10 @@ std::vector<ResultCell> first_cells(const ReportTask& task, const ReportGroup& g
 
 // Perplexities over seeds with their token counts.
 ResultTable text_table(const ReportTask& task) {
-  ResultTable table{
-      concat(task.task->name,
-             ", perplexity of a token at the end: mean over seeds (standard deviation); +-: the standard error of the "
-             "loss, in nats a token, mean over runs"),
-      first_columns(task)};
+  ResultTable table{formatted("{}, perplexity of a token at the end: mean over seeds (standard deviation); +-: the "
+                              "standard error of the loss, in nats a token, mean over runs",
+                              task.task->name),
+                    first_columns(task)};
   for (const char* title : {"split", "perplexity", "loss +-", "bits per byte", "word perplexity", "context", "stride",
                             "tokens", "bytes", "words", "documents", "tokens' checksum", "tokenizer", "runs"}) {
     table.columns.push_back({title});
@@ -111,8 +110,8 @@ bool has_text(const ReportTask& task) {
 
 // Errors over seeds, the same with each key of a breakdown at equal weight, and pooled counts.
 void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, bool sequences) {
-  ResultTable means{concat(task.task->name, ", wrong ", sequences ? "sequences" : "tokens",
-                           " at the end: mean over seeds (standard deviation)"),
+  ResultTable means{formatted("{}, wrong {} at the end: mean over seeds (standard deviation)", task.task->name,
+                              sequences ? "sequences" : "tokens"),
                     first_columns(task)};
   ResultTable over_keys{"", first_columns(task)};
   ResultTable counts{"Counts of all seeds together; the intervals (Wilson) know nothing of differences between seeds",
@@ -156,8 +155,8 @@ void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, 
     for (const std::string& split : task.generated) add(split, generated_title(split), group.generated(split));
     of_means.push_back(runs_cell(group));
   }
-  if (any_untrained) means.notes.push_back(concat(untrained_mark, " ", untrained_note));
-  over_keys.title = concat("The same, each ", breakdown, " with equal weight");
+  if (any_untrained) means.notes.push_back(formatted("{} {}", untrained_mark, untrained_note));
+  over_keys.title = formatted("The same, each {} with equal weight", breakdown);
   tables.push_back(std::move(means));
   if (!breakdown.empty()) tables.push_back(std::move(over_keys));
   if (!counts.rows.empty()) tables.push_back(std::move(counts));
@@ -172,7 +171,8 @@ std::string machines_text(const std::vector<RunSummary>& runs) {
   }
   std::string text;
   for (const auto& [machine, count] : machines) {
-    text += concat("Trained on: ", printable(machine), count == 1 ? " (1 run)\n" : concat(" (", count, " runs)\n"));
+    text +=
+        formatted("Trained on: {}{}", printable(machine), count == 1 ? " (1 run)\n" : formatted(" ({} runs)\n", count));
   }
   return text;
 }
@@ -247,7 +247,7 @@ std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
     const auto same_task = [&](const OverviewColumn& other) { return other.task == column.task; };
     const bool alone = std::ranges::count_if(columns, same_task) == 1 || column.preset.empty();
     // "mqar", or "group-word quick-a5" if the task occurs with several presets.
-    const std::string title = concat(column.task->task->name, alone ? "" : " " + column.preset);
+    const std::string title = formatted("{}{}", column.task->task->name, alone ? "" : " " + column.preset);
     if (counts_sequences(*column.task, kind)) of_sequences.push_back(title);
     in.columns.push_back({title});
     out.columns.push_back({title});
@@ -263,8 +263,8 @@ std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
       any_untrained |= cell.untrained;
     }
   }
-  if (!of_sequences.empty()) in.title += concat("; whole sequences of ", joined(of_sequences));
-  if (any_untrained) out.notes.push_back(concat(untrained_mark, " ", untrained_note));
+  if (!of_sequences.empty()) in.title += formatted("; whole sequences of {}", joined(of_sequences));
+  if (any_untrained) out.notes.push_back(formatted("{} {}", untrained_mark, untrained_note));
   return {std::move(in), std::move(out)};
 }
 
@@ -283,7 +283,7 @@ std::vector<ResultTable> report_tables(const Report& report, ErrorKind kind) {
 
 std::string report_text(const Report& report, ErrorKind kind) {
   std::string text = text_of(report_tables(report, kind)) + machines_text(report.runs);
-  for (const std::string& problem : report.problems) text += concat("\nnot read: ", printable(problem), "\n");
+  for (const std::string& problem : report.problems) text += formatted("\nnot read: {}\n", printable(problem));
   return text;
 }
 
@@ -327,12 +327,12 @@ Chart report_chart(const Report& report, ErrorKind kind) {
     const bool sequences = counts_sequences(task, kind);
     (sequences ? any_sequences : any_tokens) = true;
     for (const std::string& split : task.splits) {
-      ChartPanel panel{report.tasks.size() > 1 ? concat(task.task->name, " ", split) : split, {}};
+      ChartPanel panel{report.tasks.size() > 1 ? formatted("{} {}", task.task->name, split) : split, {}};
       for (const ReportGroup& group : task.groups) panel.series.push_back(series_of(group, split, sequences));
       chart.panels.push_back(std::move(panel));
     }
     for (const ReportGroup& group : task.groups) most_seeds = std::max(most_seeds, group.runs.size());
-    chart.title += concat(chart.title.empty() ? "" : ", ", task.task->name);
+    chart.title += formatted("{}{}", chart.title.empty() ? "" : ", ", task.task->name);
   }
   chart.title += ": error while training";
   if (most_seeds > 1) chart.title += ", mean over seeds (band: lowest to highest)";

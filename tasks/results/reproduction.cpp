@@ -34,7 +34,8 @@ class Runs {
       try {
         read = read_run(path);
         const std::vector<std::string> other = differences(read->config, run.config);
-        check(other.empty(), "reproduce", path, " holds a run with other settings: ", other.empty() ? "" : other[0]);
+        check(other.empty(), "reproduce", "{} holds a run with other settings: {}", path,
+              other.empty() ? "" : other[0]);
         state = read->state;
         result_.paths.push_back(path);
         if (state == RunState::finished) result_.seconds += read->seconds;
@@ -81,7 +82,7 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
 void check_split(const Reproduction& table, const ReproductionColumn& column, const ReproductionSetting& setting) {
   const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, setting.seeds.front());
   if (!run || run->config.task->reads_files) return;
-  in_file(concat(table.name, ", ", column.title.at(setting.scale)),
+  in_file(formatted("{}, {}", table.name, column.title.at(setting.scale)),
           [&] { run->config.make_task()->split(column.split); });
 }
 
@@ -106,8 +107,8 @@ const Reproduction& find_reproduction(std::string_view name) {
     names.insert(names.end(), table.aliases.begin(), table.aliases.end());
   }
   const std::string nearest = nearest_name(name, names);
-  fail("reproduce", "there is no table or figure '", name, "'; ",
-       nearest.empty() ? "" : concat("did you mean '", nearest, "'? "), "there are ", reproduction_names());
+  fail("reproduce", "there is no table or figure '{}'; {}there are {}", name,
+       nearest.empty() ? "" : formatted("did you mean '{}'? ", nearest), reproduction_names());
 }
 
 std::vector<std::string> names_in(const std::string& text) {
@@ -147,8 +148,8 @@ Reproduction part_of(const Reproduction& table, const std::vector<std::string>& 
                                const std::vector<std::string>& all) {
     for (const std::string& name : asked) {
       const std::string nearest = nearest_name(name, all);
-      check(std::ranges::count(all, name) > 0, "reproduce", table.name, " has no ", what, " '", name, "'",
-            nearest.empty() ? "" : concat("; did you mean '", nearest, "'?"));
+      check(std::ranges::count(all, name) > 0, "reproduce", "{} has no {} '{}'{}", table.name, what, name,
+            nearest.empty() ? "" : formatted("; did you mean '{}'?", nearest));
     }
   };
   std::vector<std::string> labels, all_tasks;
@@ -160,8 +161,8 @@ Reproduction part_of(const Reproduction& table, const std::vector<std::string>& 
   check_names("column of the task", tasks, all_tasks);
 
   Reproduction part = table;
-  if (!tasks.empty()) part.title += concat(" (tasks: ", joined(tasks), ")");
-  if (!rows.empty()) part.title += concat(" (rows: ", joined(rows, "; "), ")");
+  if (!tasks.empty()) part.title += formatted(" (tasks: {})", joined(tasks));
+  if (!rows.empty()) part.title += formatted(" (rows: {})", joined(rows, "; "));
   part.columns.clear();
   part.rows.clear();
   const auto asked_for = [](const std::vector<std::string>& names, const std::string& name) {
@@ -209,13 +210,13 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
                                       const ReproductionColumn& column, const ReproductionSetting& setting,
                                       std::int64_t seed) {
   if (column.task.empty()) return std::nullopt;
-  return in_file(concat(table.name, ", ", row.label, ", ", column.title.at(setting.scale)), [&] {
+  return in_file(formatted("{}, {}, {}", table.name, row.label, column.title.at(setting.scale)), [&] {
     const Scale scale = setting.scale;
     const std::string preset = preset_of(column, scale);
     RunConfig config = RunConfig::make(column.task, row.encoding.at(scale), preset);
     if (column.text != nullptr) config.set("task.data", column.text->data.at(scale));
     const Settings settings = parse_settings(
-        "reproduce", concat(row.settings.at(scale), " ", column.settings.at(scale), " ", setting.changes));
+        "reproduce", formatted("{} {} {}", row.settings.at(scale), column.settings.at(scale), setting.changes));
     for (const auto& [key, value] : settings) {
       check(key != "seed", "reproduce", "seeds are given with --seeds");
       config.set(key, value);
@@ -224,15 +225,15 @@ std::optional<ReproductionRun> run_of(const Reproduction& table, const Reproduct
     config.shorten_warmup();
     config.validate();
     config.refuse_idle();
-    const std::string folder = concat(column.task, preset == name_of(scale) ? "" : "-" + preset);
-    std::string name = concat(folder, "/", run_name(config.encoding.text(), settings, seed));
+    const std::string folder = formatted("{}{}", column.task, preset == name_of(scale) ? "" : "-" + preset);
+    std::string name = formatted("{}/{}", folder, run_name(config.encoding.text(), settings, seed));
     return std::optional(ReproductionRun{std::move(name), std::move(config)});
   });
 }
 
 std::vector<ReproductionRun> runs_of(const Reproduction& table, const ReproductionSetting& setting) {
-  check(table.published || setting.scale == Scale::quick, "reproduce", table.name,
-        " has no scale paper: no paper trains models on it");
+  check(table.published || setting.scale == Scale::quick, "reproduce",
+        "{} has no scale paper: no paper trains models on it", table.name);
   for (const ReproductionColumn& column : table.columns) check_split(table, column, setting);
   std::vector<ReproductionRun> runs;
   for (const std::int64_t seed : setting.seeds) {

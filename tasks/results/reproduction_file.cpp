@@ -49,7 +49,7 @@ Printed printed(const JsonValue& value) {
   if (value.is_null()) return {};
   if (value.is_number()) return {value.real()};
   if (!value.is_array() || value.elements().size() != 2) {
-    fail(where, "'printed' must hold numbers, [mean, deviation] or null, but has ", write_json(value));
+    fail(where, "'printed' must hold numbers, [mean, deviation] or null, but has {}", write_json(value));
   }
   return {value.elements()[0].real(), value.elements()[1].real()};
 }
@@ -61,7 +61,7 @@ const Value& find_named(const std::map<std::string, Value>& known, const std::st
   if (found != known.end()) return found->second;
   std::vector<std::string> names;
   for (const auto& one : known) names.push_back(one.first);
-  fail(where, "there is no ", what, " '", name, "'", did_you_mean_or_known(name, names));
+  fail(where, "there is no {} '{}'{}", what, name, did_you_mean_or_known(name, names));
 }
 
 class TableFile {
@@ -82,7 +82,7 @@ class TableFile {
       Reproduction read = table(name, json);
       check(names.insert(name).second, where, "the name is an alias of an earlier table");
       for (const std::string& alias : read.aliases)
-        check(names.insert(alias).second, where, "the alias '", alias, "' is taken");
+        check(names.insert(alias).second, where, "the alias '{}' is taken", alias);
       all.push_back(std::move(read));
     });
     return all;
@@ -122,7 +122,7 @@ class TableFile {
                               .unit = optional_text(json, "unit"),
                               .context = scaled_number(json, "context"),
                               .preset = scaled(json, "preset")};
-    check(column.share > 0 && column.share <= 1, where, "'share' must be above 0 and at most 1, got ", column.share);
+    check(column.share > 0 && column.share <= 1, where, "'share' must be above 0 and at most 1, got {}", column.share);
     if (json.contains("text")) column.text = find_named(texts_, json.string("text"), "text");
     check(!column.task.empty() || !column.unit.empty(), where,
           "a column without a task needs the 'unit' of its numbers");
@@ -161,19 +161,20 @@ class TableFile {
   template <class Take>
   static void each_of(const JsonValue& json, const char* key, const char* one, const Take& take) {
     std::size_t number = 0;
-    for (const JsonValue& element : json.elements(key)) in_file(concat(one, " ", ++number), [&] { take(element); });
+    for (const JsonValue& element : json.elements(key))
+      in_file(formatted("{} {}", one, ++number), [&] { take(element); });
   }
 
   // Throws Error for a preset or an encoding that does not exist.
   static void check_names(const Reproduction& table, Scale scale) {
     for (const ReproductionColumn& column : table.columns) {
       if (column.task.empty()) continue;
-      in_file(concat("column '", column.title.at(scale), "'"),
+      in_file(formatted("column '{}'", column.title.at(scale)),
               [&] { find_preset(column.task, preset_of(column, scale)); });
     }
     for (const ReproductionRow& row : table.rows) {
       if (scale == Scale::paper && row.encoding.paper == row.encoding.quick) continue;
-      in_file(concat("row '", row.label, "'"), [&] { EncodingChoice::parse(row.encoding.at(scale)); });
+      in_file(formatted("row '{}'", row.label), [&] { EncodingChoice::parse(row.encoding.at(scale)); });
     }
   }
 
@@ -195,9 +196,9 @@ class TableFile {
     check(!table.columns.empty() && !table.rows.empty(), where, "a table needs columns and rows");
     std::set<std::string> labels;
     for (const ReproductionRow& row : table.rows) {
-      check(labels.insert(row.label).second, where, "two rows are called '", row.label, "'");
-      check(row.printed.size() <= table.columns.size(), where, "row '", row.label, "' has ", row.printed.size(),
-            " printed numbers for ", table.columns.size(), " columns");
+      check(labels.insert(row.label).second, where, "two rows are called '{}'", row.label);
+      check(row.printed.size() <= table.columns.size(), where, "row '{}' has {} printed numbers for {} columns",
+            row.label, row.printed.size(), table.columns.size());
     }
     check_names(table, Scale::quick);
     if (table.published) check_names(table, Scale::paper);

@@ -16,7 +16,7 @@ ResultCell printed_cell(const std::optional<Printed>& printed) {
   JsonValue json = JsonValue::object({{"mean", printed->mean}});
   if (!printed->has_spread()) return {to_text(printed->mean), std::move(json)};
   json.set("deviation", printed->deviation);
-  return {concat(to_text(printed->mean), " (", to_text(printed->deviation), ")"), std::move(json)};
+  return {formatted("{} ({})", to_text(printed->mean), to_text(printed->deviation)), std::move(json)};
 }
 
 // Marks a number that differs from a printed one without a deviation.
@@ -38,7 +38,7 @@ ResultCell measured_cell(const Reproduced::Cell& cell, const std::string& split,
   if (cell.untrained) shown.mark(untrained_mark, "untrained_rows");
   if (cell.comparable()) shown.json.set("differs", cell.differs());
   if (cell.differs()) shown.text += has_spread(cell) ? "*" : exact_mark;
-  if (n < seeds) shown.text += concat(" of ", n);
+  if (n < seeds) shown.text += formatted(" of {}", n);
   return shown;
 }
 
@@ -85,12 +85,13 @@ std::vector<std::string> order_notes(const Reproduced& result) {
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const Pairs pairs = compare_order(result, c);
     if (pairs.all() == 0) continue;
-    text += concat("\n- ", result.table->columns[c].title.at(result.setting.scale), ": of ", pairs.all(),
-                   pairs.all() == 1 ? " pair" : " pairs", " of rows that the paper tells apart, ", pairs.same,
-                   " in the same order here, ", pairs.open, " not told apart",
-                   pairs.lower > 0 ? concat(" (one seed; by its means alone ", pairs.lower, " stand as in print)") : "",
-                   ", ", pairs.reversed, " reversed",
-                   pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "");
+    text += formatted(
+        "\n- {}: of {}{} of rows that the paper tells apart, {} in the same order here, {} not told apart{}, {} "
+        "reversed{}",
+        result.table->columns[c].title.at(result.setting.scale), pairs.all(), pairs.all() == 1 ? " pair" : " pairs",
+        pairs.same, pairs.open,
+        pairs.lower > 0 ? formatted(" (one seed; by its means alone {} stand as in print)", pairs.lower) : "",
+        pairs.reversed, pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "");
   }
   if (text.empty()) return {};
   return {"Order of rows that differ at the 5% level by Welch's t test:\n" + text};
@@ -99,7 +100,7 @@ std::vector<std::string> order_notes(const Reproduced& result) {
 // "paper", or "paper, Wikitext-103: perplexity" for a column with printed numbers only.
 std::string printed_title(const ReproductionColumn& column, Scale scale) {
   const std::string title = column.task.empty() ? column.title.at(scale) : "paper";
-  return column.unit.empty() ? title : concat(title, ": ", column.unit);
+  return column.unit.empty() ? title : formatted("{}: {}", title, column.unit);
 }
 
 // Explains the numbers and marks of the table.
@@ -120,25 +121,27 @@ std::vector<std::string> legend_notes(const Reproduced& result) {
   const bool texts = std::ranges::any_of(columns, of_text);
   const auto at_end = [](const ReproductionColumn& column) { return column.share >= 1; };
   const std::string wrong =
-      concat("Wrong answers", std::ranges::all_of(columns, at_end) ? " at the end" : "", ", in percent");
+      formatted("Wrong answers{}, in percent", std::ranges::all_of(columns, at_end) ? " at the end" : "");
   std::string text =
-      concat(errors ? wrong : "", errors && texts ? "; of texts " : "", texts ? "perplexity of a token" : "",
-             ": mean over ", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
+      formatted("{}{}{}: mean over {}{}", errors ? wrong : "", errors && texts ? "; of texts " : "",
+                texts ? "perplexity of a token" : "", seeds, seeds == 1 ? " seed" : " seeds (standard deviation)");
   if (texts) text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
-  const std::string level = concat(" at the 5% level (Welch's t test over seeds, three in print)",
-                                   errors ? " and is outside the 95% interval of the counts" : "");
-  if (any_different) text += concat("; * differs from the paper's number", level);
+  const std::string level = formatted(" at the 5% level (Welch's t test over seeds, three in print){}",
+                                      errors ? " and is outside the 95% interval of the counts" : "");
+  if (any_different) text += formatted("; * differs from the paper's number{}", level);
   if (any_from_exact) {
-    text += concat("; ", exact_mark, " the paper prints no deviation: differs from its number, taken as exact,", level);
+    text +=
+        formatted("; {} the paper prints no deviation: differs from its number, taken as exact,{}", exact_mark, level);
   }
   if (any_alone) text += "; no mark for what differs where there is one seed, which tells nothing of the spread";
   std::vector<std::string> notes{text};
-  if (any_untrained) notes.push_back(concat(untrained_mark, " ", untrained_note));
+  if (any_untrained) notes.push_back(formatted("{} {}", untrained_mark, untrained_note));
   for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
     const ReproductionColumn& column = result.table->columns[c];
     if (column.unit.empty() || !any_printed(result, c)) continue;
-    notes.push_back(concat("The column '", printed_title(column, result.setting.scale),
-                           "' has no wrong answers: it is what the paper prints, and nothing of it is measured here"));
+    notes.push_back(formatted(
+        "The column '{}' has no wrong answers: it is what the paper prints, and nothing of it is measured here",
+        printed_title(column, result.setting.scale)));
   }
   return notes;
 }
@@ -151,8 +154,8 @@ std::vector<std::string> text_counts_notes(const Reproduced& result) {
     std::set<std::string> told;
     for (const auto& row : result.cells) {
       if (!row[c].text || !told.insert(text_counts_text(*row[c].text)).second) continue;
-      text += concat("\n- ", column.title.at(result.setting.scale), ", split ", column.split, ": ",
-                     text_counts_text(*row[c].text));
+      text += formatted("\n- {}, split {}: {}", column.title.at(result.setting.scale), column.split,
+                        text_counts_text(*row[c].text));
     }
   }
   if (text.empty()) return {};
@@ -194,21 +197,21 @@ ResultTable choices_of(const Reproduction& table, Scale scale) {
 
 std::string reproduced_text(const Reproduced& result) {
   const Reproduction& table = *result.table;
-  std::string text = concat(table.title, "\n\nPrinted: ", table.source, "\n");
+  std::string text = formatted("{}\n\nPrinted: {}\n", table.title, table.source);
   if (!table.note.empty()) text += table.note + "\n";
   text += result.setting.scale == Scale::paper
               ? "Scale: paper, the published setting; what that leaves open is chosen as listed below."
           : table.published ? "Scale: quick, a REDUCED setting: orders can be compared with the paper, numbers cannot."
                             : "Scale: quick, a setting of ours: no paper trains models on it.";
-  if (!result.setting.changes.empty()) text += concat(" CHANGED: ", result.setting.changes, ".");
+  if (!result.setting.changes.empty()) text += formatted(" CHANGED: {}.", result.setting.changes);
   text += "\n\n" + table_of(result).text();
   if (!table.choices.empty()) text += choices_of(table, result.setting.scale).text();
   std::string states;
   for (const auto& [state, count] : result.runs) {
-    states += concat(states.empty() ? "" : ", ", count, " ", name_of(state));
+    states += formatted("{}{} {}", states.empty() ? "" : ", ", count, name_of(state));
   }
-  text += concat("Runs: ", states, "\n");
-  for (const std::string& problem : result.problems) text += concat("not read: ", problem, "\n");
+  text += formatted("Runs: {}\n", states);
+  for (const std::string& problem : result.problems) text += formatted("not read: {}\n", problem);
   return text;
 }
 
@@ -217,13 +220,13 @@ std::string presets_text(const Reproduction& table, Scale scale) {
   std::set<std::string> told;
   for (const ReproductionColumn& column : table.columns) {
     const std::string own = preset_of(column, scale);
-    if (column.task.empty() || !told.insert(concat(column.task, " ", own)).second) continue;
+    if (column.task.empty() || !told.insert(formatted("{} {}", column.task, own)).second) continue;
     const PresetEntry& preset = find_preset(column.task, own);
-    text += concat("- ", preset.task, ", preset ", preset.name, ": ", preset.summary, ":");
-    for (const auto& [name, value] : preset.settings) text += concat(" ", name, "=", value);
+    text += formatted("- {}, preset {}: {}:", preset.task, preset.name, preset.summary);
+    for (const auto& [name, value] : preset.settings) text += formatted(" {}={}", name, value);
     text += "\n";
-    if (!preset.source.empty()) text += concat("  Source: ", preset.source, "\n");
-    if (!preset.note.empty()) text += concat("  ", preset.note, "\n");
+    if (!preset.source.empty()) text += formatted("  Source: {}\n", preset.source);
+    if (!preset.note.empty()) text += formatted("  {}\n", preset.note);
   }
   return text;
 }

@@ -26,7 +26,7 @@ std::vector<double> losses(const VariedCell& cell) {
 // "4.9% (4.4, n 3)"; of a text "24.9 (0.2, n 3)".
 std::string cell_text(const VariedTable& table, const VariedCell& cell) {
   const auto text_of = [](const std::string& mean, const std::string& deviation, std::int64_t n) {
-    return n == 0 ? "-" : concat(mean, " (", n > 1 ? deviation + ", " : "", "n ", n, ")");
+    return n == 0 ? "-" : formatted("{} ({}n {})", mean, n > 1 ? deviation + ", " : "", n);
   };
   if (table.of_text()) {
     const ExponentialMean mean = mean_of_exponentials(losses(cell));
@@ -50,7 +50,7 @@ std::string text_counts_of(const VariedTable& table) {
     for (const VariedLine& line : table.lines) {
       for (const Evaluation& e : line.cells[n].results) {
         if (e.text && told.insert(text_counts_text(*e.text)).second) {
-          text += concat("- at ", table.values[n], ": ", text_counts_text(*e.text), "\n");
+          text += formatted("- at {}: {}\n", table.values[n], text_counts_text(*e.text));
         }
       }
     }
@@ -60,7 +60,8 @@ std::string text_counts_of(const VariedTable& table) {
 
 std::string what_is_shown(const VariedTable& table) {
   if (table.of_text()) return "perplexity";
-  return concat("wrong ", table.sequences ? "sequences" : "tokens", table.generated ? " of generated answers" : "");
+  return formatted("wrong {}{}", table.sequences ? "sequences" : "tokens",
+                   table.generated ? " of generated answers" : "");
 }
 
 }  // namespace
@@ -73,7 +74,8 @@ bool VariedTable::of_text() const {
   });
 }
 
-VariedFile::VariedFile(std::string folder) : folder_(std::move(folder)), path_(concat(folder_, "/", varied_file_name)) {
+VariedFile::VariedFile(std::string folder)
+    : folder_(std::move(folder)), path_(formatted("{}/{}", folder_, varied_file_name)) {
   read();
 }
 
@@ -83,9 +85,9 @@ void VariedFile::read() {
   if (!std::filesystem::exists(path_, error)) return;
   const JsonValue file = read_json(path_, file_limits);
   in_file(path_, [&] {
-    check(file.is_object(), "varied", "must be an object, not ", file.kind());
-    check(file.integer("format") == 1, "varied", "format ", file.integer("format"),
-          " is not one that this version reads (1)");
+    check(file.is_object(), "varied", "must be an object, not {}", file.kind());
+    check(file.integer("format") == 1, "varied", "format {} is not one that this version reads (1)",
+          file.integer("format"));
     for (const JsonValue& line : file.elements("results")) {
       const Evaluation e = evaluation_from_json(line);
       entries_.push_back({{line.integer("step"), line.string("option"), line.string("value"), e.split,
@@ -135,7 +137,7 @@ std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<
 std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
                          const std::vector<std::string>& changes) {
   std::vector<std::string> all;
-  for (const auto& [name, value] : beside) all.push_back(concat(name, "=", value));
+  for (const auto& [name, value] : beside) all.push_back(formatted("{}={}", name, value));
   all.insert(all.end(), changes.begin(), changes.end());
   return joined(all, " ");
 }
@@ -151,14 +153,14 @@ std::string varied_text(const std::vector<VariedTable>& tables) {
       for (std::size_t n = 0; n < line.cells.size(); ++n) {
         const VariedCell& cell = line.cells[n];
         rows.back().push_back(cell_text(table, cell));
-        if (!cell.refusal.empty()) refusals += concat(line.label, " at ", table.values[n], ": ", cell.refusal, "\n");
+        if (!cell.refusal.empty()) refusals += formatted("{} at {}: {}\n", line.label, table.values[n], cell.refusal);
       }
-      if (line.unfinished > 0) refusals += concat(line.label, ": ", line.unfinished, " runs are not finished\n");
+      if (line.unfinished > 0) refusals += formatted("{}: {} runs are not finished\n", line.label, line.unfinished);
     }
-    text += concat(table.task, ", ", table.split, ", ", what_is_shown(table), " against ", table.option,
-                   table.with.empty() ? "" : " with " + table.with,
-                   ": mean over seeds (standard deviation, number of runs)\n\n", markdown_table(rows), "\n",
-                   text_counts_of(table), refusals, refusals.empty() ? "" : "\n");
+    text += formatted("{}, {}, {} against {}{}: mean over seeds (standard deviation, number of runs)\n\n{}\n{}{}{}",
+                      table.task, table.split, what_is_shown(table), table.option,
+                      table.with.empty() ? "" : " with " + table.with, markdown_table(rows), text_counts_of(table),
+                      refusals, refusals.empty() ? "" : "\n");
   }
   return text;
 }

@@ -13,12 +13,12 @@ namespace {
 // A number from the metadata of a checkpoint.
 std::int64_t metadata_number(const SafetensorsFile& file, const std::string& key) {
   const auto entry = file.metadata().find(key);
-  check(entry != file.metadata().end(), "checkpoint", file.path(), ": the metadata has no '", key, "'");
+  check(entry != file.metadata().end(), "checkpoint", "{}: the metadata has no '{}'", file.path(), key);
   std::int64_t value = -1;
   const char* const end = entry->second.data() + entry->second.size();
   const auto read = std::from_chars(entry->second.data(), end, value);
-  check(read.ec == std::errc() && read.ptr == end && value >= 0, "checkpoint", file.path(), ": '", key,
-        "' is not a number");
+  check(read.ec == std::errc() && read.ptr == end && value >= 0, "checkpoint", "{}: '{}' is not a number", file.path(),
+        key);
   return value;
 }
 
@@ -72,20 +72,20 @@ StoredCheckpoint open_checkpoint_file(const std::string& path, std::int64_t step
   StoredCheckpoint checkpoint{{}, SafetensorsFile::open(path)};
   const SafetensorsFile& file = *checkpoint.file;
   const std::vector<std::string> bad = verify_checksums(file);
-  check(bad.empty(), "checkpoint", path, ": the checksum of ", bad.empty() ? "" : escape_for_print(bad.front()),
-        " does not hold");
+  check(bad.empty(), "checkpoint", "{}: the checksum of {} does not hold", path,
+        bad.empty() ? "" : escape_for_print(bad.front()));
   checkpoint.step = metadata_number(file, "step");
   checkpoint.tokens = metadata_number(file, "tokens");
   checkpoint.sequences = file.metadata().contains("sequences") ? metadata_number(file, "sequences") : -1;
-  check(checkpoint.step == step, "checkpoint", path, ": the step inside, ", checkpoint.step,
-        ", differs from the step in the file's name");
+  check(checkpoint.step == step, "checkpoint", "{}: the step inside, {}, differs from the step in the file's name",
+        path, checkpoint.step);
   if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {
-    checkpoint.record = model_record_from_text(record->second, concat("checkpoint ", path, ", metadata 'model'"));
+    checkpoint.record = model_record_from_text(record->second, formatted("checkpoint {}, metadata 'model'", path));
   }
   if (const auto data = file.metadata().find("data"); data != file.metadata().end()) checkpoint.data = data->second;
   for (const SafetensorsEntry& entry : file.entries()) {
     const bool known = entry.name.starts_with("model.") || entry.name.starts_with("optimiser.");
-    if (!known) fail("checkpoint", path, ": unexpected tensor '", escape_for_print(entry.name), "'");
+    if (!known) fail("checkpoint", "{}: unexpected tensor '{}'", path, escape_for_print(entry.name));
     if (!entry.dtype) file.read(entry.name);  // throws
   }
   return checkpoint;

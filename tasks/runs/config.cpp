@@ -33,12 +33,12 @@ std::string text_of(const JsonValue& value, const OptionValue& option, std::stri
   constexpr std::string_view kinds[] = {"true or false", "an integer", "a number", "a string"};
   const bool fits =
       value.kind() == json_of(option).kind() || (value.is_integer() && std::holds_alternative<double>(option));
-  check(fits, "config", "'", name, "' must be ", kinds[option.index()], ", not ", value.kind());
+  check(fits, "config", "'{}' must be {}, not {}", name, kinds[option.index()], value.kind());
   return value.is_string() ? value.string() : write_json(value);
 }
 
 [[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
-  fail("config", "unknown key '", name, "'", did_you_mean(name, known));
+  fail("config", "unknown key '{}'{}", name, did_you_mean(name, known));
 }
 
 const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
@@ -49,11 +49,11 @@ const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::strin
 // Sets the options of the group with this prefix ("model.") from the members of an object of the file.
 void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object,
                  OtherRules other_rules) {
-  check(object.is_object(), "config", "'", key, "' must be an object, not ", object.kind());
+  check(object.is_object(), "config", "'{}' must be an object, not {}", key, object.kind());
   const auto find_group = [&] {
     std::vector<RunConfig::Group> groups = config.groups();
     const auto group = std::ranges::find(groups, prefix, &RunConfig::Group::prefix);
-    check(group != groups.end(), "config", "'", key, "' is for an encoding that is not part of ",
+    check(group != groups.end(), "config", "'{}' is for an encoding that is not part of {}", key,
           config.encoding.text());
     return std::move(*group);
   };
@@ -64,10 +64,10 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
     if (of_another) option = find_option(group.others, member.name);
     if (option == nullptr) {
       std::vector<std::string> known;
-      for (const OptionInfo& one : group.options) known.push_back(concat(key, ".", one.name));
-      fail_unknown_key(concat(key, ".", member.name), known);
+      for (const OptionInfo& one : group.options) known.push_back(formatted("{}.{}", key, one.name));
+      fail_unknown_key(formatted("{}.{}", key, member.name), known);
     }
-    const std::string text = text_of(member.value, option->value, concat(key, ".", member.name));
+    const std::string text = text_of(member.value, option->value, formatted("{}.{}", key, member.name));
     if (of_another && other_rules == OtherRules::leave_out) return;
     config.set(prefix + member.name, text);
   };
@@ -162,7 +162,8 @@ void RunConfig::set(std::string_view name, std::string_view value) {
   std::string_view rest;
   if (starts_any(name, "task.", rest)) {
     const bool is_path = std::ranges::count(path_options(*task, *task_options), rest) > 0;
-    set_option(*task_options, concat("task ", task->name), rest, is_path ? absolute_path(value) : std::string(value));
+    set_option(*task_options, formatted("task {}", task->name), rest,
+               is_path ? absolute_path(value) : std::string(value));
   } else if (starts_any(name, "model.", rest)) {
     set_option(model, "model", rest, value);
   } else if (starts_any(name, "optimiser.", rest)) {
@@ -174,7 +175,7 @@ void RunConfig::set(std::string_view name, std::string_view value) {
   } else {
     const std::vector<Field> all = fields();
     const auto field = std::ranges::find(all, name, &Field::alias);
-    check(field != all.end() && !name.empty(), "config", "unknown option '", name, "'",
+    check(field != all.end() && !name.empty(), "config", "unknown option '{}'{}", name,
           did_you_mean_option(*this, name));
     set(field->name, value);
   }
@@ -219,7 +220,7 @@ std::string did_you_mean_option(const RunConfig& config, std::string_view name) 
   }
   const std::string meant = meant_option(name, all);
   if (meant.empty()) return "; 'tally train --help' with this task and encoding lists all";
-  return concat("; did you mean '", meant, "'?");
+  return formatted("; did you mean '{}'?", meant);
 }
 
 namespace {
@@ -243,27 +244,30 @@ std::string RunConfig::warmup_note() const {
   const RunConfig of_preset = make(task->name, encoding.text(), preset);
   const std::int64_t usual = of_preset.optimiser.warmup;
   if (usual <= run.steps || optimiser.warmup != warmup_of(of_preset, run.steps)) return "";
-  return concat("note: the warm-up of preset ", preset, ", ", usual, " steps, is shortened to ", optimiser.warmup,
-                " for a run of ", run.steps);
+  return formatted("note: the warm-up of preset {}, {} steps, is shortened to {} for a run of {}", preset, usual,
+                   optimiser.warmup, run.steps);
 }
 
 void RunConfig::validate() const {
   check_model(model, encoding);
-  check(run.micro_batch <= run.batch, "run", "micro-batch ", run.micro_batch, " is more than the batch of ", run.batch);
+  check(run.micro_batch <= run.batch, "run", "micro-batch {} is more than the batch of {}", run.micro_batch, run.batch);
   if (run.micro_batches > 0) {
-    check(run.micro_batch == 0, "run", "micro-batch ", run.micro_batch, " and micro-batches ", run.micro_batches,
-          " say the same of a batch; give one of them");
+    check(run.micro_batch == 0, "run", "micro-batch {} and micro-batches {} say the same of a batch; give one of them",
+          run.micro_batch, run.micro_batches);
     const std::int64_t parts = (run.batch + run.at_once() - 1) / run.at_once();
-    check(parts == run.micro_batches, "run", "a batch of ", run.batch, " has no ", run.micro_batches,
-          " micro-batches of one size; with ", run.at_once(), " sequences each there are ", parts);
+    check(parts == run.micro_batches, "run",
+          "a batch of {} has no {} micro-batches of one size; with {} sequences each there are {}", run.batch,
+          run.micro_batches, run.at_once(), parts);
   }
   optimiser.validate();
-  check(optimiser.warmup <= run.steps, "optimiser", "warmup ", optimiser.warmup, " is longer than the run of ",
-        run.steps, " steps; a shorter one is set with --optimiser.warmup");
+  check(optimiser.warmup <= run.steps, "optimiser",
+        "warmup {} is longer than the run of {} steps; a shorter one is set with --optimiser.warmup", optimiser.warmup,
+        run.steps);
   const std::int64_t cooldown = cooldown_steps(optimiser, run.steps);
-  check(optimiser.warmup + cooldown <= run.steps, "optimiser", "warmup ", optimiser.warmup, " and a cooldown of ",
-        cooldown, " steps are longer than the run of ", run.steps,
-        " steps; shorter ones are set with --optimiser.warmup and --optimiser.cooldown");
+  check(optimiser.warmup + cooldown <= run.steps, "optimiser",
+        "warmup {} and a cooldown of {} steps are longer than the run of {} steps; shorter ones are set with "
+        "--optimiser.warmup and --optimiser.cooldown",
+        optimiser.warmup, cooldown, run.steps);
 }
 
 void RunConfig::refuse_idle(const RunConfig* before) const {
@@ -272,31 +276,32 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
     const auto made_with = [&](std::string_view of) { return value_in(make(task->name, encoding.text(), of), name); };
     if (value == made_with({}) || value == made_with(preset)) return;
     if (before != nullptr && value == value_in(*before, name)) return;
-    fail(where, name.substr(name.find('.') + 1), " = ", value, " has no effect ", why);
+    fail(where, "{} = {} has no effect {}", name.substr(name.find('.') + 1), value, why);
   };
-  for (const std::string& name : model.idle()) refuse("model", "model." + name, concat("with kind = ", model.kind));
+  for (const std::string& name : model.idle())
+    refuse("model", "model." + name, formatted("with kind = {}", model.kind));
   if (optimiser.weight_decay == 0) refuse("optimiser", "optimiser.decay", "with weight-decay = 0");
   if (optimiser.schedule == "constant") refuse("optimiser", "optimiser.lr-floor", "with schedule = constant");
   if (cooldown_steps(optimiser, run.steps) == 0) {
-    const std::string beside = concat("with schedule = ", optimiser.schedule);
+    const std::string beside = formatted("with schedule = {}", optimiser.schedule);
     if (optimiser.schedule != "inverse-root") {
       refuse("optimiser", "optimiser.cooldown", beside + "; it is for wsd and inverse-root");
     }
     refuse("optimiser", "optimiser.cooldown-shape", beside + " and no cooldown");
   }
-  check(dtype() != DType::f64 || matmul_precision() == MatmulPrecision::f32, "run", "--precision ",
-        matmul_precision_names[static_cast<std::size_t>(matmul_precision())],
-        " has no effect with dtype = f64: it rounds products of f32");
+  check(dtype() != DType::f64 || matmul_precision() == MatmulPrecision::f32, "run",
+        "--precision {} has no effect with dtype = f64: it rounds products of f32",
+        matmul_precision_names[static_cast<std::size_t>(matmul_precision())]);
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
 
 std::vector<RunConfig::Group> RunConfig::groups() const {
   std::vector<Group> result;
   result.push_back({"Run", "", options_of(run)});
-  result.push_back({concat("Task ", task->name), "task.", options_of(*task_options)});
+  result.push_back({formatted("Task {}", task->name), "task.", options_of(*task_options)});
   for (const auto& part : encoding.parts) {
     result.push_back(
-        {concat("Encoding ", part.entry->name), concat("pe.", part.entry->name, "."), options_of(*part.options)});
+        {formatted("Encoding {}", part.entry->name), formatted("pe.{}.", part.entry->name), options_of(*part.options)});
   }
   result.push_back({"Model", "model.", options_of(model)});
   result.push_back({"Optimiser", "optimiser.", options_of(optimiser), optimiser.others()});
@@ -319,7 +324,7 @@ JsonValue RunConfig::to_json() const {
 }
 
 RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
-  check(json.is_object(), "config", "the configuration must be an object, not ", json.kind());
+  check(json.is_object(), "config", "the configuration must be an object, not {}", json.kind());
   static const std::vector<std::string> known = {
       "format", "preset",    "task", "pe",      "pe-options",
       "model",  "optimiser", "run",  "imported"};  // only the run folder uses it
@@ -327,11 +332,10 @@ RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }
   if (json.contains("format")) {
-    check(json.integer("format") == 1, "config", "format ", json.integer("format"),
-          " is not one this version reads (1)");
+    check(json.integer("format") == 1, "config", "format {} is not one this version reads (1)", json.integer("format"));
   }
   const std::string preset = json.contains("preset") ? json.string("preset") : "";
-  check(json.at("task").is_object(), "config", "'task' must be an object with a name, not ", json.at("task").kind());
+  check(json.at("task").is_object(), "config", "'task' must be an object with a name, not {}", json.at("task").kind());
   RunConfig config = make(json.at("task").string("name"), json.string("pe"), preset);
   JsonValue task_options = json.at("task");
   task_options.remove("name");
@@ -341,7 +345,7 @@ RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
   set("task", "task.", task_options);
   if (json.contains("pe-options")) {
     for (const JsonMember& part : json.members("pe-options")) {
-      set(concat("pe-options.", part.name), concat("pe.", part.name, "."), part.value);
+      set(formatted("pe-options.{}", part.name), formatted("pe.{}.", part.name), part.value);
     }
   }
   if (json.contains("model")) set("model", "model.", json.at("model"));
@@ -361,9 +365,9 @@ std::unique_ptr<SequenceModel> RunConfig::make_model(const Task& instance) const
 
 std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {
   std::vector<std::string> result;
-  if (before.task != after.task) result.push_back(concat("task ", before.task->name, " -> ", after.task->name));
+  if (before.task != after.task) result.push_back(formatted("task {} -> {}", before.task->name, after.task->name));
   if (before.encoding.text() != after.encoding.text()) {
-    result.push_back(concat("pe ", before.encoding.text(), " -> ", after.encoding.text()));
+    result.push_back(formatted("pe {} -> {}", before.encoding.text(), after.encoding.text()));
   }
   const auto old_groups = before.groups();
   const auto new_groups = after.groups();
@@ -373,7 +377,7 @@ std::vector<std::string> differences(const RunConfig& before, const RunConfig& a
       for (const OptionInfo& option : group.options) {
         const OptionInfo* const old = find_option(old_group.options, option.name);
         const std::string from = old != nullptr ? to_text(old->value) : "none", to = to_text(option.value);
-        if (from != to) result.push_back(concat(group.prefix, option.name, " ", from, " -> ", to));
+        if (from != to) result.push_back(formatted("{}{} {} -> {}", group.prefix, option.name, from, to));
       }
     }
   }

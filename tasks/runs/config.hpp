@@ -122,7 +122,7 @@ auto in_file(const std::string& path, F&& f) {
   try {
     return f();
   } catch (const Error& error) {
-    throw Error(concat(path, ": ", error.what()));
+    throw Error(formatted("{}: {}", path, error.what()));
   }
 }
 

@@ -17,7 +17,7 @@ Settings parse_settings(std::string_view where, std::string_view text) {
     const std::size_t end = std::min(text.find_first_of(blanks, begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
     const std::size_t equals = word.find('=');
-    check(equals != std::string_view::npos && equals > 0, where, "'", word, "' is not option=value");
+    check(equals != std::string_view::npos && equals > 0, where, "'{}' is not option=value", word);
     settings.emplace_back(option_spelling(word.substr(0, equals)), word.substr(equals + 1));
     begin = text.find_first_not_of(blanks, end);
   }
@@ -27,16 +27,16 @@ Settings parse_settings(std::string_view where, std::string_view text) {
 void check_set_once(std::string_view where, const Settings& settings) {
   for (auto at = settings.begin(); at != settings.end(); ++at) {
     const auto same = [&](const auto& earlier) { return earlier.first == at->first; };
-    check(std::none_of(settings.begin(), at, same), where, at->first, " is set twice");
+    check(std::none_of(settings.begin(), at, same), where, "{} is set twice", at->first);
   }
 }
 
 void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys) {
   const auto known = [&] { return std::vector<std::string>(keys.begin(), keys.end()); };
-  if (!value.is_object()) fail(where, "expected an object with ", joined(known()), ", found ", value.kind());
+  if (!value.is_object()) fail(where, "expected an object with {}, found {}", joined(known()), value.kind());
   for (const JsonMember& member : value.members()) {
     if (std::ranges::count(keys, member.name) > 0) continue;
-    fail(where, "unknown key '", member.name, "'", did_you_mean_or_known(member.name, known()));
+    fail(where, "unknown key '{}'{}", member.name, did_you_mean_or_known(member.name, known()));
   }
 }
 
@@ -50,7 +50,7 @@ std::vector<std::string> texts_in(const JsonValue& object, std::string_view key)
   if (!value->is_array()) return {object.string(key)};
   std::vector<std::string> texts;
   for (const JsonValue& element : value->elements()) {
-    check(element.is_string(), "json", "'", key, "' must hold strings, but has ", element.kind());
+    check(element.is_string(), "json", "'{}' must hold strings, but has {}", key, element.kind());
     texts.push_back(element.string());
   }
   return texts;
@@ -60,7 +60,7 @@ void for_each_entry(const JsonValue& entries, const std::string& file,
                     const std::function<void(const std::string& name, const JsonValue& entry)>& take) {
   in_file(file, [&] { entries.members(); });  // checks that it is an object
   for (const JsonMember& member : entries.members()) {
-    in_file(concat(file, ": ", member.name), [&] { take(member.name, member.value); });
+    in_file(formatted("{}: {}", file, member.name), [&] { take(member.name, member.value); });
   }
 }
 

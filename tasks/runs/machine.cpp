@@ -43,9 +43,9 @@ std::string processor_text() {
 
 std::string compiler_text() {
 #if defined(__clang__)
-  return concat("clang ", __clang_version__);
+  return formatted("clang {}", __clang_version__);
 #else
-  return concat("g++ ", __VERSION__);
+  return formatted("g++ {}", __VERSION__);
 #endif
 }
 
@@ -83,12 +83,12 @@ JsonValue Machine::to_json() const {
 
 std::string Machine::text() const {
   const bool on_cpu = device == to_text(Device{});
-  const std::string on = !on_cpu              ? concat(device, " (", device_name, "), precision ", precision, "; ")
+  const std::string on = !on_cpu              ? formatted("{} ({}), precision {}; ", device, device_name, precision)
                          : precision == "f32" ? ""
-                                              : concat("precision ", precision, "; ");
-  return concat(on, processor, ", ", cores, " cores, ", threads, threads == 1 ? " thread" : " threads",
-                ", BLAS kernels ", blas, ", ", compiler, ", tally ", version, commit.empty() ? "" : " (", commit,
-                commit.empty() ? "" : ")");
+                                              : formatted("precision {}; ", precision);
+  return formatted("{}{}, {} cores, {}{}, BLAS kernels {}, {}, tally {}{}{}{}", on, processor, cores, threads,
+                   threads == 1 ? " thread" : " threads", blas, compiler, version, commit.empty() ? "" : " (", commit,
+                   commit.empty() ? "" : ")");
 }
 
 }  // namespace tally

@@ -44,7 +44,7 @@ std::string line_of(const MetricsRecord& record) {
 }
 
 MetricsRecord record_of(const JsonValue& line) {
-  check(line.is_object(), "metrics", "must be an object, not ", line.kind());
+  check(line.is_object(), "metrics", "must be an object, not {}", line.kind());
   if (!line.contains("step")) return RunRecord{line};
   const std::int64_t step = line.integer("step");
   if (line.contains("start")) return StartRecord{step, Machine::from_json(line.at("start"))};
@@ -79,7 +79,7 @@ std::vector<MetricsRecord> read_metrics(const std::string& path) {
   const std::string text = read_text(path, most_bytes);
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string line = concat(path, ", line ", records.size() + 1);
+    const std::string line = formatted("{}, line {}", path, records.size() + 1);
     const JsonLimits limits{.max_depth = 16, .max_values = 1'000'000};  // errors by key can be many
     const JsonValue json = parse_json(std::string_view(text).substr(begin, end - begin), limits, line);
     records.push_back(in_file(line, [&] { return record_of(json); }));
@@ -95,7 +95,7 @@ void rewrite_metrics(const std::string& path, const std::vector<MetricsRecord>& 
 
 MetricsWriter::MetricsWriter(const std::string& path)
     : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  check(file_.open(), "metrics", "cannot write ", path, ": ", std::strerror(errno));
+  check(file_.open(), "metrics", "cannot write {}: {}", path, std::strerror(errno));
 }
 
 void MetricsWriter::write(const MetricsRecord& record) {
@@ -103,7 +103,7 @@ void MetricsWriter::write(const MetricsRecord& record) {
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t n = ::write(file_.number(), text.data() + written, text.size() - written);
     if (n < 0 && errno == EINTR) continue;
-    check(n > 0, "metrics", "cannot write ", path_, ": ", std::strerror(errno));
+    check(n > 0, "metrics", "cannot write {}: {}", path_, std::strerror(errno));
     written += static_cast<std::size_t>(n);
   }
 }

@@ -40,7 +40,7 @@ std::string model_record_text(const ModelRecord& record) {
 ModelRecord model_record_from_text(const std::string& text, const std::string& source) {
   const JsonValue json = parse_json(text, {.max_depth = 2, .max_values = 10'000}, source);
   return in_file(source, [&] {
-    check(json.is_object(), "model", "must be an object, not ", json.kind());
+    check(json.is_object(), "model", "must be an object, not {}", json.kind());
     ModelRecord record;
     for (const JsonMember& member : json.members()) record[member.name] = json.string(member.name);
     return record;
@@ -74,24 +74,25 @@ bool same_vocabulary(std::string_view a, std::string_view b) {
 
 std::string vocabulary_text(std::string_view record) {
   const std::optional<TokenCount> counted = token_count(record);
-  if (!counted) return concat("the symbols ", record);
-  return concat(counted->count, " tokens ",
-                counted->checksum.empty() ? "without a tokenizer"
-                                          : concat("of the tokenizer with the checksum ", counted->checksum));
+  if (!counted) return formatted("the symbols {}", record);
+  return formatted("{} tokens {}", counted->count,
+                   counted->checksum.empty() ? "without a tokenizer"
+                                             : formatted("of the tokenizer with the checksum {}", counted->checksum));
 }
 
 void check_same_model(const ModelRecord& record, const RunConfig& config, const Task& task) {
   const ModelRecord own = model_record(config, task);
   const auto compare = [&](const std::string& name, const std::string& recorded) {
     const auto now = own.find(name);
-    check(now != own.end(), "model", "it was made with ", name, " ", recorded, ", which the configuration has not");
+    check(now != own.end(), "model", "it was made with {} {}, which the configuration has not", name, recorded);
     if (name == "vocabulary") {
-      check(same_vocabulary(now->second, recorded), "model", "the vocabulary differs: the model was made with ",
-            vocabulary_text(recorded), ", and the configuration has ", vocabulary_text(now->second),
-            "; its data must be made with the tokenizer of the model");
+      check(same_vocabulary(now->second, recorded), "model",
+            "the vocabulary differs: the model was made with {}, and the configuration has {}; its data must be made "
+            "with the tokenizer of the model",
+            vocabulary_text(recorded), vocabulary_text(now->second));
       return;
     }
-    check(now->second == recorded, "model", "it was made with ", name, " ", recorded, ", the configuration has ",
+    check(now->second == recorded, "model", "it was made with {} {}, the configuration has {}", name, recorded,
           now->second);
   };
   // Another task or encoding changes all of its settings, so these are compared first.
@@ -102,9 +103,8 @@ void check_same_model(const ModelRecord& record, const RunConfig& config, const 
 }
 
 void check_same_data(const std::string& record, const Task& task) {
-  check(record.empty() || record == task.data_record(), "data",
-        "it was trained on other data: ", escape_for_print(record, 1000), "; now there is ",
-        escape_for_print(task.data_record(), 1000));
+  check(record.empty() || record == task.data_record(), "data", "it was trained on other data: {}; now there is {}",
+        escape_for_print(record, 1000), escape_for_print(task.data_record(), 1000));
 }
 
 }  // namespace tally

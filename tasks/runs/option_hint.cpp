@@ -88,7 +88,7 @@ std::string meant_option(std::string_view given, const std::vector<std::string>&
   };
   if (const std::string same = by_last_part(last); !same.empty()) return same;
   for (const auto& [option, others] : other_names) {
-    if (concat(" ", others, " ").find(concat(" ", last, " ")) == std::string::npos) continue;
+    if (formatted(" {} ", others).find(formatted(" {} ", last)) == std::string::npos) continue;
     if (const std::string other = by_last_part(option); !other.empty()) return other;
   }
   if (const std::string near = nearest_name(name, known); !near.empty()) return near;

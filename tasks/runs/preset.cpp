@@ -32,7 +32,7 @@ void set_names(PresetEntry& entry, const std::string& full_name) {
   const std::size_t slash = full_name.find('/');
   const bool is_base = slash == std::string::npos;
   const std::string task = is_base ? "" : find_task(full_name.substr(0, slash)).name;
-  check(entry.task.empty() || entry.task == task, "preset", "its base is a preset of another task, '", entry.task, "'");
+  check(entry.task.empty() || entry.task == task, "preset", "its base is a preset of another task, '{}'", entry.task);
   entry.task = task;
   entry.name = is_base ? full_name : full_name.substr(slash + 1);
   check(!entry.name.empty(), "preset", "a preset is called task/name");
@@ -48,7 +48,7 @@ PresetEntry read_preset(const std::string& full_name, const JsonValue& json,
     if (found == before.end()) {
       std::vector<std::string> names;
       for (const auto& known : before) names.push_back(known.first);
-      fail("preset", "its base '", base, "' is no entry before it in the file", did_you_mean(base, names));
+      fail("preset", "its base '{}' is no entry before it in the file{}", base, did_you_mean(base, names));
     }
     entry = found->second;
   }
@@ -98,14 +98,14 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name) {
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  check(!names.empty(), "preset", "the task '", task, "' has no presets, asked for '", name,
-        "', which would be an entry '", task, "/", name, "' in ", file_name);
-  fail("preset", "the task '", task, "' has no preset '", name, "'; it has ", preset_names(task),
+  check(!names.empty(), "preset", "the task '{}' has no presets, asked for '{}', which would be an entry '{}/{}' in {}",
+        task, name, task, name, file_name);
+  fail("preset", "the task '{}' has no preset '{}'; it has {}{}", task, name, preset_names(task),
        did_you_mean(name, names));
 }
 
 void apply_preset(const PresetEntry& preset, RunConfig& config) {
-  in_file(concat(file_name, ": ", preset.task, "/", preset.name), [&] {
+  in_file(formatted("{}: {}/{}", file_name, preset.task, preset.name), [&] {
     for (const auto& [name, value] : preset.settings) {
       if (name.starts_with("pe.")) {
         const std::string encoding = name.substr(3, name.find('.', 3) - 3);

@@ -20,7 +20,7 @@ const JsonLimits results_limits{.max_depth = 16, .max_values = 1'000'000};  // e
 // An unused name next to `path`.
 std::string aside_path(const std::string& path) {
   std::string candidate = path + ".old";
-  for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = concat(path, ".old-", n);
+  for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = formatted("{}.old-{}", path, n);
   return candidate;
 }
 
@@ -43,7 +43,7 @@ bool holds_nothing(const std::string& folder) {
 FileDescriptor lock_of(const std::string& folder) {
   // A process that makes a run, or checks whether it is free, holds the lock for a moment. Training holds it longer.
   std::optional<FileDescriptor> lock = lock_folder("run", folder, 20);
-  if (!lock) throw RunInUse(concat("[run] another process is training in '", folder, "'"));
+  if (!lock) throw RunInUse(formatted("[run] another process is training in '{}'", folder));
   return std::move(*lock);
 }
 
@@ -61,8 +61,8 @@ void refuse_runs_at_work_below(const std::string& folder) {
 std::string run_name(std::string_view encoding, const std::vector<std::pair<std::string, std::string>>& settings,
                      std::int64_t seed) {
   std::string name(encoding);
-  for (const auto& [key, value] : settings) name += concat("-", key, "=", value);
-  name += concat("-seed", seed);
+  for (const auto& [key, value] : settings) name += formatted("-{}={}", key, value);
+  name += formatted("-seed{}", seed);
   for (char& c : name) {
     if (c == '/' || static_cast<unsigned char>(c) <= ' ') c = '_';
   }
@@ -81,14 +81,14 @@ FileDescriptor RunFolder::make_way(const std::string& path, bool force) {
     // The lock comes first: a run that is being created has no config.json yet.
     if (fs::is_directory(folder, error)) lock_of_old = lock_of(folder);
     const bool is_run = fs::exists(folder + "/config.json", error);
-    check(force, "run", "'", folder,
+    check(force, "run", "'{}{}", folder,
           is_run ? "' holds a run already; go on with 'tally resume', or use --force to move "
                    "it aside"
                  : "' is there already and is not a run; choose another name, or use --force to move it aside");
     if (fs::is_directory(folder, error)) refuse_runs_at_work_below(folder);
     const std::string aside = aside_path(folder);
     fs::rename(folder, aside, error);
-    check(!error, "run", "cannot move '", folder, "' to '", aside, "': ", error.message());
+    check(!error, "run", "cannot move '{}' to '{}': {}", folder, aside, error.message());
   }
   return lock_of_old;
 }
@@ -99,12 +99,12 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   const FileDescriptor lock_of_old = make_way(folder, force);
   std::error_code error;
   fs::create_directories(folder, error);
-  check(!error, "run", "cannot make the folder '", folder, "': ", error.message());
+  check(!error, "run", "cannot make the folder '{}': {}", folder, error.message());
   RunFolder run(folder, config.clone());
   run.imported_ = imported;
   run.lock();
   // Another process may have made and finished its run here between the check above and the lock.
-  check(holds_nothing(folder), "run", "'", folder, "' holds a run already: another process has just made it");
+  check(holds_nothing(folder), "run", "'{}' holds a run already: another process has just made it", folder);
   run.write_config();
   return run;
 }
@@ -142,8 +142,8 @@ void RunFolder::read_to_train() {
 
 void RunFolder::refuse_what_is_no_run() const {
   std::error_code error;
-  check(fs::is_directory(path_, error), "run", "there is no folder '", path_, "'");
-  check(fs::exists(config_path(), error), "run", "'", path_, "' holds no run: it has no config.json");
+  check(fs::is_directory(path_, error), "run", "there is no folder '{}'", path_);
+  check(fs::exists(config_path(), error), "run", "'{}' holds no run: it has no config.json", path_);
 }
 
 void RunFolder::read_config() {
@@ -188,7 +188,7 @@ bool RunFolder::imported() const {
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
-  return concat(path_, "/checkpoints/", checkpoint_name(step));
+  return formatted("{}/checkpoints/{}", path_, checkpoint_name(step));
 }
 
 bool RunFolder::finished() const {
@@ -197,10 +197,10 @@ bool RunFolder::finished() const {
 }
 
 JsonValue RunFolder::read_results() const {
-  check(finished(), "run", "'", path_, "' is not finished: it has no results.json");
+  check(finished(), "run", "'{}' is not finished: it has no results.json", path_);
   JsonValue results = read_json(results_path(), results_limits);
   return in_file(results_path(), [&] {
-    check(results.is_object(), "results", "must be an object, not ", results.kind());
+    check(results.is_object(), "results", "must be an object, not {}", results.kind());
     results.integer("best_step");
     for (const JsonValue& line : results.elements("evaluations")) evaluation_from_json(line);
     return std::move(results);
@@ -209,7 +209,7 @@ JsonValue RunFolder::read_results() const {
 
 void RunFolder::check_still_ours() const {
   if (claim_ == 0 || !overtaken(path_, claim_)) return;
-  throw RunInUse(concat("[run] another process has taken '", path_, "' over, for this one did not renew its lease"));
+  throw RunInUse(formatted("[run] another process has taken '{}' over, for this one did not renew its lease", path_));
 }
 
 void RunFolder::write_results(const JsonValue& results) const {
@@ -233,7 +233,7 @@ void RunFolder::begin() {
   check_still_ours();
   std::error_code error;
   if (writes_) fs::remove(results_path(), error);
-  check(!error, "run", "cannot remove '", results_path(), "': ", error.message());
+  check(!error, "run", "cannot remove '{}': {}", results_path(), error.message());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
   if (writes_) write_config();
@@ -252,8 +252,8 @@ std::vector<std::int64_t> RunFolder::checkpoint_steps() const {
     const std::int64_t step = step_of_checkpoint(entry.path().filename().string());
     if (step >= 0) steps.push_back(step);
   }
-  check(!error || error == std::errc::no_such_file_or_directory, "checkpoint", "cannot read the folder '", folder,
-        "': ", error.message());
+  check(!error || error == std::errc::no_such_file_or_directory, "checkpoint", "cannot read the folder '{}': {}",
+        folder, error.message());
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -269,11 +269,11 @@ void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t las
   std::error_code error;
   const std::string folder = path_ + "/checkpoints";
   fs::create_directories(folder, error);
-  check(!error, "checkpoint", "cannot make the folder '", folder, "': ", error.message());
+  check(!error, "checkpoint", "cannot make the folder '{}': {}", folder, error.message());
   for (const std::int64_t step : checkpoint_steps()) {
     const std::string path = checkpoint_path(step);
-    check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint", path,
-          ": is in the way of a checkpoint and is not a file");
+    check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint",
+          "{}: is in the way of a checkpoint and is not a file", path);
   }
   const AtomicFile trial(checkpoint_path(first));  // deletes its temporary file again
 }
@@ -297,15 +297,16 @@ StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std
 
 void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const {
   if (newest.step > 0) return;
-  check(newest.file || !imported(), "checkpoint", checkpoint_path(0),
-        ": is missing or cannot be read, and the run begins with the model in it; bring the file back, or import the "
-        "model again");
+  check(newest.file || !imported(), "checkpoint",
+        "{}: is missing or cannot be read, and the run begins with the model in it; bring the file back, or import the "
+        "model again",
+        checkpoint_path(0));
   constexpr const char* advice =
       "; bring them back (owner, rights), or begin again at step 0: 'tally resume --restart' moves what is left aside";
   const std::vector<std::int64_t> steps = checkpoint_steps();
-  check(steps.empty() || steps.back() == 0, "checkpoint", "'", path_, "' has ", steps.size(),
-        " checkpoints, the newest of step ", steps.empty() ? 0 : steps.back(),
-        ", and none that was trained can be read", advice);
+  check(steps.empty() || steps.back() == 0, "checkpoint",
+        "'{}' has {} checkpoints, the newest of step {}, and none that was trained can be read{}", path_, steps.size(),
+        steps.empty() ? 0 : steps.back(), advice);
   // The first checkpoint is written before any later step is recorded.
   const std::optional<RunConfig> trained = trained_config(metrics);
   const RunConfig& config = trained ? *trained : config_;
@@ -316,15 +317,16 @@ void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vec
     if (step_of(record) > before) reached = std::max(reached, step_of(record));
   }
   std::error_code error;
-  check(reached == 0 && !fs::exists(results_path(), error), "checkpoint", "'", path_, "' was trained",
-        reached == 0 ? "" : concat(" to step ", reached), " before, and its checkpoints are gone", advice);
+  check(reached == 0 && !fs::exists(results_path(), error), "checkpoint",
+        "'{}' was trained{} before, and its checkpoints are gone{}", path_,
+        reached == 0 ? "" : formatted(" to step {}", reached), advice);
 }
 
 std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
   std::error_code error;
   const std::string folder = aside_path(path_ + "/checkpoints");
   const auto done = [&](const std::string& what) {
-    check(!error, "run", "cannot move '", what, "' to '", folder, "': ", error.message());
+    check(!error, "run", "cannot move '{}' to '{}': {}", what, folder, error.message());
   };
   const bool metrics = fs::exists(metrics_path(), error), results = fs::exists(results_path(), error);
   if (steps.empty() && !metrics && !results) return "";
@@ -332,7 +334,7 @@ std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
   fs::create_directory(folder, error);
   done(path_);
   for (const std::int64_t step : steps) {
-    fs::rename(checkpoint_path(step), concat(folder, "/", checkpoint_name(step)), error);
+    fs::rename(checkpoint_path(step), formatted("{}/{}", folder, checkpoint_name(step)), error);
     done(checkpoint_path(step));
   }
   if (metrics) fs::copy_file(metrics_path(), folder + "/metrics.jsonl", error);
@@ -349,7 +351,7 @@ std::string RunFolder::restart() const {
   const std::string folder = set_aside(steps);
   std::error_code error;
   fs::remove(metrics_path(), error);
-  check(!error, "run", "cannot remove '", metrics_path(), "': ", error.message());
+  check(!error, "run", "cannot remove '{}': {}", metrics_path(), error.message());
   return folder;
 }
 
@@ -360,7 +362,7 @@ void RunFolder::prune_checkpoints(std::int64_t best, const std::function<bool(st
       if (!sound_.contains(step)) open_checkpoint(step);
       return true;
     } catch (const Error& error) {
-      skipped(concat(error.what(), "; it is now in ", set_aside({step})));
+      skipped(formatted("{}; it is now in {}", error.what(), set_aside({step})));
       return false;
     }
   };

@@ -14,10 +14,10 @@ namespace {
 std::vector<const PresetEntry*> presets_named(std::string_view name) {
   std::vector<const PresetEntry*> presets;
   for (const PresetEntry& preset : preset_registry()) {
-    const bool wanted = preset.name == name || preset.name.starts_with(concat(name, "-"));
+    const bool wanted = preset.name == name || preset.name.starts_with(formatted("{}-", name));
     if (wanted && !find_task(preset.task).reads_files) presets.push_back(&preset);
   }
-  check(!presets.empty(), "suite", "no task has a preset '", name, "'; there are ", preset_names());
+  check(!presets.empty(), "suite", "no task has a preset '{}'; there are {}", name, preset_names());
   return presets;
 }
 
@@ -27,7 +27,7 @@ const SuiteEntry& find_in(const std::vector<SuiteEntry>& suites, std::string_vie
     if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
-  fail("suite", "there is no ", which, " '", name, "'; there are ", joined(names), did_you_mean(name, names));
+  fail("suite", "there is no {} '{}'; there are {}{}", which, name, joined(names), did_you_mean(name, names));
 }
 
 std::vector<const PresetEntry*> presets_of(const std::string& part, const std::vector<SuiteEntry>& before) {

@@ -45,19 +45,23 @@ bool other_sequences(const RunConfig& before, const RunConfig& now, const Task& 
 std::vector<std::string> consequences(const RunConfig& before, const RunConfig& now, const Task& task,
                                       std::int64_t step, std::int64_t sequences) {
   std::vector<std::string> texts;
-  const std::string next = concat("step ", step + 1);
+  const std::string next = formatted("step {}", step + 1);
   if (other_sequences(before, now, task, sequences)) {
-    texts.push_back(concat("from ", next, " on the training sequences are others than before: some of those that were ",
-                           "trained on may come again, and some of the rest never come"));
+    texts.push_back(
+        formatted("from {} on the training sequences are others than before: some of those that were trained on may "
+                  "come again, and some of the rest never come",
+                  next));
   } else if (before.run.batch != now.run.batch) {
-    texts.push_back(concat(next, " begins with training sequence number ", sequences, ", the next one: with the other ",
-                           "batch none is left out and none comes again"));
+    texts.push_back(
+        formatted("{} begins with training sequence number {}, the next one: with the other batch none is left out and "
+                  "none comes again",
+                  next, sequences));
   }
   if (step > before.run.steps || step >= now.run.steps) return texts;
   const double rate = learning_rate(before.optimiser, step, before.run.steps);
   if (rate != learning_rate(now.optimiser, step, now.run.steps)) {
-    texts.push_back(concat("the learning rate was ", short_number(rate), " at step ", step, " and is ",
-                           short_number(learning_rate(now.optimiser, step + 1, now.run.steps)), " at ", next));
+    texts.push_back(formatted("the learning rate was {} at step {} and is {} at {}", short_number(rate), step,
+                              short_number(learning_rate(now.optimiser, step + 1, now.run.steps)), next));
   }
   return texts;
 }
@@ -80,8 +84,9 @@ class Run {
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {
-    check(!shares_ || optimizer_->elementwise(), "train", "the state of ", config_.optimiser.name,
-          " cannot be split over processes: a part of a parameter is not updated by itself");
+    check(!shares_ || optimizer_->elementwise(), "train",
+          "the state of {} cannot be split over processes: a part of a parameter is not updated by itself",
+          config_.optimiser.name);
     std::int64_t step = restore();
     observer_.started(config_, *model_, step);
     if (folder_.writes()) metrics_.emplace(folder_.metrics_path());
@@ -136,7 +141,7 @@ class Run {
   // Reads everything before it writes anything. Returns the step from which the run is resumed.
   std::int64_t restore() {
     const auto checkpoint = folder_.newest_checkpoint(
-        [this](const std::string& why) { observer_.message(concat("passed over a checkpoint: ", why)); });
+        [this](const std::string& why) { observer_.message(formatted("passed over a checkpoint: {}", why)); });
     std::vector<MetricsRecord> records = read_metrics(folder_.metrics_path());
     folder_.refuse_lost_start(checkpoint, records);
     const std::int64_t step = checkpoint.step;
@@ -176,7 +181,7 @@ class Run {
     if (folder_.writes()) folder_.check_can_write_checkpoints(step + 1, config_.run.steps);
     ranks_.check_same(step, "the step of the newest checkpoint");  // all ranks have finished reading
 
-    for (const std::string& change : changes) observer_.message(concat("changed: ", change));
+    for (const std::string& change : changes) observer_.message(formatted("changed: {}", change));
     if (trained && step > 0 && !changes.empty()) {
       for (const std::string& text : consequences(*trained, config_, *task_, step, sequences_)) observer_.message(text);
     }
@@ -191,7 +196,7 @@ class Run {
     std::vector<std::int64_t> passed_over = folder_.checkpoint_steps();
     std::erase_if(passed_over, [step](std::int64_t other) { return other <= step; });
     if (passed_over.empty()) return;
-    observer_.message(concat("what was passed over is now in ", folder_.set_aside(passed_over)));
+    observer_.message(formatted("what was passed over is now in {}", folder_.set_aside(passed_over)));
   }
 
   bool evaluated(std::int64_t step) const {
@@ -218,7 +223,7 @@ class Run {
   // The last update may have damaged the model although loss and gradients were finite. Such a model is never saved.
   void refuse_bad_update(std::int64_t step) {
     for (const auto& [name, parameter] : model_->parameters()) {
-      if (!all_finite(parameter)) report_divergence(step, concat("update of ", name), "");
+      if (!all_finite(parameter)) report_divergence(step, formatted("update of {}", name), "");
     }
     Evaluation found;
     at_step(step, [&] {
@@ -227,7 +232,7 @@ class Run {
       evaluate_batches(
           *model_, [&] { return next < parts.size() ? std::optional(parts[next++]) : std::nullopt; }, found);
     });
-    if (!std::isfinite(found.loss)) report_divergence(step, "loss after the update", concat(": ", found.loss));
+    if (!std::isfinite(found.loss)) report_divergence(step, "loss after the update", formatted(": {}", found.loss));
   }
 
   void save(std::int64_t step) {
@@ -255,7 +260,7 @@ class Run {
     if (!folder_.writes()) return;
     folder_.prune_checkpoints(
         best_step(), [this](std::int64_t step) { return saved_at(step); },
-        [this](const std::string& why) { observer_.message(concat("not removed: ", why)); });
+        [this](const std::string& why) { observer_.message(formatted("not removed: {}", why)); });
   }
 
   // Returns false if it was stopped; the resumed run then repeats the whole evaluation.
@@ -272,7 +277,8 @@ class Run {
       });
       evaluation_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
       if (ranks_.any(stop_.load())) return false;
-      if (!std::isfinite(e.loss)) report_divergence(step, concat("loss on ", split.name), concat(": ", e.loss));
+      if (!std::isfinite(e.loss))
+        report_divergence(step, formatted("loss on {}", split.name), formatted(": {}", e.loss));
       note(Measurement{step, e});
       measurements_.push_back({step, e});
       observer_.evaluated(step, e);
@@ -360,8 +366,10 @@ TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic
     folder.read_results();  // damaged results do not count as the end of a run
     const std::vector<std::int64_t> steps = folder.checkpoint_steps();
     if (folder.config().run.steps > 0 && (steps.empty() || steps.back() == 0)) {
-      observer.message(concat("no trained checkpoint is left in ", folder.path(),
-                              "/checkpoints; bring the files back, or train again with 'tally resume --restart'"));
+      observer.message(
+          formatted("no trained checkpoint is left in {}/checkpoints; bring the files back, or train again with 'tally "
+                    "resume --restart'",
+                    folder.path()));
     }
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;

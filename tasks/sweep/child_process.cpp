@@ -17,7 +17,7 @@ namespace tally {
 
 pid_t start_tally(const std::vector<std::string>& arguments, const std::string& log) {
   const FileDescriptor file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  check(file.open(), "sweep", "cannot write ", log, ": ", std::strerror(errno));
+  check(file.open(), "sweep", "cannot write {}: {}", log, std::strerror(errno));
   std::vector<std::string> words{"tally"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -26,7 +26,7 @@ pid_t start_tally(const std::vector<std::string>& arguments, const std::string& 
 
   const pid_t parent = getpid();
   const pid_t child = fork();
-  check(child >= 0, "sweep", "cannot start another process: ", std::strerror(errno));
+  check(child >= 0, "sweep", "cannot start another process: {}", std::strerror(errno));
   if (child > 0) return child;
   // Only calls that are safe after a fork. A separate process group keeps the terminal's Ctrl-C from the child: the
   // parent forwards it, and two signals would stop the child at once.

@@ -21,7 +21,7 @@ void RunClaims::take_stock(const std::string& path) {
 RunClaims::Answer RunClaims::take(const std::string& path) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  check(!error, "sweep", "cannot make the folder of '", path, "': ", error.message());
+  check(!error, "sweep", "cannot make the folder of '{}': {}", path, error.message());
   found_ = newest_claim(path);
   const bool past = found_.number <= past_[path] || found_.state == released;
   if (found_.open() ? !watched_[path].stale(found_) : !past) return found_.open() ? Answer::in_use : Answer::ended;
@@ -54,7 +54,7 @@ std::vector<std::string> RunClaims::renew() {
 
 std::string holder_text(const Claim& claim) {
   return claim.holder.host.empty() ? "another process"
-                                   : concat(claim.holder.host, " (process ", claim.holder.process, ")");
+                                   : formatted("{} (process {})", claim.holder.host, claim.holder.process);
 }
 
 }  // namespace tally

@@ -29,7 +29,7 @@ std::int64_t parse_seed(const std::string& text) {
   const std::optional<std::int64_t> seed = whole_number(text);
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // as of --seed
   if (!seed || *seed < 0 || *seed > most) {
-    throw UsageError(concat("[seeds] '", text, "' is not a seed, 0 to ", most, "; --seeds takes 1..3 or 1,2,5"));
+    throw UsageError(formatted("[seeds] '{}' is not a seed, 0 to {}; --seeds takes 1..3 or 1,2,5", text, most));
   }
   return *seed;
 }
@@ -47,8 +47,8 @@ std::string results_text(const RunFolder& folder) {
   std::string text;
   const JsonValue results = folder.read_results();
   for (const JsonValue& e : results.elements("evaluations")) {
-    text +=
-        concat(text.empty() ? "" : ", ", e.string("split"), " ", percent_text(evaluation_from_json(e).token_error()));
+    text += formatted("{}{} {}", text.empty() ? "" : ", ", e.string("split"),
+                      percent_text(evaluation_from_json(e).token_error()));
   }
   return text;
 }
@@ -82,11 +82,11 @@ std::vector<std::int64_t> parse_seeds(const std::string& text) {
     const std::int64_t first = parse_seed(part.substr(0, dots));
     const std::int64_t last = dots == std::string::npos ? first : parse_seed(part.substr(dots + 2));
     if (last < first || last - first >= most) {
-      throw UsageError(concat("[seeds] '", part, "' is not a range of 1 to ", most, " seeds"));
+      throw UsageError(formatted("[seeds] '{}' is not a range of 1 to {} seeds", part, most));
     }
     for (std::int64_t seed = first; seed <= last; ++seed) {
       const bool twice = std::find(seeds.begin(), seeds.end(), seed) != seeds.end();
-      if (twice) throw UsageError(concat("[seeds] --seeds ", text, ": seed ", seed, " is there twice"));
+      if (twice) throw UsageError(formatted("[seeds] --seeds {}: seed {} is there twice", text, seed));
       seeds.push_back(seed);
     }
   }
@@ -98,7 +98,7 @@ RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonO
   if (folder_.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::set<std::string> names;
   for (PlannedRun& run : runs_) {
-    if (!names.insert(run.name).second) throw UsageError(concat("[usage] ", run.name, " is there twice"));
+    if (!names.insert(run.name).second) throw UsageError(formatted("[usage] {} is there twice", run.name));
     try {
       bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
     } catch (const DoesNotFit& why) {
@@ -119,12 +119,13 @@ bool RunPlan::can_finish() const {
 }
 
 std::string RunPlan::state_text(const PlannedRun& run) const {
-  return is_too_large(run) ? concat("does not fit: ", run.too_large) : std::string(name_of(run.state));
+  return is_too_large(run) ? formatted("does not fit: {}", run.too_large) : std::string(name_of(run.state));
 }
 
 void RunPlan::take_stock() {
   std::error_code error;
-  if (const std::string file = concat(folder_, "/", sweep_file_name); fs::exists(file, error)) read_sweep_file(file);
+  if (const std::string file = formatted("{}/{}", folder_, sweep_file_name); fs::exists(file, error))
+    read_sweep_file(file);
   for (PlannedRun& run : runs_) {
     claims_.take_stock(path_of(run));
     if (!fs::exists(path_of(run) + "/config.json", error)) continue;
@@ -136,7 +137,7 @@ void RunPlan::take_stock() {
       run.state = RunState::unfinished;
     } catch (const Error& why) {
       run.state = RunState::failed;
-      complain(concat(run.name, ": failed: ", why.what()));
+      complain(formatted("{}: failed: {}", run.name, why.what()));
     }
   }
 }
@@ -147,7 +148,7 @@ bool RunPlan::look_at(PlannedRun& run) const {
   const std::vector<std::string> other = differences(run_folder.config(), run.config);
   if (!other.empty()) {
     throw OtherRun(
-        concat("[sweep] '", path, "' holds a run with other settings: ", other.front(), "; choose another folder"));
+        formatted("[sweep] '{}' holds a run with other settings: {}; choose another folder", path, other.front()));
   }
   run.state = RunState::unfinished;
   if (!run_folder.finished()) return false;
@@ -218,8 +219,8 @@ void RunPlan::execute(std::int64_t jobs) {
   for (const std::string& note : notes) {
     if (!note.empty()) say(note);
   }
-  say(concat(runs_.size(), " runs, ", count(RunState::finished), " of them finished before; ", jobs, " at a time with ",
-             child_.threads, child_.threads == 1 ? " thread" : " threads", " each"));
+  say(formatted("{} runs, {} of them finished before; {} at a time with {}{} each", runs_.size(),
+                count(RunState::finished), jobs, child_.threads, child_.threads == 1 ? " thread" : " threads"));
   bool told_to_stop = false;
   while (true) {
     if (!stop) fill();
@@ -249,8 +250,8 @@ void RunPlan::fill() {
 }
 
 std::string RunPlan::work_text() const {
-  return concat(trained_, trained_ == 1 ? " run" : " runs", " trained in ", duration_text(seconds_), ", ", jobs_,
-                " at a time with ", child_.threads, child_.threads == 1 ? " thread" : " threads", " each");
+  return formatted("{}{} trained in {}, {} at a time with {}{} each", trained_, trained_ == 1 ? " run" : " runs",
+                   duration_text(seconds_), jobs_, child_.threads, child_.threads == 1 ? " thread" : " threads");
 }
 
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
@@ -269,7 +270,7 @@ void RunPlan::start(std::size_t index) {
       case RunClaims::Answer::ours: start_claimed(index); break;
       case RunClaims::Answer::ended:
         run.state = claims_.found_state();
-        say(concat(run.name, ": ", name_of(run.state), " meanwhile, by ", holder_text(claims_.found())));
+        say(formatted("{}: {} meanwhile, by {}", run.name, name_of(run.state), holder_text(claims_.found())));
     }
   } catch (const RunInUse&) {
     claims_.end(path, RunState::unfinished);
@@ -277,7 +278,7 @@ void RunPlan::start(std::size_t index) {
   } catch (const Error& why) {
     run.state = RunState::failed;
     claims_.end(path, run.state);
-    complain(concat(run.name, ": failed: ", why.what()));
+    complain(formatted("{}: failed: {}", run.name, why.what()));
   }
   note(run);
 }
@@ -291,20 +292,20 @@ void RunPlan::start_claimed(std::size_t index) {
   if (!begun) RunFolder::create(path, run.config, false);
   if (begun && look_at(run)) {
     claims_.end(path, run.state);
-    say(concat(run.name, ": finished meanwhile"));
+    say(formatted("{}: finished meanwhile", run.name));
     return;
   }
   // A new run is also resumed, from step 0: its folder holds the whole configuration.
-  std::vector<std::string> words{"resume", path, concat("--claim=", claims_.number_of(path))};
+  std::vector<std::string> words{"resume", path, formatted("--claim={}", claims_.number_of(path))};
   for (const std::string& word : child_.words()) words.push_back(word);
   children_.emplace(start_tally(words, path + ".log"), Child{index, Clock::now()});
   run.state = RunState::unfinished;
-  say(concat(run.name, ": ", begun ? "goes on" : "starts"));
+  say(formatted("{}: {}", run.name, begun ? "goes on" : "starts"));
 }
 
 void RunPlan::wait_for_others(PlannedRun& run, const std::string& who) {
   const auto index = static_cast<std::size_t>(&run - runs_.data());
-  if (told_.insert(index).second) say(concat(run.name, ": ", who, " is training it"));
+  if (told_.insert(index).second) say(formatted("{}: {} is training it", run.name, who));
   std::error_code error;
   run.state = fs::exists(path_of(run) + "/config.json", error) ? RunState::unfinished : RunState::waiting;
   in_use_.push_back(index);
@@ -344,32 +345,32 @@ void RunPlan::finish(const EndedProcess& ended, bool stopping) {
     run.state = RunState::finished;
     ++trained_;
     const std::optional<double> left = seconds_left(jobs_);
-    say(concat(run.name, ": done in ", duration_text(seconds), ": ", results_text(RunFolder::open(path_of(run))), "; ",
-               count(RunState::finished), " of ", runs_.size(),
-               left && *left > 0 ? concat(", about ", duration_text(*left), " left") : ""));
+    say(formatted("{}: done in {}: {}; {} of {}{}", run.name, duration_text(seconds),
+                  results_text(RunFolder::open(path_of(run))), count(RunState::finished), runs_.size(),
+                  left && *left > 0 ? formatted(", about {} left", duration_text(*left)) : ""));
   } else if (lost) {
-    complain(concat(run.name, ": left to others: its lease could not be renewed in time"));
+    complain(formatted("{}: left to others: its lease could not be renewed in time", run.name));
     claims_.forget(path_of(run));
     wait_for_others(run, "another process");
   } else if (stopping && interrupted) {
-    say(concat(run.name, ": interrupted"));
+    say(formatted("{}: interrupted", run.name));
   } else if (ended.code == exit_code::failed && left_to_others(run)) {
-    say(concat(run.name, ": ", run.state == RunState::finished ? "finished" : "trained", " by another process"));
+    say(formatted("{}: {} by another process", run.name, run.state == RunState::finished ? "finished" : "trained"));
   } else {
     run.state = ended.code == exit_code::diverged ? RunState::diverged : RunState::failed;
-    complain(concat(run.name, ": ", name_of(run.state), ", exit code ", ended.code, " after ", duration_text(seconds),
-                    ": ", last_line(path_of(run) + ".log")));
+    complain(formatted("{}: {}, exit code {} after {}: {}", run.name, name_of(run.state), ended.code,
+                       duration_text(seconds), last_line(path_of(run) + ".log")));
   }
   claims_.end(path_of(run), run.state);
   note(run);
 }
 
 std::string RunPlan::states_text() const {
-  std::string text = concat(count(RunState::finished), " of ", runs_.size(), " runs finished");
+  std::string text = formatted("{} of {} runs finished", count(RunState::finished), runs_.size());
   for (const RunState state : run_states) {
-    if (state != RunState::finished && count(state) > 0) text += concat(", ", count(state), " ", name_of(state));
+    if (state != RunState::finished && count(state) > 0) text += formatted(", {} {}", count(state), name_of(state));
   }
-  return text + concat("; all in ", printable(folder_), "\n");
+  return text + formatted("; all in {}\n", printable(folder_));
 }
 
 int RunPlan::code() const {

@@ -10,18 +10,19 @@ namespace tally {
 namespace fs = std::filesystem;
 
 std::vector<PlannedRun> listed_runs(const std::string& folder) {
-  const std::string file = concat(folder, "/", sweep_file_name);
+  const std::string file = formatted("{}/{}", folder, sweep_file_name);
   std::error_code error;
-  check(fs::exists(file, error), "sweep", "'", folder, "' holds no sweep: it has no ", sweep_file_name,
-        "; what it is to train is said with --task, --pe and --seeds");
+  check(fs::exists(file, error), "sweep",
+        "'{}' holds no sweep: it has no {}; what it is to train is said with --task, --pe and --seeds", folder,
+        sweep_file_name);
   std::vector<PlannedRun> runs;
   const JsonValue sweep = read_sweep_file(file);
   in_file(file, [&] {
     for (const JsonValue& run : sweep.elements("runs")) {
       const std::string& name = run.string("name");
       const fs::path path(name);
-      check(!name.empty() && path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, "sweep", "'", name,
-            "' is no name of a run's folder");
+      check(!name.empty() && path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, "sweep",
+            "'{}' is no name of a run's folder", name);
       runs.push_back({name, RunConfig::from_json(run.at("config"), OtherRules::leave_out)});
       runs.back().config.validate();
     }
@@ -32,7 +33,7 @@ std::vector<PlannedRun> listed_runs(const std::string& folder) {
 void RunPlan::write_list() {
   std::error_code error;
   fs::create_directories(folder_, error);
-  check(!error, "sweep", "cannot make the folder '", folder_, "': ", error.message());
+  check(!error, "sweep", "cannot make the folder '{}': {}", folder_, error.message());
   write_state();
 }
 
@@ -42,7 +43,7 @@ void RunPlan::note(const PlannedRun& run) const {
 
 void RunPlan::write_state() const {
   // Other plans may write to the folder at the same time, so their entries are kept.
-  const std::string file = concat(folder_, "/", sweep_file_name);
+  const std::string file = formatted("{}/{}", folder_, sweep_file_name);
   const FileDescriptor lock = wait_for_lock_file(file + ".lock");
   std::map<std::string, const PlannedRun*> own;
   for (const PlannedRun& run : runs_) own[run.name] = &run;

@@ -16,7 +16,7 @@ std::string quoted(const std::string& word) {
 
 // The command of a worker, without the name of its run.
 std::string worker(const SweepScript& script) {
-  std::string command = concat(quoted(script.program), " sweep ", quoted(script.folder), " --worker --jobs=1");
+  std::string command = formatted("{} sweep {} --worker --jobs=1", quoted(script.program), quoted(script.folder));
   for (const std::string& word : script.words) command += " " + quoted(word);
   return command + " --only";
 }
@@ -28,28 +28,29 @@ std::string slurm_script(const SweepScript& script) {
     check(name.find('\n') == std::string::npos, "sweep", "the name of a run has a line end");
   }
   const auto elements = std::min<std::int64_t>(script.jobs, static_cast<std::int64_t>(script.runs.size()));
-  std::string text = concat(
-      "#!/usr/bin/env bash\n# ", script.runs.size(), " runs of a sweep of tally; a second start trains the rest.\n",
-      "# sbatch THIS_FILE: an array of ", elements, " workers. Options of sbatch override: --time, --partition, ...\n");
+  std::string text = formatted(
+      "#!/usr/bin/env bash\n# {} runs of a sweep of tally; a second start trains the rest.\n# sbatch THIS_FILE: an "
+      "array of {} workers. Options of sbatch override: --time, --partition, ...\n",
+      script.runs.size(), elements);
   // Quotes would be part of the name in a line of options; %a is the element.
   for (const char c : script.folder) {
-    check(static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\\', "sweep", "'", script.folder,
-          "' has a character that sbatch does not take in the name of a log");
+    check(static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\\', "sweep",
+          "'{}' has a character that sbatch does not take in the name of a log", script.folder);
   }
   text += "#SBATCH --job-name=tally\n";
-  text += concat("#SBATCH --array=0-", elements - 1, "\n");
-  text += concat("#SBATCH --cpus-per-task=", script.threads, "\n");
-  text += concat("#SBATCH --mem=", script.memory_mib, "M\n");
-  text += concat("#SBATCH --output=", script.folder, "/slurm-%a.log\n");
+  text += formatted("#SBATCH --array=0-{}\n", elements - 1);
+  text += formatted("#SBATCH --cpus-per-task={}\n", script.threads);
+  text += formatted("#SBATCH --mem={}M\n", script.memory_mib);
+  text += formatted("#SBATCH --output={}/slurm-%a.log\n", script.folder);
   text += R"(#SBATCH --open-mode=append
 # Before the time limit, and where the machine is taken away or lost, the element goes back into the queue.
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@120
 
 )";
-  text += concat("elements=", elements, "\nruns=(\n");
-  for (const std::string& run : script.runs) text += concat("  ", quoted(run), "\n");
-  text += concat(R"()
+  text += formatted("elements={}\nruns=(\n", elements);
+  for (const std::string& run : script.runs) text += formatted("  {}\n", quoted(run));
+  text += formatted("{}{}{}", R"()
 
 worker=
 requeue=no
@@ -63,7 +64,7 @@ status=0
 for ((i = SLURM_ARRAY_TASK_ID; i < ${#runs[@]}; i += elements)); do
   if [ $requeue != no ]; then break; fi
   )",
-                 worker(script), R"( "${runs[i]}" &
+                    worker(script), R"( "${runs[i]}" &
   worker=$!
   while true; do # a signal ends a wait, and not the worker
     wait "$worker"

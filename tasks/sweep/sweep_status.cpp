@@ -57,22 +57,21 @@ Result sweep_status(RunPlan& plan) {
     }
     runs.push(std::move(entry));
     if (status.state != at_work && !ended_badly(status.claim)) continue;
-    lines +=
-        concat("  ", printable(run.name), ": ", status.state, ", step ", status.saved, " of ", run.config.run.steps,
-               " saved; ", printable(holder_text(status.claim)), ", ", status.state == at_work ? "renewed " : "",
-               status.claim.time, " by its clock, claim ", status.claim.number, "\n");
+    lines += formatted("  {}: {}, step {} of {} saved; {}, {}{} by its clock, claim {}\n", printable(run.name),
+                       status.state, status.saved, run.config.run.steps, printable(holder_text(status.claim)),
+                       status.state == at_work ? "renewed " : "", status.claim.time, status.claim.number);
   }
   const std::int64_t busy = std::max<std::int64_t>(1, counts[at_work]);
   const std::optional<double> left = plan.seconds_left(busy);
   JsonValue states = JsonValue::object();
-  std::string text = concat(plan.folder(), ": ", counts["finished"], " of ", plan.runs().size(), " runs finished");
+  std::string text = formatted("{}: {} of {} runs finished", plan.folder(), counts["finished"], plan.runs().size());
   for (const auto& [state, count] : counts) {
     if (count == 0) continue;
     states.set(state, count);
-    if (state != "finished") text += concat(", ", count, " ", state);
+    if (state != "finished") text += formatted(", {} {}", count, state);
   }
-  if (left && *left > 0) text += concat("; about ", duration_text(*left), " left, ", busy, " at a time");
-  result.text = concat(printable(text), "\n", lines);
+  if (left && *left > 0) text += formatted("; about {} left, {} at a time", duration_text(*left), busy);
+  result.text = formatted("{}\n{}", printable(text), lines);
   result.value = JsonValue::object({{"folder", plan.folder()}, {"states", states}, {"runs", std::move(runs)}});
   if (left) result.value.set("seconds_left", *left);
   return result;

@@ -35,8 +35,8 @@ void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) { en
 void Encoder::encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids) {
   if (allowed.empty()) return encode(text, ids);
   for (const std::string& name : allowed) {
-    check(tokenizer_.special(name).has_value() && !name.empty(), "tokenizer", "'", escape_for_print(name),
-          "' is no special token of it");
+    check(tokenizer_.special(name).has_value() && !name.empty(), "tokenizer", "'{}' is no special token of it",
+          escape_for_print(name));
   }
   if (!std::ranges::equal(allowed, allowed_)) {
     allowed_.assign(allowed.begin(), allowed.end());
@@ -201,7 +201,7 @@ void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids
 
 // A list of the remaining tokens, and a heap of (rank, index) whose entries may be out of date.
 void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  check(piece.size() < no_rank, "tokenizer", "a piece of ", piece.size(), " bytes; at most 2^31");
+  check(piece.size() < no_rank, "tokenizer", "a piece of {} bytes; at most 2^31", piece.size());
   struct Node {
     std::int32_t token;
     std::int32_t before, next;  // indices; -1 at the ends

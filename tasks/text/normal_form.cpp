@@ -60,8 +60,8 @@ void append_normalized(std::string_view text, NormalForm form, std::string& resu
     count = decompose();
   }
   if (count >= 0) count = utf8proc_normalize_utf32(codes.data(), count, wanted);
-  check(count >= 0, "tokenizer", normal_form_name(form), " of '", escape_for_print(text),
-        "': ", utf8proc_errmsg(count));
+  check(count >= 0, "tokenizer", "{} of '{}': {}", normal_form_name(form), escape_for_print(text),
+        utf8proc_errmsg(count));
   for (utf8proc_ssize_t at = 0; at < count; ++at) {
     append_utf8(result, static_cast<char32_t>(codes[static_cast<std::size_t>(at)]));
   }

@@ -47,7 +47,7 @@ const KnownPattern* find_known(std::string_view name_or_text) {
 }
 
 [[noreturn]] void refuse_pattern(std::string_view pattern, std::size_t at, std::string_view what) {
-  fail("pattern", "'", escape_for_print(pattern), "': byte ", at, ": ", what);
+  fail("pattern", "'{}': byte {}: {}", escape_for_print(pattern), at, what);
 }
 
 bool is_known_to_pcre2(const std::string& pattern) {
@@ -64,8 +64,9 @@ bool is_known_to_pcre2(const std::string& pattern) {
 // the prefix.
 std::string property_for_pcre2(std::string_view inside) {
   const bool is_negated = inside.starts_with('^');
-  const std::string script = concat("sc:", inside.substr(is_negated ? 1 : 0));
-  return is_known_to_pcre2(concat("\\p{", script, "}")) ? concat(is_negated ? "^" : "", script) : std::string(inside);
+  const std::string script = formatted("sc:{}", inside.substr(is_negated ? 1 : 0));
+  return is_known_to_pcre2(formatted("\\p{{{}}}", script)) ? formatted("{}{}", is_negated ? "^" : "", script)
+                                                           : std::string(inside);
 }
 
 // Groups, lookahead, lookbehind and (?i: mean the same everywhere; verbs, callouts, recursion and other options do not.
@@ -94,8 +95,8 @@ void check_repetition(std::string_view pattern, std::size_t at) {
                    "'{' that begins none of {m}, {m,} and {m,n} is not read: programs differ in what it means");
   if (behind.starts_with('+') || (behind.starts_with('?') && comma == inside.size())) {
     refuse_pattern(pattern, end + 1,
-                   concat("'", behind.substr(0, 1), "' behind ", pattern.substr(at, end + 1 - at),
-                          " is not read: programs differ in what it means"));
+                   formatted("'{}' behind {} is not read: programs differ in what it means", behind.substr(0, 1),
+                             pattern.substr(at, end + 1 - at)));
   }
 }
 
@@ -103,7 +104,7 @@ void check_repetition(std::string_view pattern, std::size_t at) {
 std::string for_pcre2(std::string_view pattern) {
   const auto refuse = [&](std::size_t at, std::string_view what) { refuse_pattern(pattern, at, what); };
   constexpr std::size_t longest = 10'000;
-  check(pattern.size() <= longest, "pattern", "has ", pattern.size(), " bytes; ", longest, " at most");
+  check(pattern.size() <= longest, "pattern", "has {} bytes; {} at most", pattern.size(), longest);
   check(!pattern.empty(), "pattern", "is empty");
   if (const std::size_t zero = pattern.find('\0'); zero != pattern.npos) refuse(zero, "a zero byte");
   constexpr std::string_view same_everywhere = "pPrntfx";  // of escapes by letters and digits
@@ -125,7 +126,7 @@ std::string for_pcre2(std::string_view pattern) {
         default:
           if (std::isalnum(static_cast<unsigned char>(next)) != 0 &&
               same_everywhere.find(next) == same_everywhere.npos) {
-            refuse(at - 1, concat("\\", next, " is not read: programs differ in what it means"));
+            refuse(at - 1, formatted("\\{} is not read: programs differ in what it means", next));
           }
           text += {c, next};
       }
@@ -133,7 +134,7 @@ std::string for_pcre2(std::string_view pattern) {
         const std::size_t end = pattern.find('}', at);
         if (end == pattern.npos) refuse(at + 1, "'{' without its '}'");
         const std::string_view inside = pattern.substr(at + 2, end - at - 2);
-        text += concat("{", next == 'x' ? std::string(inside) : property_for_pcre2(inside), "}");
+        text += formatted("{{{}}}", next == 'x' ? std::string(inside) : property_for_pcre2(inside));
         at = end;
       }
       continue;
@@ -142,14 +143,14 @@ std::string for_pcre2(std::string_view pattern) {
       if (c == ']') in_class = false;
       if (c == '[') refuse(at, "'[' within a class is not read: programs differ in what it means");
       if (std::string_view("&-~|").find(c) != std::string_view::npos && pattern.substr(at + 1).starts_with(c)) {
-        refuse(at, concat("'", c, c, "' within a class is not read: programs differ in what it means"));
+        refuse(at, formatted("'{}{}' within a class is not read: programs differ in what it means", c, c));
       }
     } else if (c == '[') {
       in_class = true;
       if (at + 1 < pattern.size() && pattern[at + 1] == '^') text += pattern[at++];
       if (at + 1 < pattern.size() && pattern[at + 1] == ']') refuse(at + 1, "a class that begins with ']' is not read");
     } else if (c == '^' || c == '$') {
-      refuse(at, concat("'", c, "' is not read: programs differ in what it means"));
+      refuse(at, formatted("'{}' is not read: programs differ in what it means", c));
     }
     text += pattern[at];
   }
@@ -198,8 +199,8 @@ SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_
     pcre2_code* code =
         pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
     pcre2_compile_context_free(context);
-    check(code != nullptr, "pattern", "'", escape_for_print(step.pattern),
-          "': ", code != nullptr ? "" : pattern_error(error));
+    check(code != nullptr, "pattern", "'{}': {}", escape_for_print(step.pattern),
+          code != nullptr ? "" : pattern_error(error));
     codes.emplace_back(code, &pcre2_code_free);
     compiled_ = compiled_ && with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
@@ -248,10 +249,10 @@ Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::s
   if (count < 0 || ends_[1] <= ends_[0] || ends_[0] < at) [[unlikely]] {
     const std::string& pattern = pattern_.steps_[step].pattern;
     const auto where = [&](std::size_t byte) {
-      return concat("'", escape_for_print(pattern), "': byte ", offset + byte, " of the text: ");
+      return formatted("'{}': byte {} of the text: ", escape_for_print(pattern), offset + byte);
     };
-    check(count >= 0, "pattern", where(at), pattern_error(count));
-    fail("pattern", where(ends_[0]), "matches an empty text; a pattern must match a character at least");
+    check(count >= 0, "pattern", "{}{}", where(at), pattern_error(count));
+    fail("pattern", "{}matches an empty text; a pattern must match a character at least", where(ends_[0]));
   }
   return {ends_[0], ends_[1]};
 }

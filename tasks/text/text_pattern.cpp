@@ -21,7 +21,7 @@ TextPattern::TextPattern(const std::string& pattern) : pattern_(escape_for_print
   PCRE2_SIZE offset = 0;
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_MULTILINE,
                                    &error, &offset, nullptr);
-  check(code != nullptr, "pattern", "'", pattern_, "': byte ", offset, ": ", pattern_error(error));
+  check(code != nullptr, "pattern", "'{}': byte {}: {}", pattern_, offset, pattern_error(error));
   code_ = code;
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if it fails, the pattern is interpreted
   match_data_ = pcre2_match_data_create_from_pattern(code, nullptr);
@@ -39,7 +39,7 @@ bool TextPattern::found_in(std::string_view text) const {
   };
   int count = match(0);
   if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match(PCRE2_NO_JIT);
-  check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", "'", pattern_, "': ", pattern_error(count));
+  check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", "'{}': {}", pattern_, pattern_error(count));
   return count >= 0;
 }
 

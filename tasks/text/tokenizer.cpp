@@ -29,7 +29,8 @@ bool TokenizerParts::is_of_model(std::int32_t id) const {
 
 std::string TokenizerParts::pattern() const {
   std::string text;
-  for (const SplitStep& step : steps) text += concat(text.empty() ? "" : " | ", split_pattern_name(step.pattern));
+  for (const SplitStep& step : steps)
+    text += formatted("{}{}", text.empty() ? "" : " | ", split_pattern_name(step.pattern));
   return text;
 }
 
@@ -51,22 +52,22 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     const std::string_view bytes = text_of(id);
     if (!is_in_index(id)) continue;
     const std::int32_t twin = index_.find(bytes, text_of);
-    check(twin < 0, "tokenizer", "tokens ", twin, " and ", id, " are both '", escape_for_print(bytes), "'");
+    check(twin < 0, "tokenizer", "tokens {} and {} are both '{}'", twin, id, escape_for_print(bytes));
     index_.add(id, text_of);
     if (bytes.size() == 1) byte_ids_[static_cast<unsigned char>(bytes[0])] = id;
   }
   if (parts_.has_byte_fallback()) byte_ids_ = parts_.byte_tokens;
   for (std::int32_t byte = 0; byte < byte_count; ++byte) {
-    check(byte_ids_[static_cast<std::size_t>(byte)] >= 0, "tokenizer", "no token is the single byte ", byte,
-          "; all 256 are needed");
+    check(byte_ids_[static_cast<std::size_t>(byte)] >= 0, "tokenizer",
+          "no token is the single byte {}; all 256 are needed", byte);
   }
   for (const MergedPair& merge : parts_.merges) {
     const std::string_view left = bytes_of(merge.left), right = bytes_of(merge.right), result = bytes_of(merge.result);
     const bool fits = !left.empty() && !right.empty() && result.size() == left.size() + right.size() &&
                       result.starts_with(left) && result.ends_with(right);
-    check_internal(fits, "tokenizer", "the result of merge ", merge.left, " ", merge.right);
-    check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer", "the merge of '",
-          escape_for_print(left), "' and '", escape_for_print(right), "' stands there twice");
+    check_internal(fits, "tokenizer", "the result of merge {} {}", merge.left, merge.right);
+    check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer",
+          "the merge of '{}' and '{}' stands there twice", escape_for_print(left), escape_for_print(right));
   }
   names_ = names_of({});
 }
@@ -107,7 +108,7 @@ bool Tokenizer::is_in_index(std::int32_t id) const {
 }
 
 std::string_view Tokenizer::bytes_of(std::int64_t id) const {
-  check(0 <= id && id < vocabulary(), "tokenizer", "there is no token ", id, "; the vocabulary has ", vocabulary());
+  check(0 <= id && id < vocabulary(), "tokenizer", "there is no token {}; the vocabulary has {}", id, vocabulary());
   return parts_.tokens[static_cast<std::size_t>(id)];
 }
 

@@ -35,20 +35,20 @@ void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
 
 void read_merges(const Node& model, VocabularyBuilder& builder) {
   const JsonValue& merges = model.member("merges");
-  if (!merges.is_array()) model.refuse("merges", "is ", merges.kind(), "; an array is wanted");
+  if (!merges.is_array()) model.refuse("merges", "is {}; an array is wanted", merges.kind());
   std::size_t number = 0;
   for (const JsonValue& merge : merges.elements()) {
-    builder.at("model.merges[", number++, "]");
+    builder.at(formatted("model.merges[{}]", number++));
     if (merge.is_string()) {
       const std::string_view text = merge.string();
       const std::size_t blank = text.find(' ');
       const bool is_pair = blank != text.npos && text.find(' ', blank + 1) == text.npos;
-      if (!is_pair) builder.fail_here("'", escape_for_print(text), "'; two tokens with one blank between are wanted");
+      if (!is_pair) builder.fail_here("'{}'; two tokens with one blank between are wanted", escape_for_print(text));
       builder.add_merge(text.substr(0, blank), text.substr(blank + 1));
     } else {
       const bool is_pair = merge.is_array() && merge.elements().size() == 2 && merge.elements()[0].is_string() &&
                            merge.elements()[1].is_string();
-      if (!is_pair) builder.fail_here("is ", merge.kind(), "; a pair of tokens is wanted");
+      if (!is_pair) builder.fail_here("is {}; a pair of tokens is wanted", merge.kind());
       builder.add_merge(merge.elements()[0].string(), merge.elements()[1].string());
     }
   }
@@ -76,7 +76,7 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
   builder.at("model.vocab");
   for (const JsonMember& token : vocabulary.value().members()) {
     if (!token.value.is_integer()) {
-      builder.fail_here("'", escape_for_print(token.name), "' is ", token.value.kind(), "; an integer is wanted");
+      builder.fail_here("'{}' is {}; an integer is wanted", escape_for_print(token.name), token.value.kind());
     }
     builder.add_written(token.name, token.value.integer());
   }
@@ -106,8 +106,7 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
   // Checked first, because otherwise the error would name the steps of another type. Older BPE files have no type.
   const bool is_named = has_model && !file.child("model").absent("type");
   if (is_named && file.child("model").text("type") != "BPE") {
-    file.child("model").refuse("type", "'", escape_for_print(file.child("model").text("type")),
-                               "' is not read; BPE is");
+    file.child("model").refuse("type", "'{}' is not read; BPE is", escape_for_print(file.child("model").text("type")));
   }
   if (has_model && !is_named && model->find("merges") == nullptr) {
     file.child("model").refuse("type", "is missing, and the model has no merges; \"BPE\" with merges is read");

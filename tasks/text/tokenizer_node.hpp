@@ -24,13 +24,14 @@ class TokenizerNode {
       : value_(value), source_(std::move(source)), path_(std::move(path)) {}
 
   template <class... Parts>
-  [[noreturn]] void refuse(std::string_view member, const Parts&... parts) const {
+  [[noreturn]] void refuse(std::string_view member, Message<Parts...> fault, const Parts&... parts) const {
     const std::string dot = path_.empty() || member.empty() ? "" : ".";
-    fail("tokenizer", source_, ": ",
-         path_.empty() && member.empty() ? "the file" : path_ + dot + escape_for_print(member), ": ", parts...);
+    fail("tokenizer", "{}: {}: {}", source_,
+         path_.empty() && member.empty() ? "the file" : path_ + dot + escape_for_print(member),
+         formatted(fault, parts...));
   }
   void check_object() const {
-    if (!value_.is_object()) refuse("", "is ", value_.kind(), "; an object is wanted");
+    if (!value_.is_object()) refuse("", "is {}; an object is wanted", value_.kind());
   }
   // Throws unless the object has only these members.
   void check_names(Names names) const {
@@ -50,36 +51,36 @@ class TokenizerNode {
     return *found;
   }
   TokenizerNode child(std::string_view name) const {
-    return {member(name), source_, path_.empty() ? std::string(name) : concat(path_, ".", name)};
+    return {member(name), source_, path_.empty() ? std::string(name) : formatted("{}.{}", path_, name)};
   }
   std::vector<TokenizerNode> elements(std::string_view name) const {
     const JsonValue& array = member(name);
-    if (!array.is_array()) refuse(name, "is ", array.kind(), "; an array is wanted");
+    if (!array.is_array()) refuse(name, "is {}; an array is wanted", array.kind());
     std::vector<TokenizerNode> nodes;
     for (const JsonValue& element : array.elements()) {
-      nodes.emplace_back(element, source_, concat(path_.empty() ? "" : path_ + ".", name, "[", nodes.size(), "]"));
+      nodes.emplace_back(element, source_, formatted("{}{}[{}]", path_.empty() ? "" : path_ + ".", name, nodes.size()));
     }
     return nodes;
   }
   const std::string& text(std::string_view name) const {
     const JsonValue& value = member(name);
-    if (!value.is_string()) refuse(name, "is ", value.kind(), "; a string is wanted");
+    if (!value.is_string()) refuse(name, "is {}; a string is wanted", value.kind());
     return value.string();
   }
   std::int64_t integer(std::string_view name) const {
     const JsonValue& value = member(name);
-    if (!value.is_integer()) refuse(name, "is ", value.kind(), "; an integer is wanted");
+    if (!value.is_integer()) refuse(name, "is {}; an integer is wanted", value.kind());
     return value.integer();
   }
   bool flag(std::string_view name, bool otherwise) const {
     if (absent(name)) return otherwise;
     const JsonValue& value = member(name);
-    if (!value.is_bool()) refuse(name, "is ", value.kind(), "; true or false is wanted");
+    if (!value.is_bool()) refuse(name, "is {}; true or false is wanted", value.kind());
     return value.boolean();
   }
   // Throws unless the flag has the only supported value.
   void check_flag(std::string_view name, bool wanted) const {
-    if (flag(name, wanted) != wanted) refuse(name, "is not read here when it is ", !wanted);
+    if (flag(name, wanted) != wanted) refuse(name, "is not read here when it is {}", !wanted);
   }
   void check_absent(Names names) const {
     for (const std::string_view name : names) {

@@ -32,9 +32,9 @@ Value one_of(const Node& node, std::string_view member, const std::array<std::pa
   std::string list;
   for (const auto& [known_name, value] : known) {
     if (name == known_name) return value;
-    list += concat(list.empty() ? "" : ", ", known_name);
+    list += formatted("{}{}", list.empty() ? "" : ", ", known_name);
   }
-  node.refuse(member, "'", escape_for_print(name), "' is not known; one of ", list, " is");
+  node.refuse(member, "'{}' is not known; one of {} is", escape_for_print(name), list);
 }
 template <class Value, std::size_t count>
 const char* name_of(Value wanted, const std::array<std::pair<const char*, Value>, count>& known) {
@@ -57,7 +57,7 @@ std::vector<Node> steps_of(const Node& file, const char* member, const char* lis
 }
 
 [[noreturn]] void refuse_type(const Node& step, std::string_view read) {
-  step.refuse("type", "'", escape_for_print(step.text("type")), "' is not read; ", read);
+  step.refuse("type", "'{}' is not read; {}", escape_for_print(step.text("type")), read);
 }
 
 JsonValue replacing(std::string_view from, std::string_view to) {
@@ -84,8 +84,8 @@ void read_normalizer(const Node& file, bool byte_fallback, TokenizerParts& parts
     } else if (byte_fallback && !replaces && step.value() == replacing(" ", written_blank)) {
       replaces = true;
     } else if (byte_fallback) {
-      step.refuse("", "is not read here; with byte_fallback NFC, NFD, NFKC and NFKD are, and then ",
-                  write_json(prepending()), " and ", write_json(replacing(" ", written_blank)));
+      step.refuse("", "is not read here; with byte_fallback NFC, NFD, NFKC and NFKD are, and then {} and {}",
+                  write_json(prepending()), write_json(replacing(" ", written_blank)));
     } else {
       refuse_type(step, "NFC, NFD, NFKC and NFKD are");
     }
@@ -117,16 +117,16 @@ void read_fallback_pre_tokenizer(const Node& file, TokenizerParts& parts) {
                                   step.child("pattern").text("String") == " ";
     if (splits_at_blanks && are_written) continue;  // there are none
     if (step.text("type") != "Metaspace" || are_written || has_metaspace) {
-      step.refuse("type", "'", escape_for_print(step.text("type")),
-                  "' is not read with byte_fallback; Metaspace is, where the normalizer writes no blanks");
+      step.refuse("type", "'{}' is not read with byte_fallback; Metaspace is, where the normalizer writes no blanks",
+                  escape_for_print(step.text("type")));
     }
     parts.blanks = read_metaspace(step, parts);
     has_metaspace = true;
   }
   if (!are_written && !has_metaspace) {
-    file.child("model").refuse("byte_fallback",
-                               "goes with a normalizer or a pre-tokenizer Metaspace that writes blanks as U+2581; "
-                               "there is none");
+    file.child("model").refuse(
+        "byte_fallback",
+        "goes with a normalizer or a pre-tokenizer Metaspace that writes blanks as U+2581; there is none");
   }
 }
 
@@ -201,14 +201,14 @@ void read_decoder(const Node& file, bool byte_fallback, const TokenizerParts& pa
   file.child("decoder").check_object();
   const std::vector<Node> steps = steps_of(file, "decoder", "decoders");
   if (!byte_fallback) {
-    if (steps.size() != 1) file.refuse("decoder", "has ", steps.size(), " steps; ByteLevel by itself is read");
+    if (steps.size() != 1) file.refuse("decoder", "has {} steps; ByteLevel by itself is read", steps.size());
     return check_byte_level(steps[0]);
   }
   const Steps wanted = fallback_decoders(parts.has_leading_blank());
   const auto is_same = [](const Node& step, const JsonValue& one) { return step.value() == one; };
   if (!std::equal(steps.begin(), steps.end(), wanted.begin(), wanted.end(), is_same)) {
-    file.refuse("decoder", "is not read here; with byte_fallback and this treatment of blanks ",
-                write_json(joined("decoders", wanted)), " is");
+    file.refuse("decoder", "is not read here; with byte_fallback and this treatment of blanks {} is",
+                write_json(joined("decoders", wanted)));
   }
 }
 
@@ -239,8 +239,8 @@ void read_tokenizer_steps(const TokenizerNode& file, bool byte_fallback, Tokeniz
   }
   for (const SplitStep& step : parts.steps) {
     if (step.behaviour == SplitBehaviour::removed) {
-      parts.notes.push_back(concat("what ", step.invert ? "does not match '" : "matches '",
-                                   escape_for_print(step.pattern), "' is dropped from a text"));
+      parts.notes.push_back(formatted("what {}{}' is dropped from a text",
+                                      step.invert ? "does not match '" : "matches '", escape_for_print(step.pattern)));
     }
   }
   TokenizerParts with_tokens;  // for has_leading_blank()

@@ -19,13 +19,10 @@ class VocabularyBuilder {
   explicit VocabularyBuilder(std::string source) : source_(std::move(source)) {}
 
   // Sets the location for errors: "model.vocab".
+  void at(std::string place) { place_ = std::move(place); }
   template <class... Parts>
-  void at(const Parts&... words) {
-    place_ = concat(words...);
-  }
-  template <class... Parts>
-  [[noreturn]] void fail_here(const Parts&... words) const {
-    fail("tokenizer", source_, ": ", place_, ": ", words...);
+  [[noreturn]] void fail_here(Message<Parts...> fault, const Parts&... words) const {
+    fail("tokenizer", "{}: {}: {}", source_, place_, formatted(fault, words...));
   }
 
   // Adds a token that stands for no bytes. Call it before the other tokens, which may repeat it with the same id.

@@ -67,11 +67,11 @@ void add_unused(VocabularyBuilder& builder, const std::vector<SpecialToken>& spe
   for (const SpecialToken& special : specials) last = std::max(last, special.id);
   constexpr std::int64_t most = 1 << 16;
   if (last - behind > most) {
-    builder.fail_here("end with ", behind - 1, "; the special token ", last, " lies more than ", most, " behind them");
+    builder.fail_here("end with {}; the special token {} lies more than {} behind them", behind - 1, last, most);
   }
   for (std::int64_t id = behind; id < last; ++id) {
     if (std::ranges::find(specials, id, &SpecialToken::id) != specials.end()) continue;
-    builder.add_special(concat("<|unused-", id, "|>"), id);
+    builder.add_special(formatted("<|unused-{}|>", id), id);
   }
 }
 
@@ -83,8 +83,9 @@ SpecialToken parse_special(std::string_view text) {
   SpecialToken special{std::string(text.substr(0, equals)), -1};
   const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), special.id);
   const bool is_id = error == std::errc{} && end == written.data() + written.size() && special.id >= 0;
-  check(is_id && !special.name.empty(), "tokenizer", "'", escape_for_print(text),
-        "'; the name of a special token, = and its id are wanted, as in <|endoftext|>=100257");
+  check(is_id && !special.name.empty(), "tokenizer",
+        "'{}'; the name of a special token, = and its id are wanted, as in <|endoftext|>=100257",
+        escape_for_print(text));
   return special;
 }
 
@@ -94,13 +95,13 @@ TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& 
   const JsonValue tokens = parse_json(vocabulary, limits, vocabulary_source);
   VocabularyBuilder builder(escape_for_print(vocabulary_source, 1000));
   builder.at("the vocabulary");
-  if (!tokens.is_object()) builder.fail_here("is ", tokens.kind(), "; an object of tokens and ids is wanted");
+  if (!tokens.is_object()) builder.fail_here("is {}; an object of tokens and ids is wanted", tokens.kind());
   if (const JsonValue* end = tokens.find(end_of_text_name); end != nullptr && end->is_integer()) {
     builder.add_special(std::string(end_of_text_name), end->integer());
   }
   for (const JsonMember& token : tokens.members()) {
     if (!token.value.is_integer()) {
-      builder.fail_here("'", escape_for_print(token.name), "' is ", token.value.kind(), "; an integer is wanted");
+      builder.fail_here("'{}' is {}; an integer is wanted", escape_for_print(token.name), token.value.kind());
     }
     builder.add_written(token.name, token.value.integer());
   }
@@ -109,11 +110,11 @@ TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& 
   for_each_line(merges, [&](std::string_view line, std::size_t number) {
     // "#version: 0.2" is only valid in the first line; elsewhere '#' begins a merge like any other character.
     if ((number == 1 && line.starts_with("#version")) || line.empty()) return;
-    builder.at("line ", number);
+    builder.at(formatted("line {}", number));
     const std::size_t blank = line.find(' ');
     const bool is_pair =
         blank != line.npos && blank > 0 && blank + 1 < line.size() && line.find(' ', blank + 1) == line.npos;
-    if (!is_pair) builder.fail_here("'", escape_for_print(line), "'; two tokens with one blank between are wanted");
+    if (!is_pair) builder.fail_here("'{}'; two tokens with one blank between are wanted", escape_for_print(line));
     builder.add_merge(line.substr(0, blank), line.substr(blank + 1));
   });
   return std::move(builder.parts);
@@ -127,18 +128,18 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   std::int64_t behind = 0;  // one past the last rank
   for_each_line(text, [&](std::string_view line, std::size_t number) {
     if (line.empty()) return;
-    builder.at("line ", number);
+    builder.at(formatted("line {}", number));
     const std::size_t blank = std::min(line.find(' '), line.size());
     std::string bytes;
     if (!decode_base64(line.substr(0, blank), bytes))
-      builder.fail_here("'", escape_for_print(line.substr(0, blank), 60), "' is not base64");
+      builder.fail_here("'{}' is not base64", escape_for_print(line.substr(0, blank), 60));
     const std::string_view written = line.substr(std::min(blank + 1, line.size()));
     std::int64_t rank = 0;
     const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), rank);
     const bool is_rank = error == std::errc{} && end == written.data() + written.size();
     if (!is_rank)
-      builder.fail_here("'", escape_for_print(written, 60),
-                        "' is no rank; a token in base64, a blank and a rank are wanted");
+      builder.fail_here("'{}' is no rank; a token in base64, a blank and a rank are wanted",
+                        escape_for_print(written, 60));
     builder.add_bytes(std::move(bytes), rank);
     behind = std::max(behind, rank + 1);
   });
@@ -146,9 +147,9 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   if (specials.empty()) {
     builder.add_special(std::string(end_of_text_name), behind);
     builder.parts.notes.push_back(
-        concat(end_of_text_name, " has the id ", behind,
-               ", behind the last rank: the file does not say it, and the published id may be "
-               "another one; --special-id names it"));
+        formatted("{} has the id {}, behind the last rank: the file does not say it, and the published id may be "
+                  "another one; --special-id names it",
+                  end_of_text_name, behind));
   } else {
     add_unused(builder, specials, behind);
   }
@@ -169,14 +170,14 @@ TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
     for (const char* name : {"tokenizer.json", "vocab.json"}) {
       if (fs::exists(given / name, ignored)) return read_tokenizer((given / name).string(), pattern, specials);
     }
-    fail("tokenizer", escape_for_print(path, 1000), ": the folder holds neither tokenizer.json nor vocab.json");
+    fail("tokenizer", "{}: the folder holds neither tokenizer.json nor vocab.json", escape_for_print(path, 1000));
   }
   const auto check_says_all = [&] {
-    check(pattern.empty(), "tokenizer", escape_for_print(path, 1000),
-          ": says itself how text is cut; only a .tiktoken "
-          "file needs a pattern");
-    check(specials.empty(), "tokenizer", escape_for_print(path, 1000),
-          ": says itself what its special tokens are; only a .tiktoken file needs them");
+    check(pattern.empty(), "tokenizer", "{}: says itself how text is cut; only a .tiktoken file needs a pattern",
+          escape_for_print(path, 1000));
+    check(specials.empty(), "tokenizer",
+          "{}: says itself what its special tokens are; only a .tiktoken file needs them",
+          escape_for_print(path, 1000));
   };
   const std::string name = given.filename().string();
   if (name.ends_with("vocab.json") || name.ends_with("merges.txt")) {
@@ -186,9 +187,9 @@ TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
                             read_whole_file(prefix + "merges.txt", max_bytes), prefix + "merges.txt");
   }
   if (name.ends_with(".tiktoken")) return parse_tiktoken(read_whole_file(path, max_bytes), path, pattern, specials);
-  check(name.ends_with(".json"), "tokenizer", escape_for_print(path, 1000),
-        ": tokenizer.json, vocab.json with "
-        "merges.txt, a .tiktoken file or a folder with one of these is wanted");
+  check(name.ends_with(".json"), "tokenizer",
+        "{}: tokenizer.json, vocab.json with merges.txt, a .tiktoken file or a folder with one of these is wanted",
+        escape_for_print(path, 1000));
   check_says_all();
   return parse_tokenizer_json(read_whole_file(path, max_bytes), path);
 }
@@ -197,14 +198,15 @@ VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
   const bool can_say = parts.steps == std::vector<SplitStep>{{"gpt2"}} && !parts.ignore_merges &&
                        parts.normal_forms.empty() && parts.added.empty() && !parts.has_byte_fallback();
   check(can_say, "tokenizer",
-        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, "
-        "normal form, byte fallback and added tokens that are not special; write tokenizer.json");
+        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, normal form, byte fallback "
+        "and added tokens that are not special; write tokenizer.json");
   const auto is_known = [](const SpecialToken& token) {
     return token.name == end_of_text_name && token.flags == AddedFlags{.normalized = token.flags.normalized};
   };
   check(parts.specials.empty() || (parts.specials.size() == 1 && is_known(parts.specials[0])), "tokenizer",
-        "vocab.json and merges.txt know one special token, ", end_of_text_name,
-        ", without lstrip, rstrip and single_word; write tokenizer.json");
+        "vocab.json and merges.txt know one special token, {}, without lstrip, rstrip and single_word; write "
+        "tokenizer.json",
+        end_of_text_name);
   JsonValue::Object tokens;
   for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
     const bool is_special = parts.tokens[id].empty();

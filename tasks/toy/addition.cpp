@@ -50,7 +50,7 @@ class Addition final : public ToyTask<AdditionLaw> {
         big_(options.order == "big"),
         equal_(options.equal) {
     const auto add = [&](const char* name, std::int64_t count, const AdditionLaw& law, std::uint64_t of) {
-      add_split({name, concat(law.least, " to ", law.most, " digits"), count, 3 * law.most + 4}, law, of);
+      add_split({name, formatted("{} to {} digits", law.least, law.most), count, 3 * law.most + 4}, law, of);
     };
     const std::int64_t n = options.max_digits;
     add("train", 0, {1, n}, seed);

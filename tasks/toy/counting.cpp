@@ -67,10 +67,10 @@ class Counting final : public ToyTask<CountingLaw> {
   // Training programs are a fixed set, so all come from the data seed.
   Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
       : ToyTask({"counting", words(options.vars), Writing::words, "answer"}), options_(options) {
-    check(options.min_operations <= options.max_operations, "counting", "min-operations ", options.min_operations,
-          " is more than max-operations ", options.max_operations);
+    check(options.min_operations <= options.max_operations, "counting",
+          "min-operations {} is more than max-operations {}", options.min_operations, options.max_operations);
     const auto add = [&](const char* name, std::int64_t count, std::int64_t pass_weight) {
-      add_split({name, concat("pass weight ", pass_weight), count, options.max_tokens - 1},
+      add_split({name, formatted("pass weight {}", pass_weight), count, options.max_tokens - 1},
                 {static_cast<std::uint32_t>(pass_weight)}, data_seed);
     };
     add("train", options.train_count, options.pass_weight);

@@ -49,9 +49,9 @@ class FlipFlop final : public ToyTask<FlipFlopLaw> {
       : ToyTask({"flip-flop", {"w", "r", "i", "0", "1"}}),
         length_(options.length),
         loss_on_all_(options.loss == "all") {
-    check(length_ >= 4 && length_ % 2 == 0, "flip-flop", "length must be even and at least 4, got ", length_);
+    check(length_ >= 4 && length_ % 2 == 0, "flip-flop", "length must be even and at least 4, got {}", length_);
     const auto add = [&](const char* name, std::int64_t count, double p_ignore, std::uint64_t of) {
-      add_split({name, concat("p_i = ", p_ignore), count, length_}, {p_ignore}, of);
+      add_split({name, formatted("p_i = {}", p_ignore), count, length_}, {p_ignore}, of);
     };
     add("train", 0, options.p_ignore, seed);
     add("in-distribution", options.eval_count, options.p_ignore, data_seed);

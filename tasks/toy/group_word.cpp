@@ -111,8 +111,9 @@ class GroupWord final : public ToyTask<GroupWordLaw> {
   GroupWord(Group group, const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
       : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}), group_(std::move(group)) {
     const auto add = [&](const char* name, std::int64_t count, const GroupWordLaw& law, std::uint64_t of) {
-      const std::string lengths = law.least == law.most ? "" : concat(law.least, " to ");
-      add_split({name, concat(lengths, law.most, " elements of ", options.group), count, law.most + 1}, law, of);
+      const std::string lengths = law.least == law.most ? "" : formatted("{} to ", law.least);
+      add_split({name, formatted("{}{} elements of {}", lengths, law.most, options.group), count, law.most + 1}, law,
+                of);
     };
     const std::int64_t k = options.length;
     add("train", 0, {options.mix ? 2 : k, k}, seed);

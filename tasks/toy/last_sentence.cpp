@@ -53,13 +53,13 @@ class LastSentence final : public ToyTask<LastSentenceLaw> {
       : ToyTask({"last-sentence", symbols(options.back_max), Writing::words}),
         back_(options.back),
         back_max_(options.back_max) {
-    check(back_ == 0 || back_max_ == 0, "last-sentence", "back = ", back_, " has no effect with back-max = ", back_max_,
-          ": the question says which sentence");
+    check(back_ == 0 || back_max_ == 0, "last-sentence",
+          "back = {} has no effect with back-max = {}: the question says which sentence", back_, back_max_);
     const auto add = [&](const char* name, std::int64_t count, const LastSentenceLaw& law, std::uint64_t of) {
       const std::int64_t most = std::max(law.most_sentences, std::max(back_, back_max_) + 1);
       add_split({name,
-                 concat(law.least_sentences, " to ", law.most_sentences, " sentences of ", law.least_words, " to ",
-                        law.most_words, " words"),
+                 formatted("{} to {} sentences of {} to {} words", law.least_sentences, law.most_sentences,
+                           law.least_words, law.most_words),
                  count, most * (law.most_words + 1) + (back_max_ > 0 ? 3 : 2)},
                 law, of);
     };

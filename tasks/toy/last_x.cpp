@@ -56,12 +56,13 @@ class LastX final : public ToyTask<LastXLaw> {
         colours_(options.colours),
         loss_on_all_(options.loss == "all") {
     check(options.near_gap < options.far_gap && options.far_gap < options.farther_gap, "last-x",
-          "near-gap, far-gap and farther-gap must rise, got ", options.near_gap, ", ", options.far_gap, " and ",
+          "near-gap, far-gap and farther-gap must rise, got {}, {} and {}", options.near_gap, options.far_gap,
           options.farther_gap);
-    check(options.farther_gap <= length_ - 2, "last-x", "farther-gap ", options.farther_gap,
-          " does not fit before `?` into a length of ", length_, ": length - 2 at most");
+    check(options.farther_gap <= length_ - 2, "last-x",
+          "farther-gap {} does not fit before `?` into a length of {}: length - 2 at most", options.farther_gap,
+          length_);
     const auto add = [&](const char* name, std::int64_t count, const LastXLaw& law, std::uint64_t of) {
-      add_split({name, concat("gaps ", law.least_gap, " to ", law.most_gap, ", p_x = ", law.p_x), count, length_}, law,
+      add_split({name, formatted("gaps {} to {}, p_x = {}", law.least_gap, law.most_gap, law.p_x), count, length_}, law,
                 of);
     };
     const std::int64_t near = options.near_gap, far = options.far_gap, count = options.eval_count;

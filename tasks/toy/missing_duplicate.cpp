@@ -31,7 +31,7 @@ class MissingDuplicate final : public LengthTask {
   MissingDuplicate(const MissingDuplicateOptions& options, std::uint64_t seed, std::uint64_t data_seed)
       : LengthTask({"missing-duplicate", {"0", "1", "_", "="}, Writing::symbols, "length"}, of_words(options.lengths),
                    seed, data_seed, 2) {
-    check(options.lengths.max_length % 2 == 0, "missing-duplicate", "max-length must be even, got ",
+    check(options.lengths.max_length % 2 == 0, "missing-duplicate", "max-length must be even, got {}",
           options.lengths.max_length);
   }
 

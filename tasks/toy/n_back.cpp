@@ -47,10 +47,10 @@ class NBack final : public ToyTask<NBackLaw> {
         keys_(options.keys),
         values_(options.values),
         n_(static_cast<std::size_t>(options.n)) {
-    check(options.n < options.pairs, "n-back", "n must be less than the number of pairs, got ", options.n, " and ",
+    check(options.n < options.pairs, "n-back", "n must be less than the number of pairs, got {} and {}", options.n,
           options.pairs);
     const auto add = [&](const char* name, std::int64_t count, const NBackLaw& law, std::uint64_t of) {
-      add_split({name, concat(law.pairs, " pairs of ", law.keys, " keys"), count, 2 * law.pairs}, law, of);
+      add_split({name, formatted("{} pairs of {} keys", law.pairs, law.keys), count, 2 * law.pairs}, law, of);
     };
     add("train", 0, {options.pairs, options.keys}, seed);
     add("in-distribution", options.eval_count, {options.pairs, options.keys}, data_seed);

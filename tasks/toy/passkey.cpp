@@ -52,9 +52,9 @@ class Passkey final : public ToyTask<PasskeyLaw> {
   Passkey(const PasskeyOptions& options, std::uint64_t seed, std::uint64_t data_seed)
       : ToyTask({"passkey", bytes(), Writing::symbols, "depth"}) {
     const auto add = [&](const char* name, std::int64_t count, const PasskeyLaw& law, std::uint64_t of) {
-      check(law.filler() >= 0, "passkey", name, " with ", law.statements, " statements needs a length of ",
-            law.length - law.filler(), ", got ", law.length);
-      add_split({name, concat(law.statements, " statements in ", law.length, " bytes"), count, law.length}, law, of);
+      check(law.filler() >= 0, "passkey", "{} with {} statements needs a length of {}, got {}", name, law.statements,
+            law.length - law.filler(), law.length);
+      add_split({name, formatted("{} statements in {} bytes", law.statements, law.length), count, law.length}, law, of);
     };
     const std::int64_t length = options.length, statements = options.statements, count = options.eval_count;
     add("train", 0, {length, statements}, seed);

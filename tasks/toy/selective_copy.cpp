@@ -54,8 +54,9 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
                  .scores_sequences = true}),
         non_blanks_(options.non_blanks) {
     const auto add = [&](const char* name, std::int64_t count, std::int64_t blanks, std::uint64_t of) {
-      add_split({name, concat(non_blanks_, " non-blanks among ", blanks, " blanks"), count, 2 * non_blanks_ + blanks},
-                {blanks}, of);
+      add_split(
+          {name, formatted("{} non-blanks among {} blanks", non_blanks_, blanks), count, 2 * non_blanks_ + blanks},
+          {blanks}, of);
     };
     add("train", 0, options.blanks, seed);
     add("in-distribution", options.eval_count, options.blanks, data_seed);

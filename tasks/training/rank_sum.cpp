@@ -33,7 +33,7 @@ RankSum::RankSum(const ProcessGroup& ranks, GradientReducer& exchange, std::vect
 }
 
 void RankSum::set(std::size_t i, const Tensor& tensor) {
-  check_internal(!set_[i], "rank sum", "tensor ", i, " is set twice");
+  check_internal(!set_[i], "rank sum", "tensor {} is set twice", i);
   set_[i] = true;
   defined_[i] = tensor.defined() && ranks_.rank() < terms_;
   Tensor place = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel());
@@ -75,7 +75,7 @@ std::vector<bool> RankSum::defined_anywhere() const {
 }
 
 std::vector<Tensor> RankSum::take() {
-  check_internal(first_missing_ == set_.size(), "rank sum", "tensor ", first_missing_, " is missing");
+  check_internal(first_missing_ == set_.size(), "rank sum", "tensor {} is missing", first_missing_);
   exchange_.finish();
   const std::vector<bool> defined = defined_anywhere();
   std::vector<Tensor> sums(shapes_.size());

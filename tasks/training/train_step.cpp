@@ -20,7 +20,7 @@
 namespace tally {
 
 void report_divergence(std::int64_t n, std::string_view tensor, std::string_view why) {
-  throw Diverged(concat("[train] step ", n, ": the ", tensor, " is not finite", why));
+  throw Diverged(formatted("[train] step {}: the {} is not finite{}", n, tensor, why));
 }
 
 TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
@@ -171,7 +171,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
     }
   });
   if (!work_.refusal().empty() && !std::exchange(noted_, true)) {
-    report.note = concat("steps are computed call by call, and not replayed: ", work_.refusal());
+    report.note = formatted("steps are computed call by call, and not replayed: {}", work_.refusal());
   }
   out_.fetch();
   if (!ranks_.alone() && model_.device().type != DeviceType::meta) {
@@ -195,13 +195,13 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
 }
 
 void TrainStep::check_finite(const StepReport& report, const std::vector<double>& norms) const {
-  if (!std::isfinite(report.loss)) report_divergence(report.step, "loss", concat(": ", report.loss));
+  if (!std::isfinite(report.loss)) report_divergence(report.step, "loss", formatted(": {}", report.loss));
   if (std::isfinite(report.grad_norm)) return;
   const auto first = std::ranges::find_if(norms, [](double square) { return !std::isfinite(square); });
   const std::string_view whose =
       first == norms.end() ? "all parameters together"
                            : std::string_view(parameters_[static_cast<std::size_t>(first - norms.begin())].first);
-  report_divergence(report.step, concat("gradient of ", whose), concat(" (loss ", report.loss, ")"));
+  report_divergence(report.step, formatted("gradient of {}", whose), formatted(" (loss {})", report.loss));
 }
 
 }  // namespace tally

@@ -49,7 +49,7 @@ auto at_step(std::int64_t n, F&& f) {
   try {
     return f();
   } catch (const NotFinite& error) {
-    throw Diverged(concat("[train] step ", n, ": ", error.what()));
+    throw Diverged(formatted("[train] step {}: {}", n, error.what()));
   }
 }
 

@@ -114,7 +114,7 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
     EXPECT_EQ(found.to_vector<float>(), expected.to_vector<float>()) << what;
   };
   for (const UnaryOp op : {UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
-    expect_same(concat("unary ", static_cast<int>(op)),
+    expect_same(formatted("unary {}", static_cast<int>(op)),
                 [&](const Tensor& d_x, const View& x) { on.unary_backward(op, 0, d_x.view(), d_y.view(), x, {}); });
   }
   expect_same("relu", [&](const Tensor& d_x, const View& y) {

@@ -100,7 +100,7 @@ void expect_nearly_equal(const Evaluation& a, const Evaluation& b, const OpCase&
   expect_close(a.y, to_array(b.y), op.tolerance);
   for (std::size_t i = 0; i < a.gradients.size(); ++i) {
     ASSERT_EQ(a.gradients[i].defined(), b.gradients[i].defined());
-    SCOPED_TRACE(concat("gradient of operand ", i));
+    SCOPED_TRACE(formatted("gradient of operand {}", i));
     if (a.gradients[i].defined()) expect_close(a.gradients[i], to_array(b.gradients[i]), 4 * op.tolerance);
   }
 }
@@ -139,7 +139,7 @@ TEST_P(Operation, EqualsThePlainReference) {
   if (!only_small_kernels(device())) all.push_back(op().large);
   for (const Shapes& shapes : all) {
     for (const DType dtype : {DType::f32, DType::f64}) {
-      SCOPED_TRACE(concat(dtype, " ", shapes[0]));
+      SCOPED_TRACE(formatted("{} {}", dtype, shapes[0]));
       const std::vector<Tensor> operands = make_operands(op(), shapes, dtype, device());
       std::vector<Array> arrays;
       for (const Tensor& operand : operands) arrays.push_back(to_array(operand));
@@ -198,7 +198,7 @@ TEST_P(Operation, GradientsDoNotDependOnWhoElseTakesOne) {
     for (const Tensor& operand : operands) fresh.push_back(operand.clone());
     const Evaluation alone = evaluate(op(), fresh, {}, i);
     ASSERT_TRUE(alone.gradients[i].defined());
-    expect_same_bits(together, alone, concat("operand ", i, " alone"));
+    expect_same_bits(together, alone, formatted("operand {} alone", i));
   }
 }
 
@@ -273,7 +273,7 @@ TEST_P(Operation, SameBitsForAnyNumberOfThreads) {
     const Evaluation one = evaluate(op(), op().large, dtype, device());
     for (const int threads : {2, 3}) {
       set_thread_count(threads);
-      expect_same_bits(one, evaluate(op(), op().large, dtype, device()), concat(threads, " threads, ", dtype));
+      expect_same_bits(one, evaluate(op(), op().large, dtype, device()), formatted("{} threads, {}", threads, dtype));
     }
   }
   set_thread_count(before);

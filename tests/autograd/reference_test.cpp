@@ -25,10 +25,10 @@ struct Case {
   std::string name;  // "softmax.odd"
 
   Tensor in(int number, DType dtype) const {
-    const Tensor x = file.read(concat(name, ".in", number));
+    const Tensor x = file.read(formatted("{}.in{}", name, number));
     return (is_floating(x.dtype()) ? x.to(dtype) : x).to(default_device());
   }
-  std::string text(const std::string& key) const { return file.metadata().at(concat(name, ".", key)); }
+  std::string text(const std::string& key) const { return file.metadata().at(formatted("{}.{}", name, key)); }
   double number(const std::string& key) const { return std::stod(text(key)); }
 };
 

@@ -74,8 +74,7 @@ int main(int argc, char** argv) {
     for (int n = 1; n < argc; ++n) {
       const std::string word = argv[n];
       const std::size_t equals = word.find('=');
-      tally::check(word.starts_with("--") && equals != std::string::npos, "bench", "'", word,
-                   "' is not --option=value");
+      tally::check(word.starts_with("--") && equals != std::string::npos, "bench", "'{}' is not --option=value", word);
       config.set(word.substr(2, equals - 2), word.substr(equals + 1));
     }
     config.validate();

@@ -48,8 +48,8 @@ std::vector<Case> cases() {
   };
 }
 std::string describe(const Case& one) {
-  return concat("K ", one.keys, " d ", one.width, ", rows from ", one.rows.last_key, ", ", one.rows.rows,
-                ", keys from ", one.tile.first, ", ", one.tile.keys);
+  return formatted("K {} d {}, rows from {}, {}, keys from {}, {}", one.keys, one.width, one.rows.last_key,
+                   one.rows.rows, one.tile.first, one.tile.keys);
 }
 
 float rounded(float x) { return static_cast<float>(Bfloat16(x)); }

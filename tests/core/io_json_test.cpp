@@ -182,7 +182,7 @@ TEST(JsonParse, IntegersOnly) {
   const JsonLimits limits{.integers_only = true};
   EXPECT_EQ(parse("[0,-5]", limits).elements().size(), 2U);
   for (const std::string_view text : {"1e3", "1.0", "-0.0", "1E0", "0.5", "1e999"}) {
-    expect_refused(text, concat("the number ", text, " is no integer"), limits);
+    expect_refused(text, formatted("the number {} is no integer", text), limits);
   }
 }
 
@@ -196,7 +196,7 @@ TEST(JsonParse, Depth) {
   expect_refused(R"({"a":{"a":{"a":{"a":{}}}}})", "nested deeper than 4", limits);
   expect_refused(nested(100000), "byte 64: nested deeper than 64");
   expect_refused(std::string(10000000, '['), "byte 64: nested deeper than 64");
-  EXPECT_TRUE(parse(concat("[", nested(3), ",", nested(3), "]"), limits).is_array());  // the depth goes down again
+  EXPECT_TRUE(parse(formatted("[{},{}]", nested(3), nested(3)), limits).is_array());  // the depth goes down again
 }
 
 TEST(JsonParse, NumberOfValues) {
@@ -210,10 +210,10 @@ TEST(JsonParse, NumberOfValues) {
 TEST(JsonParse, LengthOfTokens) {
   const JsonLimits limits{.max_token_bytes = 100};
   const std::string plain(1000, 'x'), blanks(1000, ' '), escaped = plain + "\\n";
-  EXPECT_EQ(parse(concat(blanks, "[\"", plain, "\",", blanks, "2]"), limits).elements().front().string(), plain);
-  expect_refused(concat("{ \"", escaped, "\":1}"), "byte 1: a token of more than 100 bytes", limits);
-  expect_refused(concat("[1,\"", escaped, "\"]"), "a token of more than 100 bytes", limits);
-  expect_refused(concat("[", std::string(101, '1'), "]"), "byte 1: a token of more than 100 bytes", limits);
+  EXPECT_EQ(parse(formatted("{}[\"{}\",{}2]", blanks, plain, blanks), limits).elements().front().string(), plain);
+  expect_refused(formatted("{{ \"{}\":1}}", escaped), "byte 1: a token of more than 100 bytes", limits);
+  expect_refused(formatted("[1,\"{}\"]", escaped), "a token of more than 100 bytes", limits);
+  expect_refused(formatted("[{}]", std::string(101, '1')), "byte 1: a token of more than 100 bytes", limits);
 }
 
 // Strings with and without escapes, long and empty, ends of escapes at ends of strings.

@@ -14,11 +14,11 @@ namespace {
 std::string file_bytes(int major, std::string_view header, std::string_view data) {
   const std::string length = major == 1 ? little_endian(static_cast<std::uint16_t>(header.size()))
                                         : little_endian(static_cast<std::uint32_t>(header.size()));
-  return concat("\x93NUMPY", static_cast<char>(major), '\0', length, header, data);
+  return formatted("\x93NUMPY{}\0{}{}{}", static_cast<char>(major), length, header, data);
 }
 
 std::string dictionary(std::string_view type, std::string_view order, std::string_view shape) {
-  return concat("{'descr': '", type, "', 'fortran_order': ", order, ", 'shape': ", shape, ", }   \n");
+  return formatted("{{'descr': '{}', 'fortran_order': {}, 'shape': {}, }}   \n", type, order, shape);
 }
 
 template <class T>
@@ -135,7 +135,7 @@ TEST_F(Npy, RefusesWhatIsNotNpy) {
   for (const char major : {'\0', '\4', '\xff'}) {
     std::string bytes = good;
     bytes[6] = major;
-    expect_refused(bytes, concat("byte 6: unknown version ", int{static_cast<unsigned char>(major)}, ".0"));
+    expect_refused(bytes, formatted("byte 6: unknown version {}.0", int{static_cast<unsigned char>(major)}));
   }
   std::string minor = good;
   minor[7] = 1;
@@ -148,7 +148,7 @@ TEST_F(Npy, RefusesWhatIsNotNpy) {
 TEST_F(Npy, RefusesWrongHeaderLengths) {
   const std::string header = dictionary("<f4", "False", "(2, 3)");
   const auto with_length = [&](std::uint32_t length) {
-    return concat("\x93NUMPY", '\2', '\0', little_endian(length), header, data_of(six));
+    return formatted("\x93NUMPY\2\0{}{}{}", little_endian(length), header, data_of(six));
   };
   ASSERT_NO_THROW(read(with_length(static_cast<std::uint32_t>(header.size()))));
   expect_refused(with_length(0xfffffff0U), "byte 8: header length 4294967280 is over 65536");
@@ -164,12 +164,12 @@ TEST_F(Npy, RefusesWrongHeaders) {
   ASSERT_NO_THROW(read(file_bytes(1, good, data_of(six))));
   std::string zero = good;
   zero[good.size() - 2] = '\0';
-  expect_header_refused(zero, concat("byte ", 10 + good.size() - 2, ": a zero byte in the header"));
+  expect_header_refused(zero, formatted("byte {}: a zero byte in the header", 10 + good.size() - 2));
   expect_header_refused(dictionary("|O", "False", "(2, 3)"),
                         "byte 11: 'descr': [header] arrays of Python objects are not read");
   expect_header_refused(dictionary(">f4", "False", "(2, 3)"), "elements of type '>f4' are not read; only <f4, <f8");
   for (const auto* type : {"<f2", "<u4", "|u1", "<i2", "<c8", "<U3", "=f4", "f4", "", "|S5", "<M8[ns]", "|V8"}) {
-    expect_header_refused(dictionary(type, "False", "(2, 3)"), concat("elements of type '", type, "' are not read"));
+    expect_header_refused(dictionary(type, "False", "(2, 3)"), formatted("elements of type '{}' are not read", type));
   }
   expect_header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", "arrays of structures");
   expect_header_refused("", "byte 10: syntax error");

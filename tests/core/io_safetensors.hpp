@@ -16,7 +16,7 @@ inline std::string file_bytes(std::string_view header, std::size_t data_bytes) {
 
 inline std::string entry(std::string_view name, std::string_view type, std::string_view shape,
                          std::string_view offsets) {
-  return concat("\"", name, "\":{\"dtype\":\"", type, "\",\"shape\":", shape, ",\"data_offsets\":", offsets, "}");
+  return formatted("\"{}\":{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":{}}}", name, type, shape, offsets);
 }
 
 class Safetensors : public ::testing::Test {

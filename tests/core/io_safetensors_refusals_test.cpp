@@ -145,7 +145,7 @@ TEST_F(SafetensorsRefusals, OfTooManyEntriesBeforeTheyAreKept) {
   }
   expect_header_refused(header + "}", "more than 100000 tensors", 0);
   header = "{\"__metadata__\":{";
-  for (int index = 0; index < 1000000; ++index) header += concat(index > 0 ? "," : "", "\"", index, "\":\"\"");
+  for (int index = 0; index < 1000000; ++index) header += formatted("{}\"{}\":\"\"", index > 0 ? "," : "", index);
   expect_header_refused(header + "}}", "more than 100001 values", 0);
 }
 

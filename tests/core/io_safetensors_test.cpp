@@ -131,17 +131,17 @@ TEST_F(Safetensors, OtherTypesAreListedButNotLoaded) {
                                                             {"F8_E5M2", 1}, {"F8_E8M0", 1}};
   for (const auto& [type, bytes] : types) {
     const SafetensorsFile file =
-        open(file_bytes("{" + entry("x", type, "[3]", concat("[0,", 3 * bytes, "]")) + "}", 3 * bytes));
+        open(file_bytes("{" + entry("x", type, "[3]", formatted("[0,{}]", 3 * bytes)) + "}", 3 * bytes));
     EXPECT_EQ(file.entries().front().type, type);
     EXPECT_EQ(file.entries().front().dtype, std::nullopt);
-    EXPECT_ERROR(file.read("x"), concat("tensor 'x' has type ", type, "; only F32, F64, BF16, I32, I64 and BOOL"));
+    EXPECT_ERROR(file.read("x"), formatted("tensor 'x' has type {}; only F32, F64, BF16, I32, I64 and BOOL", type));
   }
 }
 
 TEST_F(Safetensors, MostEntriesThatAreAllowed) {
   std::string header = "{\"__metadata__\":{}";
   for (int index = 0; index < 100000; ++index)
-    header += concat(",", entry(std::to_string(index), "F32", "[0]", "[0,0]"));
+    header += formatted(",{}", entry(std::to_string(index), "F32", "[0]", "[0,0]"));
   const SafetensorsFile file = open(file_bytes(header + "}", 0));
   EXPECT_EQ(file.entries().size(), 100000U);
   EXPECT_EQ(file.find("77777")->name, "77777");
@@ -159,7 +159,8 @@ TEST_F(Safetensors, NoticesAFileThatShrinks) {
 TEST_F(Safetensors, BoolsAreZeroOrOne) {
   const SafetensorsFile file =
       open(file_bytes("{" + entry("x", "BOOL", "[3]", "[0,3]") + "}", 0) + std::string("\1\0\2", 3));
-  EXPECT_ERROR(file.read("x"), concat("tensor 'x': byte ", file.find("x")->begin + 2, " of a bool is neither 0 nor 1"));
+  EXPECT_ERROR(file.read("x"),
+               formatted("tensor 'x': byte {} of a bool is neither 0 nor 1", file.find("x")->begin + 2));
 }
 
 class SafetensorsChecksums : public Safetensors {

@@ -23,7 +23,7 @@ TEST(AttentionMask, AnswersAsItIsDefined) {
         AttentionMask{.window = 100}, AttentionMask{.chunk = 1}, AttentionMask{.chunk = 7},
         AttentionMask{.chunk = 7, .first = 2}, AttentionMask{.window = 4, .chunk = 6},
         AttentionMask{.window = 9, .chunk = 6, .first = 30}}) {
-    SCOPED_TRACE(concat("window ", v.window, " chunk ", v.chunk, " first ", v.first));
+    SCOPED_TRACE(formatted("window {} chunk {} first {}", v.window, v.chunk, v.first));
     EXPECT_EQ(v.is_causal_only(), v.window == 0 && v.chunk == 0);
     for (std::int64_t i = 0; i < length; ++i) {
       std::int64_t count = 0;

@@ -37,9 +37,9 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-  return concat(c.batch, " x ", c.m, "x", c.n, "x", c.k, c.transpose_a ? " a^T" : "", c.transpose_b ? " b^T" : "",
-                c.transpose_c ? " c^T" : "", " pad ", c.pad, c.bias ? " bias" : "", " alpha ", c.alpha,
-                c.add ? " add" : "");
+  return formatted("{} x {}x{}x{}{}{}{} pad {}{} alpha {}{}", c.batch, c.m, c.n, c.k, c.transpose_a ? " a^T" : "",
+                   c.transpose_b ? " b^T" : "", c.transpose_c ? " c^T" : "", c.pad, c.bias ? " bias" : "", c.alpha,
+                   c.add ? " add" : "");
 }
 
 // [batch, rows, columns] of random numbers with gaps of NaN behind each row.

@@ -94,12 +94,12 @@ struct Product {
 
 std::string describe(const Product& p) {
   const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
-  return concat(p.batch, " x ", p.m, "x", p.n, "x", p.k, " orders ", letter(p.order_a), letter(p.order_b),
-                letter(p.order_c), " pad ", p.pad, p.bias ? " bias" : "", p.add ? " add" : "",
-                p.by == By::choice ? ""
-                : p.by == By::blas ? " by BLAS"
-                                   : " by the microkernel",
-                p.onto ? " onto" : "");
+  return formatted("{} x {}x{}x{} orders {}{}{} pad {}{}{}{}{}", p.batch, p.m, p.n, p.k, letter(p.order_a),
+                   letter(p.order_b), letter(p.order_c), p.pad, p.bias ? " bias" : "", p.add ? " add" : "",
+                   p.by == By::choice ? ""
+                   : p.by == By::blas ? " by BLAS"
+                                      : " by the microkernel",
+                   p.onto ? " onto" : "");
 }
 
 // Against sums in long double, to the rounding that K additions can make at most.

@@ -56,7 +56,7 @@ TEST_F(Environment, NamesTheSchedule) {
   for (const char* value : {"backwards", "random7", "random:", "random:x", "random:7x"}) {
     const Variable set("TALLY_CUDA_SCHEDULE", value);
     EXPECT_EXIT(print_settings(), ::testing::ExitedWithCode(1),
-                concat("TALLY_CUDA_SCHEDULE=", value, " is none of forward, reverse, random and random:<seed>"));
+                formatted("TALLY_CUDA_SCHEDULE={} is none of forward, reverse, random and random:<seed>", value));
   }
 }
 

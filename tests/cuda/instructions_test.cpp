@@ -46,7 +46,7 @@ Tensor numbers(std::int64_t count, double start) {
 template <MatmulPrecision precision, bool a_along_k, bool b_along_k, Form form>
 void expect_product() {
   SCOPED_TRACE(
-      concat(form.columns, " columns of a thread, depth ", form.depth, ", ld ", form.ld_a, " and ", form.ld_b));
+      formatted("{} columns of a thread, depth {}, ld {} and {}", form.columns, form.depth, form.ld_a, form.ld_b));
   constexpr int lines = form.lines(), depth = form.depth;
   const Tensor a = numbers((a_along_k ? warp_rows : depth) * form.ld_a, 1);
   const Tensor b = numbers((b_along_k ? lines : depth) * form.ld_b, 2);

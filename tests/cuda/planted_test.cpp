@@ -23,7 +23,7 @@ extern "C" const char* __tsan_default_options() { return "halt_on_error=1"; }
 namespace tally::cuda_host {
 namespace {
 
-std::string here(int line) { return concat("planted_test.cpp:", line); }
+std::string here(int line) { return formatted("planted_test.cpp:{}", line); }
 
 void expect_mistake(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " not in: " << text;
@@ -236,12 +236,12 @@ TEST_F(Planted, MissingBarrierIsARace) {
   // Whichever of the two comes later is told first.
   const std::string write = here(write_line), read = here(read_line);
   EXPECT_DEATH(launch(missing_barrier_kernel, 1, 64, 0, stream(), y()),
-               concat("data race.*(", read, ".*revious write.*", write, "|", write, ".*revious read.*", read, ")"));
+               formatted("data race.*({}.*revious write.*{}|{}.*revious read.*{})", read, write, write, read));
 }
 
 TEST_F(Planted, RaceBetweenBlocks) {
   EXPECT_DEATH(launch(block_race_kernel, 4, 32, 0, stream(), y()),
-               concat("data race.*", here(block_race_line), ".*revious write.*", here(block_race_line)));
+               formatted("data race.*{}.*revious write.*{}", here(block_race_line), here(block_race_line)));
 }
 
 #else
@@ -297,13 +297,14 @@ __global__ void global_overrun_kernel(float* y) {
 }
 
 TEST_F(Planted, OverrunOfSharedMemory) {
-  EXPECT_DEATH(launch(overrun_kernel, 1, 32, 0, stream(), y()), concat("overflow.*", here(overrun_line)));
+  EXPECT_DEATH(launch(overrun_kernel, 1, 32, 0, stream(), y()), formatted("overflow.*{}", here(overrun_line)));
   EXPECT_DEATH(launch(dynamic_overrun_kernel, 1, 32, 31 * sizeof(float), stream(), y()),
-               concat("overflow.*", here(dynamic_overrun_line)));
+               formatted("overflow.*{}", here(dynamic_overrun_line)));
 }
 
 TEST_F(Planted, OverrunOfDeviceMemory) {
-  EXPECT_DEATH(launch(global_overrun_kernel, 1, 32, 0, stream(), y()), concat("overflow.*", here(global_overrun_line)));
+  EXPECT_DEATH(launch(global_overrun_kernel, 1, 32, 0, stream(), y()),
+               formatted("overflow.*{}", here(global_overrun_line)));
 }
 
 #endif
@@ -328,7 +329,7 @@ TEST_F(Planted, StackThatIsTooSmall) {
   const int line = __LINE__ + 1;  // compilers disagree about the line of what stands in a macro
   const auto overflow = [&] { launch(deep_kernel, 2, 32, 0, stream(), y(), 400); };
   EXPECT_DEATH(overflow(),
-               concat("kernel launched at .*", here(line), ", block .1, 0, 0., thread .5, 0, 0.: more than the "));
+               formatted("kernel launched at .*{}, block .1, 0, 0., thread .5, 0, 0.: more than the ", here(line)));
 }
 
 #endif
@@ -347,7 +348,7 @@ TEST_F(Planted, HostCodeInDeviceMemory) {
   EXPECT_DEATH(std::cerr << read_on_host(x), here(host_line));
 #else
   EXPECT_DEATH(std::cerr << read_on_host(x),
-               concat("host code touches device memory.*read_on_host.*", here(host_line)));
+               formatted("host code touches device memory.*read_on_host.*{}", here(host_line)));
 #endif
 }
 

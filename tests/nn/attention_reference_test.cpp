@@ -254,8 +254,8 @@ TEST_P(AttentionReference, EqualsTheFusedKernels) {
   // More than one tile of rows and of keys. Those of a GPU are smaller, and slower to execute on the CPU.
   const std::int64_t keys = GetParam() == testing::on_cuda_host ? 70 : 150;
   for (const Case& one : all_pairs()) {
-    SCOPED_TRACE(concat(score_mods()[one[0]].name, "; bias ", biases[one[1]].name, "; ", rules[one[2]].name, "; mask ",
-                        one[3], "; heads ", one[4], "; queries 1/", keys_per_query[one[5]]));
+    SCOPED_TRACE(formatted("{}; bias {}; {}; mask {}; heads {}; queries 1/{}", score_mods()[one[0]].name,
+                           biases[one[1]].name, rules[one[2]].name, one[3], one[4], keys_per_query[one[5]]));
     const Outcome fused = attend(one, keys), reference = attend_in_reference(one, keys);
     expect_near(fused.output, reference.output);
     for (const auto& [name, expected] : reference.gradients) {

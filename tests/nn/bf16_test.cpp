@@ -52,7 +52,7 @@ struct Model {
     const auto seed = static_cast<std::uint64_t>(draw);
     transformer = std::make_unique<Transformer>(options, choice, symbols, length, seed, dtype, on);
     for (auto& [path, parameter] : transformer->parameters()) {
-      const Tensor noise = normal_tensor(concat(path, " ", draw), parameter.shape(), 0.1);
+      const Tensor noise = normal_tensor(formatted("{} {}", path, draw), parameter.shape(), 0.1);
       parameter.copy_from(add(parameter.detach(), noise.to(dtype).to(on)));
     }
     transformer->project_parameters();
@@ -114,7 +114,7 @@ TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
     const double theirs = errors.at(errors.contains(name) ? name : "none").real();
     EXPECT_LE(draws[1], 2 * theirs) << name;
     EXPECT_GE(draws[1], theirs / 20) << name << ": nothing is rounded";
-    RecordProperty(name, concat(draws[1], " beside ", theirs));
+    RecordProperty(name, formatted("{} beside {}", draws[1], theirs));
     if (std::getenv("TALLY_TEST_EVERYTHING") != nullptr)
       std::printf("%-16s %.5f beside %.5f\n", name.c_str(), draws[1], theirs);
   }

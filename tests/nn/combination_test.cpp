@@ -68,7 +68,7 @@ std::vector<double> logits_of(Transformer& model) {
 std::vector<std::string> positions_of(const Transformer& model) {
   std::vector<std::string> paths;
   for (const auto& [path, parameter] : model.parameters()) {
-    if (path.find("position.") != std::string::npos) paths.push_back(concat(path, " ", parameter.shape()));
+    if (path.find("position.") != std::string::npos) paths.push_back(formatted("{} {}", path, parameter.shape()));
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -101,13 +101,13 @@ TEST(Combination, SaysWhatIsWrongWithTheText) {
   const std::string lacks =
       "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; cope@0-1,alibi@2-3)";
   for (const std::string text : {"0:none,", "0:,1:cope", "@0-1,cope@2-3", ",cope", "0:cope+"}) {
-    EXPECT_EQ(complaint(text), concat("[encoding] '", text, lacks));
+    EXPECT_EQ(complaint(text), formatted("[encoding] '{}{}", text, lacks));
   }
   EXPECT_EQ(complaint("a:none"), "[encoding] 'a' in 'a:none' names no layers; write 2 or 1-3");
   EXPECT_EQ(complaint("cope@x"), "[encoding] 'x' in 'cope@x' names no heads; write 2 or 1-3");
   for (const std::string range : {"", "-1", "1-", "1-2-3", "0x1", "1.5", "+1", " 1", "99999999999999999999"}) {
-    EXPECT_EQ(complaint(concat(range, ":cope")),
-              concat("[encoding] '", range, "' in '", range, ":cope' names no layers; write 2 or 1-3"));
+    EXPECT_EQ(complaint(formatted("{}:cope", range)),
+              formatted("[encoding] '{}' in '{}:cope' names no layers; write 2 or 1-3", range, range));
   }
   EXPECT_EQ(complaint("3-1:cope"), "[encoding] '3-1' in '3-1:cope' names no layers; write 2 or 1-3");
   EXPECT_EQ(complaint("0:coep"), "[encoding] there is no encoding 'coep'; did you mean 'cope'?");

@@ -73,7 +73,7 @@ TEST_P(ContextualRotary, WithAllGatesOneIsRopeWithTheQueryOnePlaceFurtherIfItsOw
   for (const std::string layout : {"half", "interleaved"}) {
     for (const bool own : {false, true}) {
       for (const std::int64_t turned : {dims, std::int64_t{4}}) {
-        SCOPED_TRACE(concat(layout, own ? " own " : " ", turned));
+        SCOPED_TRACE(formatted("{}{}{}", layout, own ? " own " : " ", turned));
         const Operands contextual, plain;
         const Tensor found =
             with_open_gates(contextual, layout, own ? "true" : "false", std::to_string(turned == dims ? 0 : turned));

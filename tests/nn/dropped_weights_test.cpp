@@ -21,7 +21,7 @@ TEST_P(DroppedWeights, AreThoseBelowTheRate) {
     if (number < 0.1 || number > 0.6) continue;
     ++tried;
     for (const double rate : {number + 0x1p-25, number}) {
-      SCOPED_TRACE(concat("weight ", weight, ", rate ", rate));
+      SCOPED_TRACE(formatted("weight {}, rate {}", weight, rate));
       testing::expect_equal(testing::compute(plain, sizes, DType::f64, true, rate),
                             testing::compute(plain, sizes, DType::f64, false, rate));
     }

@@ -34,7 +34,7 @@ TEST_P(Ids, ThatAreOnTheCpuAreRefusedOutsideTheVocabulary) {
       table.forward(ids({0, 4, id}));
       ADD_FAILURE() << id;
     } catch (const Error& error) {
-      for (const std::string& part : {concat("id ", id), std::string("element 2"), std::string("0..4")}) {
+      for (const std::string& part : {formatted("id {}", id), std::string("element 2"), std::string("0..4")}) {
         EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " not in: " << error.what();
       }
     }

@@ -69,7 +69,7 @@ inline bool fits(const EncodingChoice& choice) {
 
 // The same with another value of one option; none where that is out of its range.
 inline std::optional<EncodingCase> with_option(const EncodingCase& one, std::string_view name, std::string_view value) {
-  EncodingCase changed{one.choice.clone(), concat(one.label, " ", name, "=", value)};
+  EncodingCase changed{one.choice.clone(), formatted("{} {}={}", one.label, name, value)};
   try {
     changed.choice.set_option(name, value);
   } catch (const Error&) {
@@ -166,7 +166,7 @@ inline std::vector<EncodingCase> windowed_cases() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     const std::string text =
-        concat(entry->name, cases.size() % 2 == 0 ? "[window=20,first=2]" : "[window=40,chunk=33]");
+        formatted("{}{}", entry->name, cases.size() % 2 == 0 ? "[window=20,first=2]" : "[window=40,chunk=33]");
     cases.push_back({EncodingChoice::parse(text), text});
   }
   return asked(std::move(cases));
@@ -195,7 +195,7 @@ inline std::vector<EncodingCase> changed_cases() { return asked(changed_singles(
 
 // What `text` names, with the options that these cases give its encodings.
 inline EncodingCase combined(const std::string& text, const EncodingCase& one, const EncodingCase& other) {
-  EncodingCase both{EncodingChoice::parse(text), concat(text, " of ", one.label, ", ", other.label)};
+  EncodingCase both{EncodingChoice::parse(text), formatted("{} of {}, {}", text, one.label, other.label)};
   for (const EncodingCase* given : {&one, &other}) {
     for (const EncodingChoice::Part& from : given->choice.parts) {
       for (EncodingChoice::Part& part : both.choice.parts) {
@@ -207,7 +207,7 @@ inline EncodingCase combined(const std::string& text, const EncodingCase& one, c
 }
 
 inline EncodingCase sum_of(const EncodingCase& one, const EncodingCase& other) {
-  return combined(concat(one.choice.text(), "+", other.choice.text()), one, other);
+  return combined(formatted("{}+{}", one.choice.text(), other.choice.text()), one, other);
 }
 
 // The sum of every two of these. Those that refuse each other are among them.
@@ -225,8 +225,8 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
   for (std::size_t a = 0; a < singles.size(); ++a) {
     const EncodingCase &one = singles[a], &other = singles[(a + 1) % singles.size()];
     const std::string first = one.choice.text(), second = other.choice.text();
-    cases.push_back(combined(concat("0:", first, ",1:", second), one, other));
-    cases.push_back(combined(concat(first, "@0,", second, "@1"), one, other));
+    cases.push_back(combined(formatted("0:{},1:{}", first, second), one, other));
+    cases.push_back(combined(formatted("{}@0,{}@1", first, second), one, other));
   }
   return cases;
 }

@@ -21,7 +21,7 @@ TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
     std::set<std::string> seen;
     for (const EncodingCase& one : testing::cases_of(*entry)) {
       for (const OptionInfo& option : list_options(*one.choice.parts[0].options)) {
-        seen.insert(concat(option.name, "=", to_text(option.value)));
+        seen.insert(formatted("{}={}", option.name, to_text(option.value)));
       }
     }
     for (const OptionInfo& option : list_options(*entry->make_options())) {
@@ -29,7 +29,7 @@ TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
       std::vector<std::string> values = option.allowed;
       if (std::holds_alternative<bool>(option.value)) values = {"false", "true"};
       for (const std::string& value : values) {
-        EXPECT_TRUE(seen.contains(concat(option.name, "=", value)))
+        EXPECT_TRUE(seen.contains(formatted("{}={}", option.name, value)))
             << entry->name << " " << option.name << " " << value;
       }
     }

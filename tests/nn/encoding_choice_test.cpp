@@ -302,8 +302,9 @@ TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
             "[rope] short-factors has 1 number, but 4 dims have 2 planes; one is wanted for each");
   for (const std::string part : {"", "x", "0", "-1", "nan", "inf", "1e999"}) {
     EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "2/" + part}}),
-              concat("[rope] short-factors = '2/", part, "' has '", part,
-                     "' where a number above 0 is to stand; write 1/1.5/2, one for each plane"));
+              formatted("[rope] short-factors = '2/{}' has '{}' where a number above 0 is to stand; write 1/1.5/2, one "
+                        "for each plane",
+                        part, part));
   }
   EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", "1"}}),
             "[rope] trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");

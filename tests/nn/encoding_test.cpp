@@ -92,7 +92,7 @@ bool takes(const EncodingCase& one, Transformer& model, std::int64_t length, std
     EXPECT_TRUE(expected) << text;
     bool names_limit = false;
     for (std::int64_t limit = 1; limit < length; ++limit) {
-      names_limit = names_limit || text.find(concat(" ", limit, " ")) != std::string::npos;
+      names_limit = names_limit || text.find(formatted(" {} ", limit)) != std::string::npos;
     }
     EXPECT_TRUE(names_limit) << text;
     return false;
@@ -209,7 +209,7 @@ void expect_directional_derivative(const EncodingCase& one, Transformer& model, 
     by_backward = 0;
     directions.clear();
     for (const auto& [path, parameter] : parameters) {
-      directions.push_back(normal_tensor(concat("along ", path, std::string(draw, ' ')), parameter.shape()));
+      directions.push_back(normal_tensor(formatted("along {}{}", path, std::string(draw, ' ')), parameter.shape()));
       const Tensor d_parameter = gradient(parameter);
       if (d_parameter.defined()) by_backward += sum(d_parameter * directions.back()).item();
     }
@@ -325,7 +325,7 @@ void expect_the_same_after_load(const EncodingCase& one, Transformer& saved, std
   const Tensor tokens = some_tokens(2, length);
   // Of this process: the same test may run on another device at the same time.
   const std::string file =
-      (std::filesystem::temp_directory_path() / concat("tally_encoding_test_", getpid(), ".safetensors")).string();
+      (std::filesystem::temp_directory_path() / formatted("tally_encoding_test_{}.safetensors", getpid())).string();
   write_safetensors(file, saved.parameters());
   Transformer loaded(small_model(), one.choice, vocabulary, length, 2, DType::f32, default_device());
   NamedTensors values;

@@ -65,7 +65,8 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
 }
 
 void expect_same_forms(const EncodingCase& one, std::int64_t length, Device device, std::int64_t key_heads = 0) {
-  SCOPED_TRACE(concat(one.label, " T ", length, key_heads > 0 ? concat(" heads of keys ", key_heads) : ""));
+  SCOPED_TRACE(
+      formatted("{} T {}{}", one.label, length, key_heads > 0 ? formatted(" heads of keys {}", key_heads) : ""));
   const auto tiled = model_for(one, length, key_heads);
   if (tiled == nullptr) return;
   const auto results = [&](Transformer& model) {
@@ -180,7 +181,7 @@ TEST_P(Forms, AreCausalAcrossTiles) {
 }
 
 void expect_generates_the_whole(const EncodingCase& one, std::int64_t key_heads, std::int64_t length = 11) {
-  SCOPED_TRACE(concat(one.label, " heads of keys ", key_heads));
+  SCOPED_TRACE(formatted("{} heads of keys {}", one.label, key_heads));
   const Tensor tokens = some_tokens(length);
   const auto model = model_for(one, length, key_heads);
   if (model == nullptr) return;

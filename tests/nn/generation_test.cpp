@@ -129,7 +129,7 @@ TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
     EncodingChoice choice = EncodingChoice::parse(text);
     for (const auto& [name, value] :
          {std::pair{"stretch", "longrope"}, {"trained-length", "7"}, {"long-factors", "2/9"}})
-      choice.set_option(concat("rope.", name), value);
+      choice.set_option(formatted("rope.{}", name), value);
     const auto model = make_model(choice);
     const Tensor tokens = some_tokens(2);
     const NoGrad only_values;
@@ -231,7 +231,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
   std::vector<EncodingCase> cases;
   std::size_t next = 0;
   for (const EncodingEntry* entry : encoding_registry()) {
-    const std::string text = concat(entry->name, windows[next++ % windows.size()]);
+    const std::string text = formatted("{}{}", entry->name, windows[next++ % windows.size()]);
     cases.push_back({EncodingChoice::parse(text), text});
   }
   for (const std::string& window : windows) {
@@ -272,7 +272,7 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
 TEST(GenerationMemory, IsThatOfTheWindow) {
   constexpr std::int64_t window = 256, first = 4, tokens = 4096, step = 16, waiting = 63;
   for (const char* gates : {"keys", "sep-keys"}) {
-    EncodingChoice choice = EncodingChoice::parse(concat("cope+rope[window=", window, ",first=", first, "]"));
+    EncodingChoice choice = EncodingChoice::parse(formatted("cope+rope[window={},first={}]", window, first));
     choice.set_option("cope.gates", gates);
     const auto model = make_model(choice, small_model(), tokens);
     const Tensor text = some_tokens(1, tokens);

@@ -96,7 +96,7 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   for (const Sizes& one : sizes) {
     for (const Reads reads : {Reads::none, Reads::distances}) {
       if (one.width > 64 && reads != Reads::none) continue;
-      SCOPED_TRACE(concat(one.queries, " queries of width ", one.width, ", reads ", static_cast<int>(reads)));
+      SCOPED_TRACE(formatted("{} queries of width {}, reads {}", one.queries, one.width, static_cast<int>(reads)));
       const auto wide = gradients(one, reads, Query::q, OutputPrecision::full),
                  rounded = gradients(one, reads, Query::q, OutputPrecision::matmul_input);
       for (const auto& [name, expected] : wide) EXPECT_EQ(rounded.at(name), expected) << name;
@@ -108,7 +108,7 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
 TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const auto& [dtype, scale] : {std::pair{DType::f64, 0.3}, {DType::f64, 0.0}, {DType::f32, 0.25}}) {
-      SCOPED_TRACE(concat(dtype, ", scale ", scale));
+      SCOPED_TRACE(formatted("{}, scale {}", dtype, scale));
       set_matmul_precision(dtype == DType::f32 ? MatmulPrecision::bf16 : MatmulPrecision::f32);
       const auto once = gradients(one, Reads::distances, Query::q, OutputPrecision::full, dtype, scale),
                  twice = gradients(one, Reads::distances, Query::copy, OutputPrecision::full, dtype, scale);

@@ -41,7 +41,7 @@ void expect_near_uniform(const ModelOptions& options, const std::string& encodin
   const double loss = initial_loss(options, encoding), uniform = std::log(static_cast<double>(symbols));
   std::string text = encoding;
   ModelOptions copy = options;
-  for (const OptionInfo& info : list_options(copy)) text += concat(" ", info.name, "=", to_text(info.value));
+  for (const OptionInfo& info : list_options(copy)) text += formatted(" {}={}", info.name, to_text(info.value));
   // The released counting code shares a matrix that starts at N(0, 1/D), with norms after the residuals: the logit of
   // the token itself is up to sqrt(D). That start is kept as it was published.
   const bool own_token = options.init == "authors" && options.tied;

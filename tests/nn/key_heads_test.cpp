@@ -42,7 +42,7 @@ TEST(KeyHeads, AreThoseOfAllHeadsWithEqualKeys) {
     if (testing::refused_for_length(one.choice, length, length)) continue;
     if (one.choice.parts[0].entry->traits.keys_follow_queries) continue;
     for (const std::int64_t key_heads : {1, 2}) {
-      SCOPED_TRACE(concat(one.label, " heads of keys ", key_heads));
+      SCOPED_TRACE(formatted("{} heads of keys {}", one.label, key_heads));
       const auto shared = make_small_model(one.choice, "composed", length, key_heads);
       const auto full = make_small_model(one.choice, "composed", length, 4);
       std::map<std::string, Tensor> parameters;
@@ -72,7 +72,7 @@ TEST(KeyHeads, AreAllThatIsKeptOfEarlierTokens) {
         EXPECT_EQ(to_text(kept.tensor().shape()), "[1, 1, 9, 4]") << text << ": " << name;
       }
       const std::string group = choice.assignments.empty() ? "" : "group 1, ";
-      EXPECT_TRUE(layer.contains(concat(group, "keys of the product", kept_beside_keys)));
+      EXPECT_TRUE(layer.contains(formatted("{}keys of the product{}", group, kept_beside_keys)));
     }
   }
 }

@@ -80,7 +80,7 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
                                             {70, 1, 3, {.window = 9, .first = 2}},
                                             {65, 2, 1, {.chunk = 20}}}) {
     if (size.length > 65 && testing::only_small_kernels(GetParam())) continue;
-    SCOPED_TRACE(concat(size.length, " tokens, ", size.queries, " x ", size.keys));
+    SCOPED_TRACE(formatted("{} tokens, {} x {}", size.length, size.queries, size.keys));
     std::map<std::string, Tensor> parameters;
     const auto mta = make(
         "mta", {{"mix", "none"}, {"after", "false"}, {"queries", to_text(size.queries)}, {"keys", to_text(size.keys)}},

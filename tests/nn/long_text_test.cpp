@@ -19,7 +19,7 @@ constexpr std::int64_t length = 1 << 14, block = 64;
 std::vector<Tensor> leaves_of(std::int64_t key_width, std::int64_t value_width) {
   std::vector<Tensor> leaves;
   for (const std::int64_t width : {key_width, key_width, value_width}) {
-    const std::string name = concat("operand ", leaves.size());
+    const std::string name = formatted("operand {}", leaves.size());
     leaves.push_back(testing::normal_tensor(name, {1, 1, length, width}).to(DType::f32));
     set_requires_grad(leaves.back());
   }

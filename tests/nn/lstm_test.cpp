@@ -55,7 +55,7 @@ Tensor loss_of(const Tensor& logits, const Tensor& tokens) {
 Tensor composed(const std::map<std::string, Tensor>& p, const Tensor& tokens, std::int64_t layers, std::int64_t width) {
   Tensor x = embedding(p.at("embedding.weight"), tokens);
   for (std::int64_t layer = 0; layer < layers; ++layer) {
-    const std::string name = concat("layers.", layer, ".");
+    const std::string name = formatted("layers.{}.", layer);
     Tensor hidden = Tensor::zeros({x.size(0), width}, x.dtype(), x.device()), cell = hidden;
     std::vector<Tensor> steps;
     for (std::int64_t t = 0; t < x.size(1); ++t) {
@@ -119,7 +119,7 @@ TEST(Lstm, NamesParametersAsCheckpointsDo) {
   const auto names = [&] {
     std::vector<std::string> lines;
     for (const auto& [path, parameter] : make(options)->parameters()) {
-      lines.push_back(concat(path, " ", parameter.shape()));
+      lines.push_back(formatted("{} {}", path, parameter.shape()));
     }
     return lines;
   };

@@ -165,7 +165,7 @@ TEST(Initializer, GivesTheDeviationsOfTheSpecification) {
     std::map<std::string, Tensor> parameters;
     for (const auto& [path, parameter] : model.parameters()) parameters[path] = parameter;
     for (const auto& [path, expected] : expected_deviations(init)) {
-      SCOPED_TRACE(concat(init, " ", path));
+      SCOPED_TRACE(formatted("{} {}", init, path));
       const Moments found = moments_of(parameters.at(path));
       // Five standard errors of the deviation of n normal numbers, and of their mean.
       const double n = static_cast<double>(parameters.at(path).numel());

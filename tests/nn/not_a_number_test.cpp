@@ -55,7 +55,7 @@ void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) 
     const std::int64_t spoilt = length == long_text ? length - 6 : 3;
     const testing::Sizes sizes{1, 2, length, 4, 4};
     for (const bool tiled : {true, false}) {
-      SCOPED_TRACE(concat(one.name, tiled ? " tiled, " : " composed, ", length, " tokens"));
+      SCOPED_TRACE(formatted("{}{}{} tokens", one.name, tiled ? " tiled, " : " composed, ", length));
       bool found_leaf = false;
       const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
                                           [&](const std::string& name, const Shape& shape, double deviation) {
@@ -86,7 +86,7 @@ TEST_P(NotANumber, StaysSoBeyondTheEndOfATable) {
   for (const testing::ShapeCase& one : testing::shape_cases()) {
     if (!one.name.ends_with("own_gates")) continue;
     for (const bool tiled : {true, false}) {
-      SCOPED_TRACE(concat(one.name, tiled ? " tiled" : " composed"));
+      SCOPED_TRACE(formatted("{}{}", one.name, tiled ? " tiled" : " composed"));
       const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
                                           [&](const std::string& name, const Shape& shape, double deviation) {
                                             const Tensor tensor = testing::normal_tensor(name, shape, deviation);

@@ -77,7 +77,7 @@ TEST(OptimizerState, DecayOfLinearLayersSparesEmbeddingsNormsAndTables) {
     std::set<std::string> linear = of_fox_pro;
     for (const char* name :
          {"attention.query", "attention.key", "attention.value", "attention.output", "mlp.up", "mlp.down"}) {
-      linear.insert(concat("blocks.0.", name, ".weight"));
+      linear.insert(formatted("blocks.0.{}.weight", name));
     }
     if (!tied) linear.insert("head.weight");
     EXPECT_EQ(decaying(model.parameters(), "linear"), linear);

@@ -110,7 +110,7 @@ TEST(Optimizer, ClipsAsTheReferenceDoes) {
     SCOPED_TRACE(name);
     NamedTensors parameters;
     for (const std::string in : {"in0", "in1"}) {
-      const Tensor d_parameter = reference().read(concat(name, ".", in));
+      const Tensor d_parameter = reference().read(formatted("{}.{}", name, in));
       parameters.emplace_back(in, leaf(Tensor::zeros(d_parameter.shape(), DType::f64)));
       set_gradient(parameters.back().second, d_parameter);
     }
@@ -125,7 +125,7 @@ TEST(Optimizer, ClipsAsTheReferenceDoes) {
     Optimizer::clip(rows, squares, Tensor::zeros({1}, DType::f64), options.clip);
     optimizer->update(rows);
     for (std::size_t n = 0; n < 2; ++n) {
-      const std::vector<double> expected = reference().read(concat(name, ".out", n)).to_vector<double>();
+      const std::vector<double> expected = reference().read(formatted("{}.out{}", name, n)).to_vector<double>();
       const std::vector<double> found = parameters[n].second.to_vector<double>();
       for (std::size_t e = 0; e < expected.size(); ++e) EXPECT_NEAR(-found[e], expected[e], 1e-14);
     }
@@ -143,7 +143,7 @@ class ManyParameters : public testing::OnDevice {
     constexpr std::int64_t sizes[]{1, 0, 1023, 1024, 1025, 4096, 9001};
     NamedTensors parameters;
     for (std::int64_t n = 0; n < 120; ++n) {
-      const std::string name = concat("p", n);
+      const std::string name = formatted("p{}", n);
       const Shape shape{sizes[n % std::ssize(sizes)]};
       parameters.emplace_back(name, leaf(testing::normal_tensor(name, shape).to(DType::f32)));
       if (n % 5 != 0) {

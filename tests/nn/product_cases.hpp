@@ -45,8 +45,8 @@ inline std::vector<ShapeCase> product_cases() {
          score.add_score_mod(contextual_table(leaf("z", {s.batch, s.heads, s.length, 17}, 1, DType::f64)));
          for (const std::string_view one : {"1", "2"}) {
            score.biases.push_back(
-               ToeplitzProduct{leaf(concat("by_query", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
-                               leaf(concat("by_distance", one), {1, 1, s.length, 5}, 1, DType::f64), true});
+               ToeplitzProduct{leaf(formatted("by_query{}", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
+                               leaf(formatted("by_distance{}", one), {1, 1, s.length, 5}, 1, DType::f64), true});
          }
          score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        },

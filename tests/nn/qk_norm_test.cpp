@@ -39,8 +39,8 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance, 
 // The files are described in tests/reference/foreign/make_qk_norm.py.
 TEST_P(QkNorms, AreThoseOfQwenOlmoAndPhi) {
   for (const std::string name : {"qwen3", "olmo2", "phi"}) {
-    const auto file =
-        SafetensorsFile::open(concat(TALLY_SOURCE_DIR "/tests/reference/foreign/qk-norm-", name, ".safetensors"));
+    const auto file = SafetensorsFile::open(
+        formatted("{}{}.safetensors", TALLY_SOURCE_DIR "/tests/reference/foreign/qk-norm-", name));
     const std::map<std::string, std::string> words(file.metadata().begin(), file.metadata().end());
     const auto number = [&](const char* key) { return std::stoll(words.at(key)); };
     const auto read = [&](const std::string& tensor) { return file.read(tensor).to(default_device()); };
@@ -55,7 +55,7 @@ TEST_P(QkNorms, AreThoseOfQwenOlmoAndPhi) {
     rope.set_option("base", words.at("base"));
     rope.set_option("rotary-dims", words.at("rotary-dims"));
     for (const AttentionForm form : {AttentionForm::tiled, AttentionForm::composed}) {
-      SCOPED_TRACE(concat(name, form == AttentionForm::tiled ? " tiled" : " composed"));
+      SCOPED_TRACE(formatted("{}{}", name, form == AttentionForm::tiled ? " tiled" : " composed"));
       const WithBias bias = name == "phi" ? WithBias::yes : WithBias::no;
       const Attention attention(start, HeadSizes::of(model), 0, 1, form, bias, QkNorm::of(model));
       NamedTensors parameters = attention.parameters();
@@ -149,7 +149,7 @@ TEST_P(QkNorms, GoTogetherWithEveryEncoding) {
   for (std::size_t n = 0; n < all.size(); n += one_of) {
     const EncodingChoice& choice = all[n];
     const Norms& norms = some[n % std::size(some)];
-    SCOPED_TRACE(concat(choice.text(), " ", norms.over, " ", norms.kind));
+    SCOPED_TRACE(formatted("{} {} {}", choice.text(), norms.over, norms.kind));
     const auto model = make_model(choice, norms, "tiled"), composed = make_model(choice, norms, "composed");
     loss_of(*model, tokens, true);
     const auto is_norm = [](const std::string& path) {
@@ -176,7 +176,7 @@ TEST(QkNorm, HasAWeightForAHeadOrForAll) {
     for (const auto& [path, parameter] : make_model(EncodingChoice::parse("none"), norms, "tiled")->parameters()) {
       const std::size_t at = path.find("0.attention.");
       if (at == std::string::npos || path.find("_norm.") == std::string::npos) continue;
-      text += concat(path.substr(at + 12), " ", parameter.shape(), " ");
+      text += formatted("{} {} ", path.substr(at + 12), parameter.shape());
     }
     return text;
   };

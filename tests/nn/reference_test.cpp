@@ -83,7 +83,7 @@ void check_file(const SafetensorsFile& file) {
 
 // "cope.share=none". A number or a text is one of two kinds: as it is set at first, or another.
 std::string setting(const EncodingEntry& entry, const OptionInfo& info, const std::string& value) {
-  return concat(entry.name, ".", info.name, "=", value);
+  return formatted("{}.{}={}", entry.name, info.name, value);
 }
 constexpr const char* another = "another";
 

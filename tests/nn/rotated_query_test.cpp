@@ -30,9 +30,9 @@ TEST(RotatedQueries, AreRefusedWhereGatesComeFromTheScore) {
   };
   for (const std::string name : {"cope-alibi", "contextual-rotary"}) {
     EXPECT_EQ(complaint(choice_of(name, "keys")),
-              concat("[", name,
-                     "] rotated-query = true has no effect with gates = keys, which come from the score itself; it is "
-                     "for gates = sep-keys or values"));
+              formatted("[{}] rotated-query = true has no effect with gates = keys, which come from the score itself; "
+                        "it is for gates = sep-keys or values",
+                        name));
     for (const std::string gates : {"sep-keys", "values"}) EXPECT_EQ(complaint(choice_of(name, gates)), "");
   }
   for (const std::string name : {"cope", "cope-mlp"}) EXPECT_EQ(complaint(choice_of(name, "keys")), "");

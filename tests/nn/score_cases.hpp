@@ -25,7 +25,7 @@ using Values = std::function<Tensor(const std::string& name, const Shape& shape,
 // Others for every draw.
 inline Values drawn(int draw) {
   return [draw](const std::string& name, const Shape& shape, double deviation) {
-    return normal_tensor(draw == 0 ? name : concat(name, " ", draw), shape, deviation);
+    return normal_tensor(draw == 0 ? name : formatted("{} {}", name, draw), shape, deviation);
   };
 }
 

@@ -60,7 +60,7 @@ TEST_F(SharedMemory, DecidesNoBits) {
     for (const auto& [sizes, dtype] : forms) {
       const Outcome expected = outcome_with(227, one, sizes, dtype).first;
       for (const int kib : {99, 64}) {
-        SCOPED_TRACE(concat(one.name, " d ", sizes.width, " with ", kib, " KiB"));
+        SCOPED_TRACE(formatted("{} d {} with {} KiB", one.name, sizes.width, kib));
         const auto [found, refusal] = outcome_with(kib, one, sizes, dtype);
         if (kib == 99 || refusal.empty()) {
           ASSERT_EQ(refusal, "");

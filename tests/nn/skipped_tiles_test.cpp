@@ -93,8 +93,8 @@ const ShapeCase row_column{
     }};
 
 void expect_counted(const ShapeCase& one, const Aligned& aligned) {
-  SCOPED_TRACE(concat(one.name, ": query ", aligned.row, ", key ", aligned.key, ", diagonal of the others ",
-                      aligned.others_diagonal));
+  SCOPED_TRACE(formatted("{}: query {}, key {}, diagonal of the others {}", one.name, aligned.row, aligned.key,
+                         aligned.others_diagonal));
   const Values values = aligned.values(sizes);
   const Outcome composed = compute(one, sizes, DType::f64, false, 0, values);
   expect_equal(compute(one, sizes, DType::f64, true, 0, values), composed);
@@ -194,7 +194,7 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
 // rows 192 .. 255 and 256 .. 299. Values would be the same without.
 void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const Values& values = normal_tensor) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    SCOPED_TRACE(concat(one.name, " in ", dtype));
+    SCOPED_TRACE(formatted("{} in {}", one.name, dtype));
     const Sizes two{1, 2, length, 8, 8};
     const cpu::CountTiles counted;
     compute(one, two, dtype, true, 0, values);

@@ -66,7 +66,8 @@ double largest_logit(const ShapeCase& one, const Sizes& sizes, const Values& val
 Values moved(const Values& values, int run) {
   return [values, run](const std::string& name, const Shape& shape, double deviation) {
     constexpr double quarter_unit = 3e-8;
-    return values(name, shape, deviation) * (normal_tensor(concat(name, " moved ", run), shape, quarter_unit) + 1.0);
+    return values(name, shape, deviation) *
+           (normal_tensor(formatted("{} moved {}", name, run), shape, quarter_unit) + 1.0);
   };
 }
 
@@ -127,7 +128,7 @@ TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
          {Sizes{1, 2, 1, 16, 16}, Sizes{1, 2, several_tiles(), 16, 16}, Sizes{1, 2, 70, 64, 64}, wide_heads}) {
       // Executed by the CPU the kernels take their time: one in five.
       if (testing::takes_a_share() && ++turn % 5 != 0) continue;
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      SCOPED_TRACE(formatted("{} T {} d {}", one.name, sizes.length, sizes.width));
       expect_as_precise(one, sizes, drawn(0), one.kinks ? Compared::output : Compared::both);
     }
   }
@@ -144,7 +145,7 @@ TEST_P(TiledPrecision, HasGradientsAsPreciseAsThoseOfTheComposedFormBetweenKinks
     if (!one.kinks) continue;
     for (const Sizes& sizes : {Sizes{1, 2, 1, 16, 16}, Sizes{1, 1, 150, 16, 16}, Sizes{1, 1, 70, 64, 64}}) {
       if (testing::takes_a_share() && ++turn % 4 != 0) continue;
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      SCOPED_TRACE(formatted("{} T {} d {}", one.name, sizes.length, sizes.width));
       int draw = 0;
       while (draw < most_draws && distance_to_kinks(one, sizes, drawn(draw)) < apart) ++draw;
       ASSERT_LT(draw, most_draws) << "none of them keeps all positions away from kinks";
@@ -180,7 +181,7 @@ TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
     // Score modifications of tests bend elsewhere.
     if (one.name.starts_with("pair_") || one.name.starts_with("score_mod_")) continue;
     for (const Sizes& sizes : {Sizes{2, 1, 67, 20, 17}, Sizes{1, 2, several_tiles(), 16, 16}}) {
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length));
+      SCOPED_TRACE(formatted("{} T {}", one.name, sizes.length));
       const Outcome half = compute(one, sizes, DType::f64, true, 0, crossed(0));
       EXPECT_EQ(distance_to_kinks(one, sizes, crossed(0)), 0);
       expect_equal(half, compute(one, sizes, DType::f64, false, 0, crossed(0)));

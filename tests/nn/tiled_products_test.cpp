@@ -70,7 +70,7 @@ void expect_rounded(MatmulPrecision precision, double rounding) {
     // Rows whose windows see few of the keys.
     if (is_cpu(default_device()) && one.mask.window > 0) own_sizes.push_back({1, 1, 600, 16, 16});
     for (const Sizes& sizes : own_sizes) {
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      SCOPED_TRACE(formatted("{} T {} d {}", one.name, sizes.length, sizes.width));
       const Outcome exact = compute(one, sizes, DType::f64, false);
       const Outcome tiled = with_products(precision, one, sizes, true),
                     composed = with_products(precision, one, sizes, false),

@@ -87,7 +87,7 @@ void expect_equal_forms(double dropout) {
       const LessSharedMemory some((n + m) / 2 % 2 == (dropout > 0 ? 0 : 1));
       const ShapeCase& one = cases[n];
       const Sizes& sizes = all[m];
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width, " shared by ", sizes.shared_by));
+      SCOPED_TRACE(formatted("{} T {} d {} shared by {}", one.name, sizes.length, sizes.width, sizes.shared_by));
       const Outcome tiled = compute(one, sizes, DType::f64, true, dropout);
       if (!few) expect_equal(tiled, compute(one, sizes, DType::f64, false, dropout));
     }
@@ -107,7 +107,7 @@ TEST_P(Tiled, AddsUpOverSharesWhatBelongsToNoKey) {
   constexpr Sizes sizes{1, 1, 1100, 4, 4};
   for (ShapeCase one : testing::product_cases()) {
     for (const AttentionMask mask : {AttentionMask{.window = 40}, AttentionMask{.chunk = 40}}) {
-      SCOPED_TRACE(concat(one.name, " window ", mask.window));
+      SCOPED_TRACE(formatted("{} window {}", one.name, mask.window));
       one.mask = mask;
       expect_equal(compute(one, sizes, DType::f64, true, 0), compute(one, sizes, DType::f64, false, 0));
     }
@@ -169,7 +169,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
     for (std::size_t form = 0; form < forms.size(); ++form) {
       if (!few && testing::takes_a_share() && (seen + form) % 2 != 0) continue;
       const auto& [sizes, precision] = forms[form];
-      SCOPED_TRACE(concat(one.name, " T ", sizes.length, " d ", sizes.width));
+      SCOPED_TRACE(formatted("{} T {} d {}", one.name, sizes.length, sizes.width));
       set_matmul_precision(precision);
       const Outcome expected = compute(one, sizes, DType::f32, true, 0.25);
       for (const auto schedule : {cuda_host::Schedule::reverse, cuda_host::Schedule::random}) {

@@ -134,7 +134,7 @@ TEST(Transformer, PutsNormsWhereAsked) {
   for (const std::string order : {"pre", "parallel", "post"}) {
     for (const std::string norm : {"layer", "rms"}) {
       for (const bool tied : {false, true}) {
-        SCOPED_TRACE(concat(order, " ", norm, tied ? " tied" : ""));
+        SCOPED_TRACE(formatted("{} {}{}", order, norm, tied ? " tied" : ""));
         ModelOptions options = small_model();
         options.layers = 1;
         options.norm_place = order == "post" ? "post" : "pre";

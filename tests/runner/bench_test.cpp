@@ -139,8 +139,8 @@ TEST_F(Bench, RefusesOptionsWithoutEffect) {
             "tally: [bench] --pe.rope.base has no effect on attention --dry-run; it is for step\n");
   for (const std::string option : {"model.hidden=64", "model.layers=2", "optimiser.name=sgd", "seed=5"}) {
     EXPECT_EQ(complaint({"attention", "--" + option, "--steps=1", "--warmup=0"}),
-              concat("tally: [bench] --", option.substr(0, option.find('=')),
-                     " has no effect on attention; it is for step\n"));
+              formatted("tally: [bench] --{} has no effect on attention; it is for step\n",
+                        option.substr(0, option.find('='))));
   }
   // An option that repeats the current value passes, and so does one that selects different layers.
   EXPECT_EQ(complaint({"step", "--dry-run", "--seed=1", "--optimiser.name=sgd"}), "");
@@ -168,7 +168,7 @@ TEST_F(Bench, EveryOptionOfAPlanChangesIt) {
       if (const auto* whole = std::get_if<std::int64_t>(&field.option.value)) values = {to_text(*whole + 2), "1"};
       if (const auto* real = std::get_if<double>(&field.option.value)) values = {to_text(*real / 2 + 0.1)};
       const bool seen = std::ranges::any_of(values, [&](const std::string& value) {
-        const Finished changed = with({concat("--", field.name, "=", value)});
+        const Finished changed = with({formatted("--{}={}", field.name, value)});
         return changed.code == 2 || changed.out != usual;
       });
       EXPECT_TRUE(seen || values.empty()) << work << " " << field.name;

@@ -81,9 +81,10 @@ TEST(CheckCommand, ChecksGradientsOnEveryDevice) {
   devices.emplace_back();
   for (const Device device : devices) {
     for (const char* encoding : {"relative", "cope-alibi", "selective"}) {
-      SCOPED_TRACE(concat(device, " ", encoding));
+      SCOPED_TRACE(formatted("{} {}", device, encoding));
       const JsonValue json = json_of(run_tally(
-          {"check", "--only=gradients", "--device=" + to_text(device), concat("--pe=", encoding), "--json"}, folder));
+          {"check", "--only=gradients", "--device=" + to_text(device), formatted("--pe={}", encoding), "--json"},
+          folder));
       EXPECT_EQ(json.integer("wrong"), 0);
       EXPECT_EQ(json.elements("properties").front().string("found"), "ok");
     }

@@ -129,7 +129,7 @@ TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;
   for (const char* pe : {"cope+path", "cope+rope", "fox+tra", "alibi+ssmax", "alibi+wall"}) {
     const std::string text = described(pe);
-    EXPECT_TRUE(holds(text, concat("all layers, all heads: ", pe)) && !holds(text, "is computed in")) << text;
+    EXPECT_TRUE(holds(text, formatted("all layers, all heads: {}", pe)) && !holds(text, "is computed in")) << text;
   }
   const auto plan = [&](const std::string& pe, const std::string& option) {
     return run_tally({"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=" + pe, option, "--dry-run"},
@@ -161,7 +161,7 @@ TEST(Combinations, AreSweptWithSemicolons) {
   const Finished result = run_tally(words, folder);
   EXPECT_EQ(result.code, 0) << result.err << result.out;
   for (const char* name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {
-    EXPECT_TRUE(std::filesystem::exists(folder / concat("sweep/", name, "/results.json"))) << name;
+    EXPECT_TRUE(std::filesystem::exists(folder / formatted("sweep/{}/results.json", name))) << name;
   }
 }
 

@@ -41,7 +41,7 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   const Finished result = resume();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_TRUE(holds(result.out, "passed over") && holds(result.out, last)) << result.out;
-  EXPECT_TRUE(holds(result.out, concat("what was passed over is now in ", aside, "\n"))) << result.out;
+  EXPECT_TRUE(holds(result.out, formatted("what was passed over is now in {}\n", aside))) << result.out;
   expect_same_run(run_, reference_);
   EXPECT_EQ(results_of(run_), results_of(reference_));
   EXPECT_TRUE(read_file(aside + "/" + last) == files.at(last));
@@ -50,9 +50,9 @@ TEST_F(Damage, AFinishedRunGoesOnFromItsNewestGoodCheckpoint) {
   EXPECT_TRUE(holds(resume().out, "nothing to do"));
   // Checkpoints that were removed on purpose are not computed again.
   std::filesystem::remove_all(run_ + "/checkpoints");
-  EXPECT_EQ(resume().out, concat("no trained checkpoint is left in ", run_,
-                                 "/checkpoints; bring the files back, or train again with 'tally resume --restart'\n"
-                                 "the run is finished; nothing to do\n"));
+  EXPECT_EQ(resume().out, formatted("no trained checkpoint is left in {}/checkpoints; bring the files back, or train "
+                                    "again with 'tally resume --restart'\nthe run is finished; nothing to do\n",
+                                    run_));
 }
 
 // The checkpoints are damaged, or unreadable like the files of another user.

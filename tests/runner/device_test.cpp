@@ -77,7 +77,7 @@ TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
   for (const EncodingEntry* entry : encoding_registry()) {
     SCOPED_TRACE(entry->name);
     const auto curve = [&](const std::string& device, const std::string& dtype) {
-      return curve_of(train(concat(entry->name, "-", device, "-", dtype), entry->name, device, dtype, descent));
+      return curve_of(train(formatted("{}-{}-{}", entry->name, device, dtype), entry->name, device, dtype, descent));
     };
     const std::vector<double> exact = curve("cpu", "f64");
     ASSERT_EQ(exact.size(), 2U * 4 + 2 * 3);
@@ -100,7 +100,7 @@ TEST_F(Devices, StartWeightsAreTheSameBits) {
     SCOPED_TRACE(one.label);
     const auto weights = [&](const std::string& device) {
       const std::string run =
-          train(concat(one.label, "-", device), one.label, device, "f32", {"--steps=1", "--optimiser.lr=0"});
+          train(formatted("{}-{}", one.label, device), one.label, device, "f32", {"--steps=1", "--optimiser.lr=0"});
       const SafetensorsFile file = SafetensorsFile::open(run + "/checkpoints/step-00000001.safetensors");
       std::map<std::string, std::uint32_t> checksums;
       for (const SafetensorsEntry& tensor : file.entries()) {
@@ -123,14 +123,15 @@ TEST_F(Devices, ARunMovesBetweenThem) {
     moves.insert(moves.end(), {{"cpu", device}, {device, "cpu"}});
   }
   for (const auto& [first, second] : moves) {
-    const std::string move = concat("from-", first, "-to-", second);
+    const std::string move = formatted("from-{}-to-{}", first, second);
     SCOPED_TRACE(move);
     const std::string run = train(move, "cope", first, "f64", {"--steps=8", "--save-every=4"});
     for (const std::string& name : names_of_checkpoints(run)) {
       if (name > "step-00000004.safetensors") std::filesystem::remove(run + "/checkpoints/" + name);
     }
     std::filesystem::remove(run + "/results.json");
-    const Finished moved = run_tally({"resume", run, "--quiet", "--threads=1", concat("--device=", second)}, folder_);
+    const Finished moved =
+        run_tally({"resume", run, "--quiet", "--threads=1", formatted("--device={}", second)}, folder_);
     ASSERT_EQ(moved.code, 0) << moved.err;
     EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(stayed));
     EXPECT_LE(difference(curve_of(run), curve_of(stayed)), 1e-12);

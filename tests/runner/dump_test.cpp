@@ -45,7 +45,7 @@ TEST_F(Dump, HoldsWhatTheRunnerPromises) {
   };
   for (const std::string layer : {"0", "1"}) {
     for (const std::string what : {"weights", "gates", "positions", "position_weights"}) {
-      expected[concat("blocks.", layer, ".", what)] = {DType::f32, {3, 2, 16, 16}};
+      expected[formatted("blocks.{}.{}", layer, what)] = {DType::f32, {3, 2, 16, 16}};
     }
   }
   const auto checkpoint = RunFolder::open(run_).open_checkpoint(4);

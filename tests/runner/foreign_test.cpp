@@ -59,9 +59,9 @@ TEST(ForeignFiles, SafetensorsThatAreNone) {
   const TemporaryFolder folder;
   const std::string path = folder / "f.safetensors", entry = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
   std::string many = "{\"__metadata__\":{}", more = many;
-  for (int n = 0; n < 1'000'000; ++n) many += concat(",\"", n, "\":{}");
+  for (int n = 0; n < 1'000'000; ++n) many += formatted(",\"{}\":{{}}", n);
   for (int n = 0; n < 200'000; ++n)
-    more += concat(",\"", n, "\":", R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})");
+    more += formatted(",\"{}\":{}", n, R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})");
   const std::vector<std::pair<std::string, std::string>> files{
       {little_endian(0, 8) + "{}", "header length 0"},
       {little_endian(1000, 8) + "{}", "header length 1000"},
@@ -170,7 +170,7 @@ TEST_F(ForeignFilesOfARun, CheckpointsOfAnotherModel) {
        }},
       {"; 5 more",
        [](NamedTensors& tensors) {
-         for (int n = 0; n < 15; ++n) tensors.emplace_back(concat("model.x", n), Tensor::zeros({2}));
+         for (int n = 0; n < 15; ++n) tensors.emplace_back(formatted("model.x{}", n), Tensor::zeros({2}));
        }},
       // A name with terminal commands is printed escaped.
       {"\\x1b[2J", [](NamedTensors& tensors) { tensors.emplace_back("model.\x1b[2J", Tensor::zeros({2})); }},

@@ -24,8 +24,8 @@ class ImportedRuns : public ::testing::Test {
     for (int n = 0; n < 12; ++n) {
       std::string text;
       for (int line = 0; line < 12; ++line)
-        text += concat("func f", line, "(x int) int { return x + ", n * line, " }\n");
-      write_file(folder_ / concat("texts/", n, ".go"), text);
+        text += formatted("func f{}(x int) int {{ return x + {} }}\n", line, n * line);
+      write_file(folder_ / formatted("texts/{}.go", n), text);
     }
     expect_done({"prepare", folder_ / "data", folder_ / "texts", "--vocabulary=257", "--validation-part=0.3",
                  "--test-part=0", "--quiet"});
@@ -58,7 +58,7 @@ class ImportedRuns : public ::testing::Test {
     return more;
   }
   std::string checkpoint(const std::string& run, int step) {
-    return folder_ / concat(run, "/checkpoints/step-0000000", step, ".safetensors");
+    return folder_ / formatted("{}/checkpoints/step-0000000{}.safetensors", run, step);
   }
   std::string data() const { return "--data=" + (folder_ / "data"); }
 
@@ -117,15 +117,15 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
 // old place.
 TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   const auto in_folder = [&](const std::string& folder, const std::string& words) {
-    return run_program({"/bin/sh", "-c", concat("cd '", folder, "' && exec '", TALLY_RUNNER, "' ", words)}, folder_);
+    return run_program({"/bin/sh", "-c", formatted("cd '{}' && exec '{}' {}", folder, TALLY_RUNNER, words)}, folder_);
   };
   const Finished imported =
-      in_folder(folder_.path().string(), concat("import run --from '", source("llama"), "' --quiet"));
+      in_folder(folder_.path().string(), formatted("import run --from '{}' --quiet", source("llama")));
   ASSERT_EQ(imported.code, 0) << imported.err;
   fs::create_directory(folder_ / "elsewhere");
   fs::rename(folder_ / "run", folder_ / "elsewhere/run");
   const std::string moved = folder_ / "elsewhere/run";
-  const std::string generate = concat("generate '", moved, "' --prompt=fu --count=3 --seed=1");
+  const std::string generate = formatted("generate '{}' --prompt=fu --count=3 --seed=1", moved);
   const Finished first = in_folder("/", generate);
   EXPECT_EQ(first.code, 0) << first.err;
 
@@ -134,7 +134,7 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_EQ(read_json(moved + "/config.json").at("task").string("data"), folder_ / "elsewhere/../data");
   fs::rename(moved, folder_ / "again");
-  const Finished from_root = in_folder("/", concat("resume '", folder_ / "again", "' --steps=3 --quiet"));
+  const Finished from_root = in_folder("/", formatted("resume '{}' --steps=3 --quiet", folder_ / "again"));
   EXPECT_EQ(from_root.code, 0) << from_root.err;
 
   // An earlier version wrote paths relative to the working directory.
@@ -149,7 +149,7 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
 TEST_F(ImportedRuns, AreWrittenBack) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     ASSERT_EQ(import(name, source(name), {data()}).code, 0);
-    const std::string out = folder_ / concat(name, "-back");
+    const std::string out = folder_ / formatted("{}-back", name);
     const Finished exported = expect_done({"export", folder_ / name, "--as", name, "--out", out});
     const bool noted = holds(exported.out,
                              "puts no token in front of a text; a llama model's own tokenizer usually "
@@ -158,9 +158,9 @@ TEST_F(ImportedRuns, AreWrittenBack) {
     const JsonValue tokenizer = read_json(out + "/tokenizer_config.json");
     EXPECT_EQ(tokenizer.string("tokenizer_class"), "PreTrainedTokenizerFast") << name;
     EXPECT_EQ(tokenizer.string("eos_token"), "<|endoftext|>") << name;
-    ASSERT_EQ(import(concat(name, "-again"), out).code, 0);
+    ASSERT_EQ(import(formatted("{}-again", name), out).code, 0);
     const SafetensorsFile a = SafetensorsFile::open(checkpoint(name, 0)),
-                          b = SafetensorsFile::open(checkpoint(concat(name, "-again"), 0));
+                          b = SafetensorsFile::open(checkpoint(formatted("{}-again", name), 0));
     for (const SafetensorsEntry& entry : a.entries()) {
       EXPECT_EQ(a.read(entry.name).to_vector<float>(), b.read(entry.name).to_vector<float>()) << entry.name;
     }
@@ -345,7 +345,7 @@ TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
                                                       {"--model.dropout=0.1", "--optimiser.schedule=constant"},
                                                       {"--precision=bf16", "--micro-batch=1"}};
   for (std::size_t n = 0; n < choices.size(); ++n) {
-    const std::string run = concat("run", n);
+    const std::string run = formatted("run{}", n);
     ASSERT_EQ(import(run, source("gpt2"), {data()}).code, 0);
     const Finished trained = expect_done(training(run, choices[n]));
     EXPECT_TRUE(holds(trained.out, "changed: ")) << trained.out;

@@ -37,7 +37,7 @@ class Inspect : public ::testing::Test {
 
   // One dump per sequence, as on the page. With batches of other sizes, rounding may swap two nearly equal keys, and
   // hard attention would choose the other one.
-  std::string dump_of(std::size_t n) const { return folder_ / concat("dump-", n, ".safetensors"); }
+  std::string dump_of(std::size_t n) const { return folder_ / formatted("dump-{}.safetensors", n); }
   void dump_each(const std::string& run, const std::string& split, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n) {
       const std::vector<std::string> words{"dump",    run, "--split", split,     "--start", std::to_string(n),
@@ -59,7 +59,7 @@ class Inspect : public ::testing::Test {
       for (std::size_t layer = 0; layer < layers.size(); ++layer) {
         EXPECT_TRUE(layers[layer].contains("weights"));
         for (const char* name : {"weights", "gates", "position_weights", "decay", "breaks"}) {
-          const std::string dumped = concat("blocks.", layer, ".", name);
+          const std::string dumped = formatted("blocks.{}.{}", layer, name);
           SCOPED_TRACE(dumped);
           ASSERT_EQ(layers[layer].contains(name), dump.find(dumped) != nullptr);
           if (!layers[layer].contains(name)) continue;
@@ -85,7 +85,7 @@ class Inspect : public ::testing::Test {
               ASSERT_NEAR(shown.values[at], exact[at], bound + 4e-5) << at;
             }
             if (packing != "gates") continue;
-            const std::vector<double> positions = of_head(dump, concat("blocks.", layer, ".positions"), head);
+            const std::vector<double> positions = of_head(dump, formatted("blocks.{}.positions", layer), head);
             for (std::size_t at = 0; at < exact.size(); ++at) {
               if (at % length > at / length) continue;
               ASSERT_NEAR(shown.sums[at], positions[at], 1 / 510.0 + 1e-5) << at;

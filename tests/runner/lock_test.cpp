@@ -90,7 +90,7 @@ TEST(Lock, OfRunsStartedTogetherOneGoesOn) {
         continue;
       }
       ++done;
-      const std::string seed = concat("\"seed\": ", i + 1);
+      const std::string seed = formatted("\"seed\": {}", i + 1);
       EXPECT_TRUE(holds(read_file(run + "/config.json"), seed)) << read_file(run + "/config.json");
       EXPECT_TRUE(holds(read_file(run + "/results.json"), seed)) << read_file(run + "/results.json");
     }

@@ -61,7 +61,7 @@ TEST_F(ModelRecords, AnotherModelIsRefusedWithBothValues) {
       if (change.encoding != encoding) continue;
       edit(change.from, change.to);
       const std::string expected =
-          concat("made with ", change.name, " ", change.before, ", the configuration has ", change.after);
+          formatted("made with {} {}, the configuration has {}", change.name, change.before, change.after);
       const auto before = checkpoints_of(run_);
       for (const std::vector<std::string>& words :
            {std::vector<std::string>{"eval", run_}, {"resume", run_}, {"export", run_, "--out", folder_ / "weights"}}) {

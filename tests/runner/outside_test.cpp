@@ -34,7 +34,7 @@ class Outside : public ::testing::TestWithParam<const char*> {
   // refused the options.
   bool dump(const std::string& encoding, std::vector<std::string> options,
             const std::function<void(NamedTensors&)>& change = nullptr) {
-    const std::string run = folder_ / concat("run-", runs_++), file = run + "/dump.safetensors";
+    const std::string run = folder_ / formatted("run-{}", runs_++), file = run + "/dump.safetensors";
     // A large step, so that tables which start at zero have an effect.
     options.insert(options.end(), {"--optimiser.lr=0.02", std::string("--dtype=") + GetParam(), "--device=" + device_});
     const Finished train = run_tally(tiny_training(run, encoding, options), folder_);
@@ -47,7 +47,7 @@ class Outside : public ::testing::TestWithParam<const char*> {
         folder_);
     EXPECT_EQ(dumped.code, 0) << dumped.err;
     files_.insert(files_.end(), {checkpoint, run + "/config.json", file});
-    labels_ += concat(run, ": ", encoding);
+    labels_ += formatted("{}: {}", run, encoding);
     for (const std::string& option : options) labels_ += " " + option;
     labels_ += "\n";
     return true;
@@ -77,7 +77,7 @@ std::vector<std::string> options_of(const EncodingChoice& choice) {
   for (const auto& part : choice.parts) {
     for (const OptionInfo& option : list_options(*part.options)) {
       const std::string value = to_text(option.value);
-      if (!value.empty()) words.push_back(concat("--pe.", part.entry->name, ".", option.name, "=", value));
+      if (!value.empty()) words.push_back(formatted("--pe.{}.{}={}", part.entry->name, option.name, value));
     }
   }
   return words;
@@ -118,9 +118,9 @@ TEST_P(OutsideTogether, Sums) {
   for (const char* encoding : {"cope", "cope-alibi", "cope-mlp", "relative"}) {
     SCOPED_TRACE(encoding);
     for (const char* other : {"+rope", "+nexus+rope"}) {
-      std::vector<std::string> options{concat("--pe.", encoding, ".rotated-query")};
+      std::vector<std::string> options{formatted("--pe.{}.rotated-query", encoding)};
       if (std::string_view(encoding) == "cope-alibi") options.emplace_back("--pe.cope-alibi.gates=values");
-      EXPECT_TRUE(dump(concat(encoding, other), options)) << refusal_;
+      EXPECT_TRUE(dump(formatted("{}{}", encoding, other), options)) << refusal_;
     }
   }
   check();
@@ -210,7 +210,7 @@ TEST_P(Outside, EncodingsOnCudaKernels) {
   for (const Device device : kernel_devices()) {
     device_ = to_text(device);
     for (const EncodingCase& one : every(6, plain_cases())) {
-      SCOPED_TRACE(concat(device_, " ", one.label));
+      SCOPED_TRACE(formatted("{} {}", device_, one.label));
       EXPECT_TRUE(dump(one.label, {})) << refusal_;
     }
     EXPECT_TRUE(dump("0:absolute+cope+rope,1:cope@0,cope+relative@1", {"--pe.cope.gates=sep-keys"})) << refusal_;

@@ -16,7 +16,7 @@ class LongWords : public TextRuns {
       std::string text;
       for (int letter = 0; letter < 3000; ++letter) text += "ACGT"[(state = state * 1664525 + 1013904223) >> 30];
       fs::create_directories(folder_ / "texts");
-      write_file(folder_ / concat("texts/", n, ".txt"), text);
+      write_file(folder_ / formatted("texts/{}.txt", n), text);
     }
     const Finished made = prepare("data", {"--vocabulary=257", "--validation-part=0.4", "--test-part=0"});
     ASSERT_EQ(made.code, 0) << made.err;

@@ -126,7 +126,7 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
     for (const std::int64_t seed : {1, 2}) {
       RunConfig config = config_of("flip-flop", "alibi", seed);
       config.model.layers = layers;
-      add(concat("alibi-", layers, "-", seed), config, 10, 10 * layers);
+      add(formatted("alibi-{}-{}", layers, seed), config, 10, 10 * layers);
     }
   }
   const Report report = make_report({sweep_});
@@ -314,7 +314,7 @@ TEST_F(Reports, MachinesAndVersionsAreNamed) {
   Machine other = gpu;
   other.commit = "ba9876543210";
   for (const int seed : {1, 2, 3, 4}) {
-    const std::string name = concat("cope-seed", seed);
+    const std::string name = formatted("cope-seed{}", seed);
     add(name, config_of("flip-flop", "cope", seed), 40, 2);
     if (seed == 4) continue;
     MetricsWriter metrics(folder_ / (name + "/metrics.jsonl"));

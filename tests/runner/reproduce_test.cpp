@@ -123,8 +123,8 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
                            "\n- flip-flop, preset quick: length 128, 64 wide", " task.length=128 "}) {
     EXPECT_TRUE(holds(page, part)) << part << "\n" << page;
   }
-  EXPECT_TRUE(holds(page, concat(" --dir ", folder / "runs", "\n```"))) << "the same folder, and so the same page\n"
-                                                                        << page;
+  EXPECT_TRUE(holds(page, formatted(" --dir {}\n```", folder / "runs"))) << "the same folder, and so the same page\n"
+                                                                         << page;
   EXPECT_FALSE(holds(page, "reading.md"));
   EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
   // No run is left, and --show prints the same.
@@ -144,7 +144,7 @@ TEST(Reproduce, APageLeadsToWhatIsSaidOfIt) {
   const std::string page = read_file(folder / "page.md");
   EXPECT_TRUE(holds(page, "\nWhat agrees and what does not: [reading.md](reading.md#figure-5-and-_more_-2-tables)\n"))
       << page;
-  EXPECT_TRUE(holds(page, concat(" --dir '", folder / "it'\\''s here", "'\n"))) << page;
+  EXPECT_TRUE(holds(page, formatted(" --dir '{}'\n", folder / "it'\\''s here"))) << page;
 }
 
 // Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.

@@ -30,7 +30,7 @@ class ResumeSettings : public ::testing::Test {
     return all;
   }
   std::string sequences(const std::string& run, int step) {
-    return SafetensorsFile::open(folder_ / concat(run, "/checkpoints/step-0000000", step, ".safetensors"))
+    return SafetensorsFile::open(folder_ / formatted("{}/checkpoints/step-0000000{}.safetensors", run, step))
         .metadata()
         .at("sequences");
   }
@@ -82,7 +82,7 @@ TEST_F(ResumeSettings, OtherSequencesAreSaid) {
       {"--eval-every=1", false}};
   for (std::size_t n = 0; n < changes.size(); ++n) {
     const auto& [change, other] = changes[n];
-    const std::string run = concat("run", n);
+    const std::string run = formatted("run{}", n);
     train(run, {"--steps=3"});
     const Finished result = resume(run, {"--steps=4", change});
     EXPECT_EQ(holds(result.out, others), other) << change << "\n" << result.out;

@@ -48,7 +48,7 @@ TEST(RunPlans, TheTimeLeftIsThatOfTheMissingSteps) {
 // Plans of several tables write to one folder, each its own entries.
 TEST(RunPlans, WhatOtherPlansWroteStays) {
   const TemporaryFolder folder;
-  const std::string plans = folder / "plan", file = concat(plans, "/", sweep_file_name);
+  const std::string plans = folder / "plan", file = formatted("{}/{}", plans, sweep_file_name);
   RunFolder::create(plans + "/a", of_seed(1), false)
       .write_results(JsonValue::object({{"best_step", 200}, {"evaluations", JsonValue::array()}}));
   const auto entry = [](const char* name, std::int64_t seed) {

@@ -36,7 +36,7 @@ TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
   expect_same_run(folder_ / "killed", folder_ / "whole");
   ASSERT_EQ(run_tally(training("joined", {"--micro-batch=2", "--model.dropout=0.1"}), folder_).code, 0);
   const auto last = [&](const std::string& run) {
-    return read_file(folder_ / concat(run, "/checkpoints/", names_of_checkpoints(folder_ / run).back()));
+    return read_file(folder_ / formatted("{}/checkpoints/{}", run, names_of_checkpoints(folder_ / run).back()));
   };
   EXPECT_NE(last("whole"), last("joined"));
 }
@@ -45,9 +45,9 @@ TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
 TEST_F(TextData, EvaluationsDoNotDependOnTheirBatch) {
   std::vector<JsonValue> found;
   for (const char* batch : {"1", "3", "64"}) {
-    const std::string run = concat("batch-", batch);
-    ASSERT_EQ(run_tally(training(run, {concat("--eval-batch=", batch)}), folder_).code, 0);
-    found.push_back(read_json(folder_ / concat(run, "/results.json")).at("evaluations"));
+    const std::string run = formatted("batch-{}", batch);
+    ASSERT_EQ(run_tally(training(run, {formatted("--eval-batch={}", batch)}), folder_).code, 0);
+    found.push_back(read_json(folder_ / formatted("{}/results.json", run)).at("evaluations"));
     const JsonValue eval = json_of({"eval", folder_ / run, "--lengths=8,16"}, folder_);
     found.back().push(eval.at("evaluations"));
   }
@@ -75,7 +75,7 @@ TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
   const Finished resumed = resume("moved", {"--data", folder_ / "elsewhere"});
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   for (const std::string& name : names_of_checkpoints(folder_ / "whole")) {
-    const std::string file = concat("/checkpoints/", name);
+    const std::string file = formatted("/checkpoints/{}", name);
     EXPECT_EQ(read_file(folder_ / ("moved" + file)), read_file(folder_ / ("whole" + file))) << name;
   }
 

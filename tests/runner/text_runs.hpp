@@ -21,9 +21,9 @@ class TextRuns : public ::testing::Test {
     for (int n = 0; n < 40; ++n) {
       std::string text;
       for (int line = 0; line < 12; ++line) {
-        text += concat("func f", (n * 7 + line * 3) % 50, "(x int) int {\n\treturn x + ", n + line, "\n}\n");
+        text += formatted("func f{}(x int) int {{\n\treturn x + {}\n}}\n", (n * 7 + line * 3) % 50, n + line);
       }
-      write_file(folder_ / concat("texts/", n, ".go"), text);
+      write_file(folder_ / formatted("texts/{}.go", n), text);
     }
     write_file(folder_ / "texts/wrong.go", "\xff\xfe no text");
     const Finished made = prepare("data", {"--vocabulary=300", "--validation-part=0.2", "--test-part=0.1"});

@@ -30,10 +30,11 @@ TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_run(folder_ / "killed", folder_ / "whole");
   // The model's record names the tokenizer by its checksum instead of listing three hundred symbols.
-  EXPECT_TRUE(holds(
-      run_tally({"show", folder_ / concat("whole/checkpoints/", names_of_checkpoints(folder_ / "whole")[0])}, folder_)
-          .out,
-      "300 tokens, "));
+  EXPECT_TRUE(
+      holds(run_tally({"show", folder_ / formatted("whole/checkpoints/{}", names_of_checkpoints(folder_ / "whole")[0])},
+                      folder_)
+                .out,
+            "300 tokens, "));
 }
 
 TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
@@ -75,7 +76,7 @@ TEST_F(TextRuns, AreEvaluatedWithWhatAPerplexityNeeds) {
   EXPECT_TRUE(holds(told.out, "context 16, stride 4")) << told.out;
   const std::string report = run_tally({"report", folder_ / "run"}, folder_).out;
   for (const char* column : {"loss +-", "bits per byte", "word perplexity", "documents", "tokenizer"}) {
-    EXPECT_TRUE(holds(report, concat("| ", column))) << column;
+    EXPECT_TRUE(holds(report, formatted("| {}", column))) << column;
   }
   EXPECT_FALSE(holds(report, "wrong tokens")) << report;
 
@@ -297,7 +298,7 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   }
   const std::vector<std::string> contexts{"--lengths=256,512,1024", "--split=validation"};
   for (const auto& [row, far] : {std::pair{2, "none"}, std::pair{3, "cap"}}) {
-    std::vector<std::string> eval{"eval", run, concat("--set=pe.relative.far=", far)};
+    std::vector<std::string> eval{"eval", run, formatted("--set=pe.relative.far={}", far)};
     eval.insert(eval.end(), contexts.begin(), contexts.end());
     const JsonValue evaluated = json_of(eval, folder_);
     const JsonValue line = json.elements("rows")[static_cast<std::size_t>(row)];

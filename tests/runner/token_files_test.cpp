@@ -64,12 +64,12 @@ class TokenFiles : public ::testing::Test {
 };
 
 TEST_F(TokenFiles, AreTrainedAndEvaluatedOn) {
-  const Finished nano = train("nano", {"--data=" + (folder_ / "nanogpt"), concat("--vocabulary=", vocabulary)});
+  const Finished nano = train("nano", {"--data=" + (folder_ / "nanogpt"), formatted("--vocabulary={}", vocabulary)});
   ASSERT_EQ(nano.code, 0) << nano.err;
   EXPECT_TRUE(holds(nano.out, "of 89 tokens; context 16")) << "no bits per byte: " << nano.out;
   const Finished llm =
       train("llm", {"--data=" + (folder_ / "llm.c_train.bin"), "--task.validation=" + (folder_ / "llm.c_val.bin"),
-                    concat("--vocabulary=", vocabulary)});
+                    formatted("--vocabulary={}", vocabulary)});
   ASSERT_EQ(llm.code, 0) << llm.err;
   EXPECT_EQ(checkpoints_of(folder_ / "nano"), checkpoints_of(folder_ / "llm")) << "the same tokens";
 
@@ -93,34 +93,34 @@ TEST_F(TokenFiles, AreTrainedAndEvaluatedOn) {
 
 // Ids of 32 and 64 bits look like 16-bit ids, each followed by 0.
 TEST_F(TokenFiles, AreNeverReadAsOtherIds) {
-  const std::string all = concat("--vocabulary=", vocabulary);
+  const std::string all = formatted("--vocabulary={}", vocabulary);
   ASSERT_EQ(train("nano", {"--data=" + (folder_ / "nanogpt"), all}).code, 0);
   for (const auto& [type, width] : {std::pair{"uint32", 4u}, {"int64", 8u}}) {
     fs::create_directory(folder_ / type);
-    write_file(folder_ / concat(type, "/train.bin"), tokens(600, 7, width));
-    write_file(folder_ / concat(type, "/val.bin"), tokens(90, 11, width));
+    write_file(folder_ / formatted("{}/train.bin", type), tokens(600, 7, width));
+    write_file(folder_ / formatted("{}/val.bin", type), tokens(90, 11, width));
     const std::string data = "--data=" + (folder_ / type);
     expect_refused({data, all}, 2,
-                   concat("train.bin: every second number is 0 if it is read as headerless uint16, so it "
-                          "seems to hold ",
-                          type, "; --token-type ", type, " reads it so"));
-    const Finished trained = train(concat(type, "-run"), {data, all, concat("--token-type=", type)});
+                   formatted("train.bin: every second number is 0 if it is read as headerless uint16, so it seems to "
+                             "hold {}; --token-type {} reads it so",
+                             type, type));
+    const Finished trained = train(formatted("{}-run", type), {data, all, formatted("--token-type={}", type)});
     ASSERT_EQ(trained.code, 0) << trained.err;
     const auto loss_of = [&](const std::string& run) {
       return read_json(folder_ / (run + "/results.json")).elements("evaluations")[0].real("loss");
     };
-    EXPECT_EQ(loss_of("nano"), loss_of(concat(type, "-run"))) << "the same tokens";
-    const std::vector<std::string> eval{"eval", folder_ / "nano", "--data", folder_ / concat(type, "/val.bin")};
+    EXPECT_EQ(loss_of("nano"), loss_of(formatted("{}-run", type))) << "the same tokens";
+    const std::vector<std::string> eval{"eval", folder_ / "nano", "--data", folder_ / formatted("{}/val.bin", type)};
     EXPECT_EQ(run_tally(eval, folder_).code, 2);
     std::vector<std::string> named = eval;
-    named.push_back(concat("--token-type=", type));
+    named.push_back(formatted("--token-type={}", type));
     EXPECT_EQ(json_of(named, folder_).elements("evaluations")[0].real("loss"),
               json_of({"eval", folder_ / "nano"}, folder_).elements("evaluations")[0].real("loss"));
   }
 }
 
 TEST_F(TokenFiles, TheTokenThatEndsADocumentIsNamed) {
-  const std::string data = "--data=" + (folder_ / "nanogpt"), all = concat("--vocabulary=", vocabulary);
+  const std::string data = "--data=" + (folder_ / "nanogpt"), all = formatted("--vocabulary={}", vocabulary);
   const std::string separate = "--task.documents=separate";
   expect_refused({data, all, separate}, 2, "--tokenizer FILE or --end-token ID names it");
   expect_refused({data, all, separate, "--end-token=50"}, 2, "end-token '50' is no id in 0 to 49");
@@ -133,7 +133,7 @@ TEST_F(TokenFiles, TheTokenThatEndsADocumentIsNamed) {
 
 TEST_F(TokenFiles, WhatTheyDoNotSayIsAskedFor) {
   const std::string folder = "--data=" + (folder_ / "nanogpt"), file = "--data=" + (folder_ / "llm.c_train.bin");
-  const std::string all = concat("--vocabulary=", vocabulary);
+  const std::string all = formatted("--vocabulary={}", vocabulary);
   expect_refused({folder}, 2, "nanogpt/manifest.json is not there");
   expect_refused({file}, 2, "--tokenizer FILE does, or --vocabulary N");
   expect_refused({file, all}, 2, "alone is what a model is evaluated on");

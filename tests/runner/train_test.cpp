@@ -92,8 +92,9 @@ TEST(Train, ADryRunRefusesWhatItLeavesOut) {
     words.insert(words.end(), {"--dry-run", option});
     const Finished result = run_tally(words, folder);
     EXPECT_EQ(result.code, 2);
-    EXPECT_EQ(result.err, concat("tally: [", words[0], "] ", option.substr(0, option.find('=')),
-                                 " has no effect with --dry-run; it is for what is trained and written\n"));
+    EXPECT_EQ(result.err,
+              formatted("tally: [{}] {} has no effect with --dry-run; it is for what is trained and written\n",
+                        words[0], option.substr(0, option.find('='))));
   };
   for (const std::string& option : {std::string("--force"), "--profile=" + out}) {
     refused(tiny_training(folder / "run", "cope"), option);
@@ -219,8 +220,8 @@ TEST(Train, DivergenceStopsWithTheStepAndSavesNothing) {
   EXPECT_FALSE(holds(read_file(run + "/metrics.jsonl"), ":nan")) << "a number that is none";
   // The folder records that the run diverged, at which step and why.
   const auto last_line = [&] { return parse_json(metrics_of(run).back(), {}, "metrics"); };
-  EXPECT_EQ(concat("tally: ", last_line().string("diverged"), "\n"), result.err);
-  EXPECT_TRUE(holds(result.err, concat("step ", last_line().integer("step"), ":"))) << result.err;
+  EXPECT_EQ(formatted("tally: {}\n", last_line().string("diverged")), result.err);
+  EXPECT_TRUE(holds(result.err, formatted("step {}:", last_line().integer("step")))) << result.err;
   EXPECT_TRUE(holds(run_tally({"report", run}, folder).out, "0 of 1, 1 diverged"));
   const auto metrics = metrics_of(run);
   // All saved checkpoints are finite: the run resumes, and diverges again.

@@ -67,9 +67,9 @@ TEST(Usage, EveryHelpBeginsWithThreeExamples) {
   const TemporaryFolder folder;
   for (const Command& command : commands()) {
     const std::string help = run_tally({command.name, "--help"}, folder).out;
-    const std::string begin = concat(command.summary, "\n\nExamples:\n");
+    const std::string begin = formatted("{}\n\nExamples:\n", command.summary);
     EXPECT_TRUE(help.starts_with(begin)) << help;
-    const std::string example = concat("  tally ", command.name);
+    const std::string example = formatted("  tally {}", command.name);
     std::size_t count = 0;
     for (std::size_t at = help.find(example, begin.size() - 1); at != std::string::npos;
          at = help.find(example, at + 1)) {
@@ -166,7 +166,7 @@ TEST(Usage, NamesOfOtherProgramsLeadToTheOption) {
                                                         {"--encoding", "pe"},
                                                         {"--eval-interval", "eval-every"},
                                                         {"--model.n_embd", "width"}}) {
-    cases.push_back({train_with(folder, {name, "1"}), concat("did you mean '--", meant, "'?")});
+    cases.push_back({train_with(folder, {name, "1"}), formatted("did you mean '--{}'?", meant)});
   }
   cases.push_back({train_with(folder, {"--compile"}), "unknown option '--compile'; 'tally train --help' lists all"});
   cases.push_back({sweep_with(folder, "n_layer=1,2"), "did you mean 'model.layers'?"});
@@ -201,7 +201,7 @@ TEST(Usage, PrepareWithItsFoldersSwappedNamesTheRightForm) {
   const std::string texts = folder / "texts", target = folder / "target";
   std::filesystem::create_directory(texts);
   write_file_atomically(texts + "/a.txt", "a text");
-  const std::string right = concat("the output comes first: tally prepare ", target, " ", texts);
+  const std::string right = formatted("the output comes first: tally prepare {} {}", target, texts);
   expect_refused({{{"prepare", texts, target}, right}, {{"prepare", texts, target, "--force"}, right}}, folder);
   EXPECT_TRUE(std::filesystem::exists(texts + "/a.txt"));
 }
@@ -209,7 +209,7 @@ TEST(Usage, PrepareWithItsFoldersSwappedNamesTheRightForm) {
 // The word after an empty value is not used as the value.
 TEST(Usage, AnEmptyValueIsRefusedByName) {
   const TemporaryFolder folder;
-  const auto refused = [](const std::string& name) { return concat(name, " has no value behind '='"); };
+  const auto refused = [](const std::string& name) { return formatted("{} has no value behind '='", name); };
   expect_refused({{{"train", folder / "run", "--task=flip-flop", "--pe=rope", "--pe.rope.short-factors=", "--steps=4"},
                    refused("--pe.rope.short-factors")},
                   {{"train", folder / "run", "--task=flip-flop", "--pe=alibi", "--pe.learned=", "--steps=4"},

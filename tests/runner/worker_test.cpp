@@ -49,16 +49,16 @@ class Workers : public ::testing::Test {
   std::string run(const std::string& name) const { return sweep_ + "/" + name; }
   // Writes a claim of another machine.
   void write_claim(const std::string& name, int number, const std::string& state, double seconds) const {
-    std::ofstream(concat(run(name), ".claim-", number)) << write_json(JsonValue::object({{"format", 1},
-                                                                                         {"state", state},
-                                                                                         {"host", "elsewhere"},
-                                                                                         {"process", 7},
-                                                                                         {"renewals", 3},
-                                                                                         {"time", "2999-01-01"},
-                                                                                         {"seconds", seconds},
-                                                                                         {"started", 1},
-                                                                                         {"boot", "another"},
-                                                                                         {"space", "another"}}));
+    std::ofstream(formatted("{}.claim-{}", run(name), number)) << write_json(JsonValue::object({{"format", 1},
+                                                                                                {"state", state},
+                                                                                                {"host", "elsewhere"},
+                                                                                                {"process", 7},
+                                                                                                {"renewals", 3},
+                                                                                                {"time", "2999-01-01"},
+                                                                                                {"seconds", seconds},
+                                                                                                {"started", 1},
+                                                                                                {"boot", "another"},
+                                                                                                {"space", "another"}}));
   }
 
   TemporaryFolder folder_;
@@ -97,8 +97,8 @@ TEST_F(Workers, KilledAndStartedAgainTheyFinishEveryRunOnce) {
     expect_same_run(run(of), entry.path());
     EXPECT_EQ(results_of(run(of)), results_of(entry.path()));
     int times = 0;
-    for (int number = 1; fs::exists(concat(run(of), ".claim-", number)); ++number) {
-      times += holds(read_file(concat(run(of), ".claim-", number)), "\"finished\"");
+    for (int number = 1; fs::exists(formatted("{}.claim-{}", run(of), number)); ++number) {
+      times += holds(read_file(formatted("{}.claim-{}", run(of), number)), "\"finished\"");
     }
     EXPECT_EQ(times, 1) << of;
     ++runs;

@@ -42,7 +42,7 @@ RunConfig configured(const std::string& task, const std::string& encoding, const
 
 void observe_data(const Task& task, Observed& seen) {
   for (const Split& split : task.splits()) {
-    seen.words.push_back(concat(split.name, " ", split.count, " ", split.length));
+    seen.words.push_back(formatted("{} {} {}", split.name, split.count, split.length));
     const std::int64_t count = split.count == 0 ? 6 : std::min<std::int64_t>(split.count, 6);
     for (const Example& example : examples_of(task, split.name, 0, count)) {
       seen.words.push_back(task.text(example));
@@ -68,7 +68,7 @@ Observed observe(const RunConfig& config) {
     for (const double number : {report.loss, report.grad_norm, report.lr}) seen.numbers.push_back(number);
   }
   for (const auto& [name, parameter] : model->parameters()) {
-    seen.words.push_back(concat(name, " ", parameter.shape(), " ", parameter.dtype()));
+    seen.words.push_back(formatted("{} {} {}", name, parameter.shape(), parameter.dtype()));
     for (const double number : parameter.to(DType::f64).to_vector<double>()) seen.numbers.push_back(number);
   }
   const Split& split = task->splits().at(1);
@@ -277,16 +277,16 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
       all.insert(all.end(), more->second.begin(), more->second.end());
     }
     for (const Settings& settings : all) {
-      expect_effects("flip-flop", entry->name, tiny(settings), concat("pe.", entry->name, "."));
+      expect_effects("flip-flop", entry->name, tiny(settings), formatted("pe.{}.", entry->name));
     }
     if (entry->name == "rope" || entry->name == "xpos") continue;
-    const std::string sum = concat(entry->name, "+rope");
+    const std::string sum = formatted("{}+rope", entry->name);
     try {
       configured("flip-flop", sum, tiny()).make_model(*configured("flip-flop", sum, tiny()).make_task());
     } catch (const Error&) {
       continue;  // they cannot act together
     }
-    expect_effects("flip-flop", sum, tiny(), concat("pe.", entry->name, "."));
+    expect_effects("flip-flop", sum, tiny(), formatted("pe.{}.", entry->name));
   }
 }
 

@@ -35,7 +35,7 @@ void expect_all_exact(const std::vector<testing::EncodingCase>& cases) {
     if (testing::refused(cases[n].choice, length, length)) continue;
     ++seen;
     const char* const form = n % 2 == 0 ? "tiled" : "composed";
-    testing::expect_exact(small(cases[n], form), concat(cases[n].label, ", ", form));
+    testing::expect_exact(small(cases[n], form), formatted("{}, {}", cases[n].label, form));
   }
   EXPECT_GT(2 * seen, cases.size());  // some pairs of encodings cannot be combined
 }

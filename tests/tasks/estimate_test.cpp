@@ -62,7 +62,7 @@ TEST(Estimate, ParametersAreThoseOfTheModel) {
 TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
   for (const EncodingEntry* entry : encoding_registry()) {
     for (const char* form : {"tiled", "composed"}) {
-      expect_exact(small(entry->name, {{"model.attention", form}}), concat(entry->name, " ", form));
+      expect_exact(small(entry->name, {{"model.attention", form}}), formatted("{} {}", entry->name, form));
     }
   }
 }
@@ -110,7 +110,7 @@ TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
                                       {{"batch", "1"}, {"task.length", "600"}}};
   for (const char* encoding : {"none", "cope", "cope@0-1,alibi@2-3", "cope+rope", "0:none,1:fox"}) {
     for (const Settings& settings : options) {
-      expect_exact(small(encoding, settings), concat(encoding, ", ", settings.back().first));
+      expect_exact(small(encoding, settings), formatted("{}, {}", encoding, settings.back().first));
     }
   }
 }
@@ -134,7 +134,7 @@ TEST(Estimate, MemoryIsThatOfSoManyThreads) {
   std::vector<double> told;
   for (const int count : {1, 5}) {
     set_thread_count(count);
-    expect_exact(small("cope"), concat(count, " threads"));
+    expect_exact(small("cope"), formatted("{} threads", count));
     told.push_back(estimate_training(small("cope"), *small("cope").make_task()).total());
   }
   set_thread_count(threads);
@@ -283,8 +283,9 @@ void expect_published(const ModelOptions& options, std::int64_t vocabulary, std:
   }
   const std::string page = page_on_encodings();
   for (const auto& [row, numbers] : rows) {
-    std::string line = concat("| ", row, " | ", fixed(numbers.first, 1), " | ");
-    for (const std::string& count : numbers.second) line += concat(&count == &numbers.second[0] ? "" : ", ", count);
+    std::string line = formatted("| {} | {} | ", row, fixed(numbers.first, 1));
+    for (const std::string& count : numbers.second)
+      line += formatted("{}{}", &count == &numbers.second[0] ? "" : ", ", count);
     EXPECT_NE(page.find(line + " |\n"), std::string::npos) << line << " does not stand in nn/position/models.md";
   }
 }

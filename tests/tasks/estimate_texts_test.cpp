@@ -105,7 +105,7 @@ TEST(EstimateOfSeparateTexts, IsTheMostWithEveryOption) {
                                       {{"dtype", "f64"}, {"optimiser.name", "sgd"}}};
   for (const char* encoding : {"absolute", "cope+rope"}) {
     for (const Settings& settings : options) {
-      SCOPED_TRACE(concat(encoding, " ", settings.front().first, " ", settings.front().second));
+      SCOPED_TRACE(formatted("{} {} {}", encoding, settings.front().first, settings.front().second));
       const auto [told, most] = told_and_measured(small(encoding, settings));
       EXPECT_LE(told, 2 * most);
     }

@@ -32,7 +32,7 @@ inline void put(const std::string& path, std::string_view bytes) {
 }
 
 inline std::string folder_of(std::string_view name) {
-  return concat(TALLY_SOURCE_DIR "/tests/reference/foreign/", name);
+  return formatted("{}{}", TALLY_SOURCE_DIR "/tests/reference/foreign/", name);
 }
 
 // The f64 logits of the folder's model for the reference's tokens.
@@ -57,7 +57,7 @@ inline double difference(const Tensor& a, const Tensor& b) { return largest(a - 
 class ForeignFolder : public ::testing::Test {
  protected:
   std::string copy(const char* name) {
-    const std::string path = (fs::path(folder_.path()) / concat(name, "-", ++copies_)).string();
+    const std::string path = (fs::path(folder_.path()) / formatted("{}-{}", name, ++copies_)).string();
     fs::copy(folder_of(name), path);
     return path;
   }

@@ -107,7 +107,7 @@ TEST_F(ForeignFolder, Qwen2HasBiasesOfItsOwn) {
       if (name.ends_with(".bias")) value = Tensor::zeros(value.shape());
     }
     for (const char* part : {"q", "k", "v"}) {
-      tensor(tensors, concat("model.layers.0.self_attn.", part, "_proj.bias")) = Tensor::full({16}, 0.25);
+      tensor(tensors, formatted("model.layers.0.self_attn.{}_proj.bias", part)) = Tensor::full({16}, 0.25);
     }
   });
   const std::string qwen = copy("llama-biased");
@@ -143,7 +143,8 @@ TEST_F(ForeignFolder, Qwen2HasBiasesOfItsOwn) {
 
 TEST_F(ForeignFolder, SettingsThatAreRefused) {
   const auto refused = [&](const char* name, std::string_view key, const JsonValue& value, std::string_view why) {
-    expect_refused(with_config(name, [&](JsonValue& config) { config.set(key, value); }), {concat("'", key, "'"), why});
+    expect_refused(with_config(name, [&](JsonValue& config) { config.set(key, value); }),
+                   {formatted("'{}'", key), why});
   };
   refused("gpt2", "model_type", "mamba", "there are gpt2, llama, gpt_neox, qwen2");
   refused("gpt2", "n_head", 3, "does not divide n_embd = 8");
@@ -193,7 +194,7 @@ TEST_F(ForeignFolder, TensorsThatAreRefused) {
   refused("gpt2", [&](NamedTensors& t) { t.pop_back(); },
           {"has no tensor 'transformer.wte.weight'", "its names are like"});
   refused("gpt2", [&](NamedTensors& t) { std::erase_if(t, [&](const auto& one) { return one.first == first; }); },
-          {concat("'", first, "' is missing")});
+          {formatted("'{}' is missing", first)});
   refused("gpt2",
           [&](NamedTensors& t) {
             t.emplace_back("other.wte.weight", Tensor::zeros({264, 8}));

@@ -94,8 +94,8 @@ TEST(ForeignNumbers, AreWidenedExactly) {
   const TemporaryFolder folder;
   const std::string path = (fs::path(folder.path()) / "all.safetensors").string();
   for (const bool half : {true, false}) {
-    const std::string header =
-        concat("{\"x\":{\"dtype\":\"", half ? "F16" : "BF16", "\",\"shape\":[65536],\"data_offsets\":[0,131072]}}");
+    const std::string header = formatted("{{\"x\":{{\"dtype\":\"{}\",\"shape\":[65536],\"data_offsets\":[0,131072]}}}}",
+                                         half ? "F16" : "BF16");
     std::string bytes(8, '\0');
     bytes[0] = static_cast<char>(header.size());
     bytes += header;

@@ -133,7 +133,7 @@ TEST(StretchedRope, IsWrittenWithBothNamesAndAllLengths) {
 TEST(StretchedRope, YarnHasItsOwnAttentionFactorAndBounds) {
   const auto option = [](const JsonValue& rope, std::string_view name) -> std::string {
     for (const auto& [own, value] : rope_options(llama(rope))) {
-      if (own == concat("pe.rope.", name)) return value;
+      if (own == formatted("pe.rope.{}", name)) return value;
     }
     return "";
   };
@@ -179,7 +179,7 @@ TEST(StretchedRope, ContradictionsAreRefused) {
 TEST(StretchedRope, WhatIsTakenOtherwiseByOthersIsSaid) {
   const auto note = [](JsonValue config) {
     const std::vector<std::string> notes = describe_foreign(config, "config.json").notes;
-    return notes.size() == 1 ? notes.front() : concat(notes.size(), " notes");
+    return notes.size() == 1 ? notes.front() : formatted("{} notes", notes.size());
   };
   JsonValue without = yarn();
   without.remove("original_max_position_embeddings");

@@ -70,7 +70,7 @@ TEST(ForeignSettings, ANormWithoutAnEpsilonIsRefused) {
     JsonValue json = model;
     json.set(key, 0.0);
     EXPECT_EQ(testing::error_of([&] { settings_of(json); }),
-              concat("[import] config.json: '", key, "' is 0; it must be above 0"));
+              formatted("[import] config.json: '{}' is 0; it must be above 0", key));
     json.set(key, -1e-5);
     EXPECT_NE(testing::error_of([&] { settings_of(json); }), "");
   }

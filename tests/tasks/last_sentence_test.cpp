@@ -98,7 +98,7 @@ TEST(LastSentence, CheckNumbers) {
     whole.expect_near(row.whole, 0.01, row.split);
     before.expect_near(row.before, 0.025, row.split);
     for (std::size_t answer = 0; answer < row.answers.size(); ++answer) {
-      answers[answer].expect_near(row.answers[answer], 0.012, concat(row.split, " ", answer));
+      answers[answer].expect_near(row.answers[answer], 0.012, formatted("{} {}", row.split, answer));
     }
     std::ranges::max_element(windows.begin() + 1, windows.end(), {}, &Mean::mean)
         ->expect_near(row.window, 0.035, row.split);

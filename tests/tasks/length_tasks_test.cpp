@@ -289,7 +289,7 @@ TEST(StringMap, CheckNumbers) {
     outputs.expect_exact(row.outputs, row.map);
     const double n = std::string(row.map) == "duplicate" ? row.outputs / 2 : row.outputs;
     tokens.expect_exact(n + 1 + row.outputs, row.map);
-    again.expect_near(row.error, row.tolerance, concat(row.map, " ", row.alphabet, " ", row.split));
+    again.expect_near(row.error, row.tolerance, formatted("{} {} {}", row.map, row.alphabet, row.split));
   }
 }
 

@@ -26,7 +26,7 @@ class MetricsFile : public ::testing::Test {
   }
 
   std::string path_ =
-      (std::filesystem::temp_directory_path() / concat("tally_metrics_test_", getpid(), ".jsonl")).string();
+      (std::filesystem::temp_directory_path() / formatted("tally_metrics_test_{}.jsonl", getpid())).string();
 };
 
 std::vector<MetricsRecord> one_of_each() {

@@ -163,7 +163,7 @@ bool is_tied(const std::string& task, const std::string& name, const std::string
     const auto found = table.find(key);
     return found != table.end() && found->second.contains(value);
   };
-  return lists(everywhere, name) || lists(of_tasks, concat(task, " ", name));
+  return lists(everywhere, name) || lists(of_tasks, formatted("{} {}", task, name));
 }
 
 // Every number of these options at each end. Some need other choices than the defaults: if an option is refused, it is
@@ -176,10 +176,10 @@ void expect_ends(const std::string& task, const std::string& encoding, const std
       settings.insert(settings.begin(), beside.begin(), beside.end());
       RunConfig config = tiny(task, encoding, settings);
       config.set(name, value);
-      return is_fine(config, {option.name, concat("[", task, "]")});
+      return is_fine(config, {option.name, formatted("[{}]", task)});
     };
     for (const std::string& value : option.accepted) {
-      SCOPED_TRACE(concat(task, ", ", encoding, ", ", name, " = ", value));
+      SCOPED_TRACE(formatted("{}, {}, {} = {}", task, encoding, name, value));
       bool is_accepted = fine_beside({}, value);
       if (!is_accepted) {
         for (const Settings& more : others) is_accepted = fine_beside(more, value) || is_accepted;
@@ -225,7 +225,7 @@ TEST(OptionEnds, OfTheRunTrain) {
 
 TEST(OptionEnds, OfEncodingsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
-    const std::string prefix = concat("pe.", entry->name, ".");
+    const std::string prefix = formatted("pe.{}.", entry->name);
     std::vector<Settings> choices;
     for (const OptionInfo& info : list_options(*entry->make_options())) {
       for (const std::string& value : info.allowed) choices.push_back({{prefix + info.name, value}});
@@ -245,7 +245,7 @@ TEST(OptionEnds, OfTasksTrain) {
 TEST(OptionEnds, OfHeadWidthsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
     for (const std::string width : {"1", "2"}) {
-      SCOPED_TRACE(concat(entry->name, ", head-width ", width));
+      SCOPED_TRACE(formatted("{}, head-width {}", entry->name, width));
       Settings settings = short_text;
       settings.emplace_back("model.head-width", width);
       const bool fine = is_fine(tiny("flip-flop", entry->name, settings),
@@ -259,7 +259,7 @@ TEST(OptionEnds, OfHeadWidthsTrain) {
 TEST(OptionEnds, OfWindowsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
     for (const std::string sight : {"window=1", "chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"}) {
-      const std::string text = concat(entry->name, "[", sight, "]");
+      const std::string text = formatted("{}[{}]", entry->name, sight);
       SCOPED_TRACE(text);
       const bool sees_itself_only = sight == "window=1" || sight == "chunk=1";
       const bool refused = sees_itself_only && entry->name == std::string("stick-breaking");

@@ -64,7 +64,7 @@ TEST(Presets, OneOnAnotherChangesWhatItNames) {
     "parity/first": {"summary": "c", "base": "parity/second", "settings": []}})",
                                                         "p.json");
   ASSERT_EQ(presets.size(), 2u) << "a base is no preset";
-  EXPECT_EQ(concat(presets[0].task, "/", presets[0].name), "parity/first") << "sorted";
+  EXPECT_EQ(formatted("{}/{}", presets[0].task, presets[0].name), "parity/first") << "sorted";
   const PresetEntry& second = presets[1];
   EXPECT_EQ(second.settings, (tally::Settings{{"steps", "1"}, {"batch", "5"}, {"lr", "3"}, {"eval-every", "4"}}));
   EXPECT_EQ(presets[0].settings, second.settings);
@@ -104,9 +104,10 @@ TEST(Presets, ABaseIsAnEarlierEntryOfTheSameTask) {
       return "{\"summary\": \"s\", \"settings\": \"\", \"base\": \"" + base + "\"}";
     };
     return error_of([&] {
-      read_presets(concat("{\"base\": {\"summary\": \"s\", \"settings\": \"\"}, \"parity/a\": ", entry(first),
-                          ", \"counting/b\": ", entry(second), "}"),
-                   "p.json");
+      read_presets(
+          formatted("{{\"base\": {{\"summary\": \"s\", \"settings\": \"\"}}, \"parity/a\": {}, \"counting/b\": {}}}",
+                    entry(first), entry(second)),
+          "p.json");
     });
   };
   EXPECT_EQ(error("base", "base"), "");
@@ -144,7 +145,7 @@ TEST(Presets, WrongOptionsAreRefusedAsOnTheCommandLine) {
                                     {"optimiser.schedule", "lineal"},
                                     {"step", "5"}}) {
     EXPECT_FALSE(set(name, value).empty()) << name;
-    EXPECT_EQ(applied(concat(name, "=", value)), file + set(name, value));
+    EXPECT_EQ(applied(formatted("{}={}", name, value)), file + set(name, value));
   }
   EXPECT_TRUE(testing::contains(applied("pe.cop.p-max=8"), "did you mean 'cope'?")) << applied("pe.cop.p-max=8");
   EXPECT_TRUE(testing::contains(applied("pe.cope.pmax=8"), "did you mean 'p-max'?")) << applied("pe.cope.pmax=8");

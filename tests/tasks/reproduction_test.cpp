@@ -32,7 +32,7 @@ TEST(Reproductions, EveryRunOfEveryTableCanBeMadeAtBothScales) {
         EXPECT_EQ(error_of([&] {
                     runs_of(table, {scale, {1, 2}, ""});
                   }),
-                  concat("[reproduce] ", table.name, " has no scale paper: no paper trains models on it"));
+                  formatted("[reproduce] {} has no scale paper: no paper trains models on it", table.name));
         continue;
       }
       const std::vector<ReproductionRun> runs = runs_of(table, {scale, {1, 2}, ""});
@@ -103,7 +103,7 @@ TEST(Reproductions, TablesShareTheirRuns) {
   const std::set<std::string> choices = names("counting-choices"), table3 = names("table3");
   for (const std::string encoding : {"cope-pe.p-max=128", "relative"}) {
     const auto run = [&](const std::string& more) {
-      return concat("counting/", encoding, "-task.max-operations=96-task.max-tokens=128-task.vars=3", more, "-seed1");
+      return formatted("counting/{}-task.max-operations=96-task.max-tokens=128-task.vars=3{}-seed1", encoding, more);
     };
     EXPECT_TRUE(choices.contains(run("")) && table3.contains(run(""))) << run("");
     EXPECT_TRUE(choices.contains(run("-optimiser.lr=1e-3"))) << run("-optimiser.lr=1e-3");
@@ -216,8 +216,8 @@ TEST(Reproductions, WhatReachesUntrainedRowsHasItsMark) {
   EXPECT_EQ(reproduced_text(result).find(untrained_mark), std::string::npos);
   result.cells[0][0].untrained = true;
   const std::string text = reproduced_text(result);
-  EXPECT_NE(text.find(concat("50% (0)", untrained_mark)), std::string::npos) << text;
-  EXPECT_NE(text.find(concat(untrained_mark, " longer than any training sequence")), std::string::npos) << text;
+  EXPECT_NE(text.find(formatted("50% (0){}", untrained_mark)), std::string::npos) << text;
+  EXPECT_NE(text.find(formatted("{} longer than any training sequence", untrained_mark)), std::string::npos) << text;
 }
 
 TEST(Reproductions, NumbersOfAnotherUnitHaveAHeadingOfTheirOwn) {
@@ -261,13 +261,13 @@ TEST(Reproductions, ChoicesAreThoseOfTheRuns) {
     const int rows = std::stoi(setting_of("table3", "cope", 0, scale, "pe.cope.p-max")) + 1;
     const bool scaled = setting_of("table3", "cope", 0, scale, "pe.cope.position-scale") == "sqrt-d";
     EXPECT_EQ(chosen("table3", "cope's table", scale),
-              concat("one per layer, ", rows, " rows, z ", scaled ? "/ sqrt(d)" : "as printed"));
+              formatted("one per layer, {} rows, z {}", rows, scaled ? "/ sqrt(d)" : "as printed"));
     EXPECT_EQ(chosen("table2", "selective copy: p_max", scale),
               setting_of("table2", "cope", 2, scale, "pe.cope.p-max"));
     EXPECT_EQ(chosen("table2", "flip-flop: p_max", scale), setting_of("table2", "cope", 0, scale, "pe.cope.p-max"));
     const bool matrices = setting_of("table2", "cope", 0, scale, "optimiser.decay") == "matrices";
     EXPECT_EQ(chosen("table2", "flip-flop: weight decay", scale),
-              concat("0.1", matrices ? " on matrices alone" : "", ", 50 steps, the bit after r"));
+              formatted("0.1{}, 50 steps, the bit after r", matrices ? " on matrices alone" : ""));
     EXPECT_EQ(chosen("lstm", "width", scale), setting_of("lstm", "LSTM, one layer", 0, scale, "model.width"));
     EXPECT_EQ(chosen("figure5", "sequences", scale).substr(0, 3),
               with_commas(std::stoi(setting_of("figure5", "cope", 0, scale, "eval-count"))).substr(0, 3));

@@ -315,15 +315,15 @@ TEST_F(TextTask, WhatDoesNotFitIsNamed) {
 TEST_F(TextTask, ChangedTokensAreNotUsed) {
   for (const char* split : {"validation", "train"}) {
     SCOPED_TRACE(split);
-    const std::string path = folder_.file(concat(split, ".bin")), good = bytes_of_file(path);
+    const std::string path = folder_.file(formatted("{}.bin", split)), good = bytes_of_file(path);
     std::string bad = good;
     bad[40] = 'x';
-    folder_.file(concat(split, ".bin"), bad);
+    folder_.file(formatted("{}.bin", split), bad);
     const auto task = make({{"length", "8"}});
     for (int n = 0; n < 2; ++n) {
-      EXPECT_TRUE(contains(error_of([&] { task->example(split, n); }), concat(split, ".bin: its checksum is ")));
+      EXPECT_TRUE(contains(error_of([&] { task->example(split, n); }), formatted("{}.bin: its checksum is ", split)));
     }
-    folder_.file(concat(split, ".bin"), good);
+    folder_.file(formatted("{}.bin", split), good);
     EXPECT_NO_THROW(make({{"length", "8"}})->example(split, 0));
   }
 }

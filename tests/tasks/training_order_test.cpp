@@ -62,7 +62,8 @@ TEST(TrainingOrder, EverySequenceIsEquallyLikelyAtEveryPlace) {
     }
   }
   for (std::size_t cell = 0; cell < found.size(); ++cell) {
-    testing::expect_share(found[cell], epochs, 1.0 / count, concat("turn ", cell / count, ", sequence ", cell % count));
+    testing::expect_share(found[cell], epochs, 1.0 / count,
+                          formatted("turn {}, sequence {}", cell / count, cell % count));
   }
 }
 

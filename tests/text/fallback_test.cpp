@@ -16,7 +16,7 @@ namespace fallback_test {
 using Ids = std::vector<std::int32_t>;
 
 const JsonValue& reference() {
-  static const JsonValue value = read_json(concat(TALLY_SOURCE_DIR, "/tests/text/reference/fallback.json"));
+  static const JsonValue value = read_json(formatted("{}/tests/text/reference/fallback.json", TALLY_SOURCE_DIR));
   return value;
 }
 

@@ -19,8 +19,8 @@ class Prepare : public ::testing::Test {
   Prepare() {
     for (int number = 0; number < 40; ++number) {
       std::string text;
-      for (int word = 0; word <= number; ++word) text += concat("the number ", word * number, " of ", number, "\n");
-      add(concat("a/text", number, ".md"), text);
+      for (int word = 0; word <= number; ++word) text += formatted("the number {} of {}\n", word * number, number);
+      add(formatted("a/text{}.md", number), text);
     }
     settings_.sources = {{folder_.file("source"), ""}};
     settings_.rules.validation = settings_.rules.test = 0.2;
@@ -36,7 +36,7 @@ class Prepare : public ::testing::Test {
     std::string all;
     for (const char* file : {"manifest.json", "tokenizer.json", "train.bin", "validation.bin", "test.bin",
                              "documents-train.tsv", "documents-validation.tsv", "documents-test.tsv"}) {
-      all += concat(file, ":", bytes_of_file(folder_.file(name + "/" + file)), "\n");
+      all += formatted("{}:{}\n", file, bytes_of_file(folder_.file(name + "/" + file)));
     }
     return all;
   }

@@ -49,7 +49,7 @@ TEST_F(Prepare, TheSameBytesForAnyThreads) {
   const int before = thread_count();
   for (const int threads : {1, 3}) {
     set_thread_count(threads);
-    prepare(concat("out", threads));
+    prepare(formatted("out{}", threads));
   }
   set_thread_count(before);
   EXPECT_EQ(all_of("out1"), all_of("out3"));
@@ -104,7 +104,7 @@ TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
   std::string lines, texts;
   for (int n = 0; n < 30; ++n) {
     const std::string text(100'000 + static_cast<std::size_t>(n), static_cast<char>('a' + n % 26));
-    lines += concat("{\"text\": \"", text, "\"}\n");
+    lines += formatted("{{\"text\": \"{}\"}}\n", text);
     texts += text;
   }
   settings_.sources = {{folder_.file("long.jsonl", lines), "train"}};
@@ -125,7 +125,8 @@ TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
 // A text of several MiB is one document, encoded as `tally tokenizer encode` does.
 TEST_F(Prepare, LongTextsAreEncodedWhole) {
   std::string text;
-  for (int n = 0; text.size() < (9u << 20) / 8; ++n) text += concat("line ", n * 7919 % 100'003, " of é漢字  it's\n\n");
+  for (int n = 0; text.size() < (9u << 20) / 8; ++n)
+    text += formatted("line {} of é漢字  it's\n\n", n * 7919 % 100'003);
   const std::string line = "\nnot to be seen\n";
   settings_.sources = {{folder_.file("long.txt", text), "train"},
                        {folder_.file("twin.txt", text), "train"},
@@ -178,7 +179,7 @@ TEST_F(Prepare, TextsAreReadABatchAtATime) {
     if (stage == "train") done.push_back(bytes);
   };
   std::string lines;
-  for (int n = 1000; n < 6000; ++n) lines += concat("{\"text\": \"", n, "\"}\n");
+  for (int n = 1000; n < 6000; ++n) lines += formatted("{{\"text\": \"{}\"}}\n", n);
   settings_.sources = {{folder_.file("many.jsonl", lines), "train"}};
   settings_.vocabulary = 257;
   prepare();
@@ -239,7 +240,7 @@ TEST_F(Prepare, TheTokenThatEndsADocumentIsNamedOrKnown) {
 TEST_F(Prepare, TextsOfTheLeastAndTheMostBytesAreKept) {
   settings_.sources.clear();
   for (const char* text : {"1234", "12345", "1234567", "12345678"}) {
-    settings_.sources.push_back({folder_.file(concat(text, ".txt"), text), "train"});
+    settings_.sources.push_back({folder_.file(formatted("{}.txt", text), text), "train"});
   }
   settings_.rules.min_bytes = 5;
   settings_.rules.max_bytes = 7;
@@ -340,7 +341,8 @@ TEST_F(Prepare, ATextThatChangesIsDroppedOrRefused) {
   settings_.tokenizer = folder_.file("out/tokenizer.json");
   prepare("without");
   for (const char* file : {"train.bin", "validation.bin", "test.bin", "documents-train.tsv"}) {
-    EXPECT_EQ(bytes_of_file(folder_.file(concat("out/", file))), bytes_of_file(folder_.file(concat("without/", file))));
+    EXPECT_EQ(bytes_of_file(folder_.file(formatted("out/{}", file))),
+              bytes_of_file(folder_.file(formatted("without/{}", file))));
   }
 }
 

@@ -20,7 +20,7 @@ namespace published_test {
 using Ids = std::vector<std::int32_t>;
 
 const JsonValue& reference() {
-  static const JsonValue value = read_json(concat(TALLY_SOURCE_DIR, "/tests/text/reference/published.json"));
+  static const JsonValue value = read_json(formatted("{}/tests/text/reference/published.json", TALLY_SOURCE_DIR));
   return value;
 }
 
@@ -92,7 +92,7 @@ TEST(Published, WhatChangesIdsAndIsNotReadIsRefused) {
   const JsonValue replace = named("gemma").at("normalizer");
   for (const char* name : {"Lowercase", "Strip", "StripAccents", "Nmt", "Precompiled", "BertNormalizer"}) {
     refused("neox", "normalizer", JsonValue::object({{"type", name}}),
-            concat("normalizer.type: '", name, "' is not read; NFC, NFD, NFKC and NFKD are"));
+            formatted("normalizer.type: '{}' is not read; NFC, NFD, NFKC and NFKD are", name));
   }
   refused("gemma", "normalizer", parsed(R"({"type": "Sequence", "normalizers": [{"type": "Lowercase"}]})"),
           "normalizer.normalizers[0]: is not read here; with byte_fallback NFC, NFD, NFKC and NFKD are");
@@ -170,9 +170,9 @@ TEST(Published, ManyAddedTokens) {
   std::string text;
   for (std::int32_t n = 0; n < many; ++n) {
     const auto id = static_cast<std::int32_t>(parts.tokens.size());
-    parts.tokens.push_back(concat("<|added_", n, "|>"));
+    parts.tokens.push_back(formatted("<|added_{}|>", n));
     parts.added.push_back({parts.tokens.back(), id});
-    text += concat("some words ", parts.tokens.back(), " <|not|>\n");
+    text += formatted("some words {} <|not|>\n", parts.tokens.back());
     if (n + 1 == few) parts_with_few = parts;
   }
   // The shortest of three times.

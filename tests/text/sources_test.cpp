@@ -29,7 +29,7 @@ class Sources : public ::testing::Test {
   Corpus select() {
     notes_.clear();
     const CorpusObserver observer{[](std::uint64_t) { return true; },
-                                  [this](std::string_view line) { notes_ += concat(line, "\n"); }};
+                                  [this](std::string_view line) { notes_ += formatted("{}\n", line); }};
     return select_texts({{folder_.file(source_), ""}}, rules_, observer);
   }
   // The paths of the texts that are taken, with blanks between.
@@ -41,7 +41,7 @@ class Sources : public ::testing::Test {
     for (const JsonMember& count : dropped_.members()) sum += count.value.integer();
     EXPECT_EQ(sum, counts.integer("found")) << "each text is counted once";
     std::string paths;
-    for (const CorpusText& text : corpus.texts) paths += concat(paths.empty() ? "" : " ", text.path);
+    for (const CorpusText& text : corpus.texts) paths += formatted("{}{}", paths.empty() ? "" : " ", text.path);
     return paths;
   }
   std::string joined_texts() {
@@ -107,12 +107,12 @@ TEST_F(Sources, BinaryFilesAreNamed) {
   for (const auto& [bytes, note] : files) {
     add("x.txt", bytes);
     EXPECT_EQ(kept(), "plain.txt");
-    expect_dropped("binary", 1, concat("source/x.txt: ", note));
+    expect_dropped("binary", 1, formatted("source/x.txt: {}", note));
   }
   fs::remove(folder_.file("source/x.txt"));
   add("x.jsonl", files[0].first);
   EXPECT_EQ(kept(), "plain.txt");
-  expect_dropped("binary", 1, concat("source/x.jsonl: ", files[0].second));
+  expect_dropped("binary", 1, formatted("source/x.jsonl: {}", files[0].second));
   fs::remove(folder_.file("source/x.jsonl"));
   add("PAR1.txt", "PAR1 is where a Parquet file begins");
   EXPECT_EQ(kept(), "PAR1.txt plain.txt") << "text is text, whatever it begins with";
@@ -139,7 +139,7 @@ TEST_F(Sources, WrongLinesOfJsonAreSkipped) {
       {"\xef\xbb\xbf{\"text\": \"a\"}", "line 2: byte 0"},
   };
   for (const auto& [line, note] : lines) {
-    add("a.jsonl", concat("{\"text\": \"one\"}\n", line, "\n{\"text\": \"two\"}"));
+    add("a.jsonl", formatted("{{\"text\": \"one\"}}\n{}\n{{\"text\": \"two\"}}", line));
     EXPECT_EQ(kept(), "a.jsonl:1 a.jsonl:3 plain.txt") << line;
     expect_dropped("json", 1, note);
     EXPECT_TRUE(holds(notes_, "dropped: [json")) << notes_;
@@ -157,7 +157,7 @@ TEST_F(Sources, WrongLinesOfJsonAreSkipped) {
 // The first three are named, all are counted, and the reason is in the error if nothing is left.
 TEST_F(Sources, ManyWrongLinesAreNotedOnce) {
   std::string lines;
-  for (int n = 0; n < 50; ++n) lines += concat(R"({"body": "number )", n, "\"}\n");
+  for (int n = 0; n < 50; ++n) lines += formatted("{}{}\"}}\n", R"({"body": "number )", n);
   add("a.jsonl", lines);
   EXPECT_EQ(kept(), "plain.txt");
   expect_dropped("json", 50, "a.jsonl: line 3: 'text' is missing");

@@ -26,9 +26,9 @@ std::string llm_c(std::int32_t magic, std::int32_t version, std::int32_t count, 
 }
 
 std::string npy(std::string_view type, std::string_view shape, const std::string& data) {
-  const std::string header = concat("{'descr': '", type, "', 'fortran_order': False, 'shape': ", shape, ", }\n");
-  return concat(std::string_view("\x93NUMPY\1\0", 8), little_endian(static_cast<std::uint16_t>(header.size())), header,
-                data);
+  const std::string header = formatted("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}\n", type, shape);
+  return formatted("{}{}{}{}", std::string_view("\x93NUMPY\1\0", 8),
+                   little_endian(static_cast<std::uint16_t>(header.size())), header, data);
 }
 
 class Tokens : public ::testing::Test {

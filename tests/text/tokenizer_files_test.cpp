@@ -59,8 +59,8 @@ std::string tiktoken_text(const std::vector<std::string>& merged) {
   std::string text;
   int rank = 0;
   for (int byte = 0; byte < 256; ++byte)
-    text += concat(base64(std::string(1, static_cast<char>(byte))), " ", rank++, "\n");
-  for (const std::string& token : merged) text += concat(base64(token), " ", rank++, "\n");
+    text += formatted("{} {}\n", base64(std::string(1, static_cast<char>(byte))), rank++);
+  for (const std::string& token : merged) text += formatted("{} {}\n", base64(token), rank++);
   return text;
 }
 
@@ -176,7 +176,7 @@ TEST(TokenizerFiles, TiktokensSpecialTokensHaveTheIdsThatTheCallerNames) {
   EXPECT_EQ(tokenizer.special("<|unused-258|>"), 258);
   EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "made")), tokenizer_json(parts));
 
-  const std::string hole = text + concat(base64("an"), " 259\n");
+  const std::string hole = text + formatted("{} 259\n", base64("an"));
   EXPECT_ERROR(parse_tiktoken(hole, "a", ""), "no token has the id 258");
   const Tokenizer filled(parse_tiktoken(hole, "a", "", {{"<|endoftext|>", 258}}));
   EXPECT_EQ(filled.vocabulary(), 260);

@@ -234,7 +234,7 @@ void check_call(const AttentionCall& call) {
     unread -= *x ? 1 : 0;
   }
   check(unread == 0 && call.dropout == 0 && call.q.dtype == DType::f64, "attention",
-        "the reference takes f64 and no dropout, and ", unread, " operands here are unknown to it");
+        "the reference takes f64 and no dropout, and {} operands here are unknown to it", unread);
 }
 
 // f(b, h) for every head of queries of every sequence.

@@ -104,7 +104,7 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
 #endif
   void* handle = dlopen(path.c_str(), flags);
   if (handle == nullptr) {
-    tried += concat("\n  ", dlerror());
+    tried += formatted("\n  {}", dlerror());
     return std::nullopt;
   }
   Library library;
@@ -113,7 +113,7 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
   if (!find_symbol(handle, "cblas_sgemm", library.f32.gemm) || !find_symbol(handle, "cblas_dgemm", library.f64.gemm) ||
       !find_symbol(handle, "cblas_sgemv", library.f32.gemv) || !find_symbol(handle, "cblas_dgemv", library.f64.gemv) ||
       !find_symbol(handle, "openblas_get_config", config) || !find_symbol(handle, "openblas_get_corename", core)) {
-    tried += concat("\n  ", path, ": not an OpenBLAS");
+    tried += formatted("\n  {}: not an OpenBLAS", path);
     dlclose(handle);
     return std::nullopt;
   }
@@ -163,8 +163,10 @@ Library find_library() {
     if (library && !one_at_a_time) one_at_a_time = library;
   }
   if (one_at_a_time) return *one_at_a_time;
-  fail("blas", "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a ",
-       "libopenblas.so.0. Tried:", tried);
+  fail("blas",
+       "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a "
+       "libopenblas.so.0. Tried:{}",
+       tried);
 }
 
 const Library& library() {

@@ -84,7 +84,7 @@ Choice choose() {
   if (amx && amx_is_permitted()) return {&bf16_amx, {"AMX", ""}};
   const char* const no_amx = amx ? "the system does not permit AMX to this process" : "the processor has no AMX";
   if (has_avx512_bf16()) return {&bf16_avx512, {"AVX-512 BF16", no_amx}};
-  return {&bf16_portable, {"f32", concat(no_amx, amx ? " and" : ",", " no AVX-512 BF16")}};
+  return {&bf16_portable, {"f32", formatted("{}{} no AVX-512 BF16", no_amx, amx ? " and" : ",")}};
 }
 #else
 Choice choose() { return {&bf16_portable, {"f32", "no instructions for bf16 are known of this processor"}}; }

@@ -48,7 +48,7 @@ Column bytes_of(std::string title, const std::string& name) {
 Column times_of(std::string title, const std::string& median, const std::string& least, const std::string& most) {
   return {std::move(title), [=](const JsonValue& json) {
             const auto ms = [&](const std::string& name) { return fixed(1e3 * json.real(name), 3); };
-            return concat(ms(median), " ms (", ms(least), "-", ms(most), ")");
+            return formatted("{} ms ({}-{})", ms(median), ms(least), ms(most));
           }};
 }
 Column times_of(const std::string& name) { return times_of(name, name + "_s", name + "_min_s", name + "_max_s"); }
@@ -72,7 +72,7 @@ Figures with_sizes(const std::string& what, const BenchOptions& o, const JsonVal
 
 // Throws Error if the memory cannot be counted, or an encoding does not accept the sequences.
 MemoryEstimate checked(const BenchOptions& o, MemoryEstimate memory) {
-  check(!memory.more, "memory", "this needs more than ", bytes_text(memory.total()));
+  check(!memory.more, "memory", "this needs more than {}", bytes_text(memory.total()));
   check_length(model_of(o), o.length);
   return memory;
 }

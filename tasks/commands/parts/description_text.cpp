@@ -7,7 +7,7 @@
 namespace tally {
 namespace {
 
-std::string indented(const std::string& text) { return concat("  ", joined(split_text(text, '\n'), "\n  "), "\n"); }
+std::string indented(const std::string& text) { return formatted("  {}\n", joined(split_text(text, '\n'), "\n  ")); }
 
 // The value as written on the command line.
 std::string value_text(const JsonValue& value) {
@@ -24,8 +24,8 @@ std::string options_text(const JsonValue& options) {
       for (const JsonValue& choice : choices->elements()) allowed += (allowed.empty() ? "; " : "|") + choice.string();
     }
     const std::string usual = value_text(option.at("default"));
-    text += concat("  --", option.string("name"), " (default ", usual.empty() ? "empty" : usual, allowed, ")\n      ",
-                   option.string("help"), "\n");
+    text += formatted("  --{} (default {}{})\n      {}\n", option.string("name"), usual.empty() ? "empty" : usual,
+                      allowed, option.string("help"));
   }
   return text;
 }
@@ -33,7 +33,7 @@ std::string options_text(const JsonValue& options) {
 std::string tensors_text(const JsonValue& tensors, std::string_view indent) {
   std::string text;
   for (const JsonValue& tensor : tensors.elements())
-    text += concat(indent, tensor.string("name"), " ", tensor.string("shape"), "\n");
+    text += formatted("{}{} {}\n", indent, tensor.string("name"), tensor.string("shape"));
   return text;
 }
 
@@ -43,8 +43,8 @@ std::string parameters_text(const JsonValue& parameters) {
   if (!parameters.contains("with")) return text;
   for (const JsonValue& other : parameters.elements("with")) {
     const std::string tensors = tensors_text(other.at("tensors"), "    ");
-    text += concat("  with ", other.string("option"), " = ", other.string("value"),
-                   tensors.empty() ? ": none\n" : "\n" + tensors);
+    text += formatted("  with {} = {}{}", other.string("option"), other.string("value"),
+                      tensors.empty() ? ": none\n" : "\n" + tensors);
   }
   return text;
 }
@@ -53,16 +53,15 @@ std::string splits_text(const JsonValue& splits) {
   std::string text;
   for (const JsonValue& split : splits.elements()) {
     const std::int64_t count = split.integer("count");
-    text += concat("  ", split.string("name"), ": ", split.string("summary"), "; ",
-                   count == 0 ? "endless" : concat(with_commas(count), " sequences"), ", up to ",
-                   split.integer("length"), " tokens\n");
+    text += formatted("  {}: {}; {}, up to {} tokens\n", split.string("name"), split.string("summary"),
+                      count == 0 ? "endless" : formatted("{} sequences", with_commas(count)), split.integer("length"));
   }
   return text;
 }
 
 std::string one_text(const JsonValue& one) {
   const std::string& kind = one.string("kind");
-  std::string text = concat(kind == "model" ? "" : kind + " ", one.string("name"));
+  std::string text = formatted("{}{}", kind == "model" ? "" : kind + " ", one.string("name"));
   if (one.contains("task")) text += " of task " + one.string("task");
   if (one.contains("summary")) text += ": " + one.string("summary");
   text += "\n";
@@ -70,7 +69,7 @@ std::string one_text(const JsonValue& one) {
   const auto section = [&](const char* member, const std::string& title, auto&& told) {
     const JsonValue* const value = one.find(member);
     if (value == nullptr || (value->is_array() && value->elements().empty())) return;
-    text += concat("\n", title, title.empty() ? "" : "\n", told(*value));
+    text += formatted("\n{}{}{}", title, title.empty() ? "" : "\n", told(*value));
   };
   const auto lines = [](const JsonValue& value) { return indented(value.string()); };
   section("description", "", lines);
@@ -82,27 +81,27 @@ std::string one_text(const JsonValue& one) {
   });
   section("options", "Options", options_text);
   if (const JsonValue* const parameters = one.find("parameters"))
-    section("parameters", concat("Parameters (", parameters->string("of"), ")"), parameters_text);
+    section("parameters", formatted("Parameters ({})", parameters->string("of")), parameters_text);
   if (kind == "task" && !one.contains("splits")) text += "\nSplits and vocabulary are those of its files\n";
   section("splits", "Splits", splits_text);
   section("vocabulary", "",
-          [](const JsonValue& count) { return concat("Vocabulary: ", count.integer(), " symbols\n"); });
+          [](const JsonValue& count) { return formatted("Vocabulary: {} symbols\n", count.integer()); });
   section("presets", "Presets", [](const JsonValue& all) {
     std::string told;
     for (const JsonValue& preset : all.elements())
-      told += concat("  ", preset.string("name"), ": ", preset.string("summary"), "\n");
+      told += formatted("  {}: {}\n", preset.string("name"), preset.string("summary"));
     return told;
   });
   if (const JsonValue* const settings = one.find("settings")) {
     for (const JsonValue& setting : settings->elements())
-      text += concat("  --", setting.string("name"), " ", setting.string("value"), "\n");
+      text += formatted("  --{} {}\n", setting.string("name"), setting.string("value"));
   }
   section("paper", "Paper", lines);
   section("source", "Source", lines);
   section("note", "Note", lines);
   section("parts", "", [](const JsonValue& parts) {
     std::string told;
-    for (const JsonValue& part : parts.elements()) told += concat(told.empty() ? "" : "\n", one_text(part));
+    for (const JsonValue& part : parts.elements()) told += formatted("{}{}", told.empty() ? "" : "\n", one_text(part));
     return told;
   });
   return text;
@@ -112,7 +111,8 @@ std::string one_text(const JsonValue& one) {
 
 std::string description_text(const JsonValue& value) {
   std::string text;
-  for (const JsonValue& one : value.elements("found")) text += concat(text.empty() ? "" : "\n", one_text(one));
+  for (const JsonValue& one : value.elements("found"))
+    text += formatted("{}{}", text.empty() ? "" : "\n", one_text(one));
   return text;
 }
 

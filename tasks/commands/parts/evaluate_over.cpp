@@ -27,7 +27,7 @@ TaskSettings beside(const RunConfig& config, const std::string& option, const st
   std::vector<std::int64_t> lengths;
   for (const std::string& value : values) {
     const std::optional<std::int64_t> length = whole_number(value);
-    if (!length || *length < 1) throw UsageError(concat("[eval] '", value, "' is no length"));
+    if (!length || *length < 1) throw UsageError(formatted("[eval] '{}' is no length", value));
     lengths.push_back(*length);
   }
   return same_targets(lengths);
@@ -36,7 +36,7 @@ TaskSettings beside(const RunConfig& config, const std::string& option, const st
 // Whether a change, "pe.relative.far=cap", belongs to an encoding of the run.
 bool concerns(const std::string& change, const RunConfig& config) {
   return std::ranges::any_of(config.encoding.parts, [&](const EncodingChoice::Part& part) {
-    return change.starts_with(concat("pe.", part.entry->name, "."));
+    return change.starts_with(formatted("pe.{}.", part.entry->name));
   });
 }
 
@@ -44,7 +44,7 @@ bool concerns(const std::string& change, const RunConfig& config) {
 void check_changes(const std::vector<std::string>& changes, const std::vector<RunSummary>& runs) {
   for (const std::string& change : changes) {
     if (std::ranges::none_of(runs, [&](const RunSummary& run) { return concerns(change, run.config); })) {
-      throw UsageError(concat("[eval] --set ", change, " belongs to the encoding of none of the runs"));
+      throw UsageError(formatted("[eval] --set {} belongs to the encoding of none of the runs", change));
     }
   }
 }
@@ -56,7 +56,7 @@ std::string did_you_mean_of_task(const RunConfig& config, const std::string& nam
     if (field.name.starts_with("task.")) names.push_back(field.name);
   }
   const std::string meant = meant_option(name, names);
-  return meant.empty() ? "" : concat("; did you mean '", meant, "'?");
+  return meant.empty() ? "" : formatted("; did you mean '{}'?", meant);
 }
 
 // The full name of a task's option; empty if the task has no option of this name.
@@ -83,8 +83,8 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
     const RunConfig& config = task.groups.front().runs.front()->config;
     const std::string option = option_of(config, over.key);
     if (option.empty()) {
-      without += concat("[eval] the task ", config.task->name, " has no option '", over.key, "'",
-                        did_you_mean_of_task(config, over.key));
+      without += formatted("[eval] the task {} has no option '{}'{}", config.task->name, over.key,
+                           did_you_mean_of_task(config, over.key));
       continue;
     }
     const std::unique_ptr<Task> made = config.make_task();
@@ -97,7 +97,7 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
       plans.back().values.push_back(varied.value);
       const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
       if (of.count == 0 && settings.count == 0) {
-        throw UsageError(concat("[eval] the split '", split, "' is endless; say how many sequences with --count"));
+        throw UsageError(formatted("[eval] the split '{}' is endless; say how many sequences with --count", split));
       }
       as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
       constexpr std::int64_t looked_at = 4;
@@ -108,8 +108,10 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
       sequences.insert(std::move(texts));
     }
     if (over.values.size() > 1 && sequences.size() == 1) {
-      throw UsageError(concat("[eval] ", option, " changes nothing in the split '", split,
-                              "': its sequences are the same for all values; choose another with --split"));
+      throw UsageError(
+          formatted("[eval] {} changes nothing in the split '{}': its sequences are the same for all values; choose "
+                    "another with --split",
+                    option, split));
     }
   }
   if (plans.empty()) throw UsageError(without);
@@ -167,7 +169,7 @@ Result evaluate_over(const OverSettings& settings, const CommonOptions& common) 
     return {signal_exit_code()};
   }
   bool refused = !report.problems.empty();
-  for (const std::string& problem : report.problems) complain(concat("not read: ", problem));
+  for (const std::string& problem : report.problems) complain(formatted("not read: {}", problem));
   for (const VariedTable& table : tables) {
     for (const VariedLine& line : table.lines) {
       refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });

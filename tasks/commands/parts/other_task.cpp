@@ -26,9 +26,9 @@ std::unique_ptr<Task> make_own_task(const RunFolder& folder, const RunConfig& co
       return std::ranges::count(names, option.name) > 0 && !to_text(option.value).empty() &&
              !std::filesystem::exists(to_text(option.value), unreadable);
     });
-    throw Error(
-        concat(folder.config_path(), ": ", error.what(),
-               is_missing ? concat("; where its data was moved, 'tally resume RUN --data PATH' says where to") : ""));
+    throw Error(formatted(
+        "{}: {}{}", folder.config_path(), error.what(),
+        is_missing ? formatted("; where its data was moved, 'tally resume RUN --data PATH' says where to") : ""));
   }
 }
 
@@ -37,15 +37,15 @@ std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
   for (const ChangedOption& change : changes) {
     if (has_option(config, change.name)) continue;
     throw UsageError(
-        concat("[task] ", config.task->name, " has no option '", change.name, "', so ", change.word, " means nothing"));
+        formatted("[task] {} has no option '{}', so {} means nothing", config.task->name, change.name, change.word));
   }
   return as_usage([&] {
     RunConfig changed = config.clone();
     for (const ChangedOption& change : changes) changed.set("task." + change.name, change.value);
     std::unique_ptr<Task> task = changed.make_task();
-    check(same_vocabulary(task->vocabulary_record(), own.vocabulary_record()), "task", "this data has ",
-          vocabulary_text(task->vocabulary_record()), ", and the model was trained on ",
-          vocabulary_text(own.vocabulary_record()), "; make the data with the tokenizer of the model");
+    check(same_vocabulary(task->vocabulary_record(), own.vocabulary_record()), "task",
+          "this data has {}, and the model was trained on {}; make the data with the tokenizer of the model",
+          vocabulary_text(task->vocabulary_record()), vocabulary_text(own.vocabulary_record()));
     return task;
   });
 }
@@ -53,7 +53,7 @@ std::unique_ptr<Task> make_other_task(const RunConfig& config, const Task& own,
 std::vector<ChangedOption> other_text(const RunConfig& config, const std::string& data, const std::string& word) {
   std::vector<ChangedOption> changes{{"data", data, word}, {"validation", "", word}};
   if (!has_option(config, "data")) return changes;
-  const auto own = [&](const char* name) { return settings_of(config).at(concat("task.", name)); };
+  const auto own = [&](const char* name) { return settings_of(config).at(formatted("task.{}", name)); };
   if (is_prepared_text(data)) {
     for (const auto& [name, usual] : {std::pair{"tokenizer", ""}, {"end-token", ""}, {"token-type", "auto"}}) {
       changes.push_back({name, usual, word});

@@ -51,10 +51,10 @@ std::string reading_text(const std::string& path) {
   if (!std::filesystem::is_regular_file(reading, error)) return "";
   constexpr std::uint64_t most_bytes = 1 << 24;
   std::istringstream lines(read_text(reading.string(), most_bytes));
-  const std::string link = concat("](", page.filename().string(), ")");
+  const std::string link = formatted("]({})", page.filename().string());
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("#") || line.find(link) == std::string::npos) continue;
-    return concat("What agrees and what does not: [", reading_name, "](", reading_name, "#", anchor_of(line), ")\n\n");
+    return formatted("What agrees and what does not: [{}]({}#{})\n\n", reading_name, reading_name, anchor_of(line));
   }
   return "";
 }
@@ -62,13 +62,14 @@ std::string reading_text(const std::string& path) {
 }  // namespace
 
 std::string page_text(const Reproduced& result, const ReproducedPage& page) {
-  std::string text = concat("# ", reproduced_text(result), "\n", reading_text(page.path));
-  if (!page.picture.empty()) text += concat("![", result.table->title, "](", page.picture, ")\n\n");
-  text += concat("```\n", page.command, "\n```\n\nWritten on ", today(), ". The finished runs trained for ",
-                 duration_text(result.seconds), " together, each for itself. ",
-                 page.work.empty() ? "Nothing was trained by this call" : "This call: " + page.work, ", on ",
-                 printable(Machine::here().text()), ".\n\n## The settings\n\n",
-                 presets_text(*result.table, result.setting.scale), "\n## The runs\n\n");
+  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(page.path));
+  if (!page.picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, page.picture);
+  text += formatted(
+      "```\n{}\n```\n\nWritten on {}. The finished runs trained for {} together, each for itself. {}, on {}.\n\n## The "
+      "settings\n\n{}\n## The runs\n\n",
+      page.command, today(), duration_text(result.seconds),
+      page.work.empty() ? "Nothing was trained by this call" : "This call: " + page.work,
+      printable(Machine::here().text()), presets_text(*result.table, result.setting.scale));
   return result.paths.empty() ? text : text + report_text(make_report(result.paths));
 }
 

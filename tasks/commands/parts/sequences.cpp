@@ -11,10 +11,10 @@ namespace {
 // The user's own sequences [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
 std::vector<Example> examples_in_file(const std::string& path, std::int64_t vocabulary) {
   const Tensor file = read_npy(path);
-  check(is_integer(file.dtype()), "tokens", path, " must hold i32 or i64 token ids, not ", file.dtype());
-  check(file.rank() == 1 || file.rank() == 2, "tokens", path, " must be [sequences, tokens], got ", file.shape());
+  check(is_integer(file.dtype()), "tokens", "{} must hold i32 or i64 token ids, not {}", path, file.dtype());
+  check(file.rank() == 1 || file.rank() == 2, "tokens", "{} must be [sequences, tokens], got {}", path, file.shape());
   const Shape shape = file.rank() == 2 ? file.shape() : Shape{1, file.size(0)};
-  check(shape[0] >= 1 && shape[1] >= 2, "tokens", path, " must hold at least one sequence of two tokens, got ",
+  check(shape[0] >= 1 && shape[1] >= 2, "tokens", "{} must hold at least one sequence of two tokens, got {}", path,
         file.shape());
   const std::vector<std::int64_t> ids = file.to(DType::i64).to_vector<std::int64_t>();
   std::vector<Example> examples;
@@ -22,8 +22,8 @@ std::vector<Example> examples_in_file(const std::string& path, std::int64_t voca
     std::vector<std::int32_t> tokens;
     for (std::int64_t t = 0; t < shape[1]; ++t) {
       const std::int64_t id = ids[static_cast<std::size_t>(n * shape[1] + t)];
-      check(0 <= id && id < vocabulary, "tokens", path, ": token ", t, " of sequence ", n, " is ", id,
-            ", the vocabulary has ids 0 to ", vocabulary - 1);
+      check(0 <= id && id < vocabulary, "tokens", "{}: token {} of sequence {} is {}, the vocabulary has ids 0 to {}",
+            path, t, n, id, vocabulary - 1);
       tokens.push_back(static_cast<std::int32_t>(id));
     }
     Example example = next_token_example(std::move(tokens));
@@ -50,7 +50,7 @@ void SequenceChoice::declare(CommandLine& line, const std::string& count_help) {
 
 std::span<const Split> evaluation_splits(const Task& task) {
   check(task.splits().size() > 1, "split",
-        "there are no sequences to evaluate on: where a run has a tokenizer without a ", "text, --data names one");
+        "there are no sequences to evaluate on: where a run has a tokenizer without a text, --data names one");
   return std::span(task.splits()).subspan(1);
 }
 

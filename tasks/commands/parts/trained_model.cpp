@@ -14,9 +14,9 @@ namespace {
 StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& which) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (which == "newest") {
-    StoredCheckpoint newest =
-        folder.newest_checkpoint([](const std::string& why) { complain(concat("passed over a checkpoint: ", why)); });
-    check(newest.file.has_value(), "checkpoint", "'", folder.path(), "' has no checkpoint that can be read");
+    StoredCheckpoint newest = folder.newest_checkpoint(
+        [](const std::string& why) { complain(formatted("passed over a checkpoint: {}", why)); });
+    check(newest.file.has_value(), "checkpoint", "'{}' has no checkpoint that can be read", folder.path());
     return newest;
   }
   std::int64_t step = 0;
@@ -24,13 +24,13 @@ StoredCheckpoint choose_checkpoint(const RunFolder& folder, const std::string& w
     step = folder.read_results().integer("best_step");
   } else {
     const std::optional<std::int64_t> number = whole_number(which);
-    if (!number) throw UsageError(concat("[checkpoint] '", which, "' is neither newest, best nor a step"));
+    if (!number) throw UsageError(formatted("[checkpoint] '{}' is neither newest, best nor a step", which));
     step = *number;
   }
   std::vector<std::string> kept;
   for (const std::int64_t other : steps) kept.push_back(std::to_string(other));
-  check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint", "'", folder.path(),
-        "' keeps no checkpoint of step ", step, "; it has ", joined(kept, ", "));
+  check(std::find(steps.begin(), steps.end(), step) != steps.end(), "checkpoint",
+        "'{}' keeps no checkpoint of step {}; it has {}", folder.path(), step, joined(kept, ", "));
   return folder.open_checkpoint(step);
 }
 
@@ -44,12 +44,12 @@ void check_may_change(const RunConfig& trained, const RunConfig& changed) {
     const std::vector<OptionInfo> before = options_of(trained, part), after = options_of(changed, part);
     for (std::size_t n = 0; n < before.size(); ++n) {
       if (before[n].value == after[n].value || std::ranges::count(entry.after_training, before[n].name) > 0) continue;
-      throw UsageError(
-          concat("[set] ", entry.name, " was trained with ", before[n].name, " = ", to_text(before[n].value),
-                 ", which cannot be changed any more",
-                 entry.after_training.empty()
-                     ? ""
-                     : concat("; what can is ", joined({entry.after_training.begin(), entry.after_training.end()}))));
+      throw UsageError(formatted(
+          "[set] {} was trained with {} = {}, which cannot be changed any more{}", entry.name, before[n].name,
+          to_text(before[n].value),
+          entry.after_training.empty()
+              ? ""
+              : formatted("; what can is {}", joined({entry.after_training.begin(), entry.after_training.end()}))));
     }
   }
 }
@@ -58,7 +58,7 @@ RunConfig with_changes(const RunConfig& config, const std::vector<std::string>& 
   RunConfig changed = config.clone();
   for (const GridDimension& change : parse_grid(changes)) {
     if (!change.key.starts_with("pe.") || change.values.size() != 1) {
-      throw UsageError(concat("[set] '", change.key, "': one value of an option of an encoding, pe.relative.far=cap"));
+      throw UsageError(formatted("[set] '{}': one value of an option of an encoding, pe.relative.far=cap", change.key));
     }
     as_usage([&] { changed.set(change.key, change.values.front()); });
   }
@@ -87,7 +87,7 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint,
                           const std::vector<std::string>& changes, const std::string& data) {
   RunFolder folder = RunFolder::open(run);
   RunConfig config = with_changes(folder.config(), changes);
-  check(!folder.checkpoint_steps().empty(), "checkpoint", "'", folder.path(), "' has no checkpoint",
+  check(!folder.checkpoint_steps().empty(), "checkpoint", "'{}' has no checkpoint{}", folder.path(),
         folder.finished() ? " any more: its results were kept without it; move the folder away and train it again"
                           : " yet");
   std::unique_ptr<Task> task = make_task_on(data, folder);

@@ -20,7 +20,7 @@ VariedTask::VariedTask(const RunConfig& config, const std::string& option, const
   value = settings_of(other).at(option);
   if (task->vocabulary_record() != config.make_task()->vocabulary_record()) {
     throw UsageError(
-        concat("[eval] ", option, " = ", text, " changes the symbols, which trained models cannot learn any more"));
+        formatted("[eval] {} = {} changes the symbols, which trained models cannot learn any more", option, text));
   }
 }
 
@@ -29,7 +29,7 @@ VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, co
     : run_(run), changes_(std::move(changes)), common_(common), stop_(stop) {}
 
 void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
-  const std::string label = concat(run_.path, ", ", question.option, "=", question.value);
+  const std::string label = formatted("{}, {}={}", run_.path, question.option, question.value);
   try {
     const VariedTask varied(run_.config, question.option, question.value, question.beside);
     const Split& split = varied.task->split(question.split);
@@ -42,10 +42,10 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
     const Evaluation found = evaluate_as(*trained_->model, *varied.task, split.name, count, batch, &stop_, {});
     if (stop_.load()) return;
-    say(common_, concat(printable(label), ": ", evaluation_text(found)));
+    say(common_, formatted("{}: {}", printable(label), evaluation_text(found)));
     cell.results.push_back(found);
   } catch (const Error& why) {
-    complain(concat(label, ": ", why.what()));
+    complain(formatted("{}: {}", label, why.what()));
     cell.refusal = printable(why.what());
   }
 }

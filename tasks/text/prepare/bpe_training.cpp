@@ -140,10 +140,10 @@ class Trainer {
 TokenizerParts train_bpe(const PieceCounts& counts, const BpeTraining& training) {
   const auto specials = static_cast<std::int64_t>(training.specials.size());
   constexpr std::int64_t largest = 1 << 24;
-  check(training.vocabulary >= byte_count + specials && training.vocabulary <= largest, "tokenizer", "a vocabulary of ",
-        training.vocabulary, "; at least ", byte_count + specials, " for the bytes and the special tokens, at most ",
-        largest);
-  check(training.min_count >= 1, "tokenizer", "a least count of ", training.min_count, "; it is at least 1");
+  check(training.vocabulary >= byte_count + specials && training.vocabulary <= largest, "tokenizer",
+        "a vocabulary of {}; at least {} for the bytes and the special tokens, at most {}", training.vocabulary,
+        byte_count + specials, largest);
+  check(training.min_count >= 1, "tokenizer", "a least count of {}; it is at least 1", training.min_count);
   TokenizerParts parts = byte_tokenizer();
   parts.tokens.resize(byte_count);
   parts.specials.clear();

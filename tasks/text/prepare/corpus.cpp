@@ -36,7 +36,7 @@ class Selector {
   bool add_source(const CorpusSource& source) {
     std::error_code error;
     const fs::file_status status = fs::status(source.path, error);
-    check(fs::exists(status), "text", shown(source.path), ": does not exist");
+    check(fs::exists(status), "text", "{}: does not exist", shown(source.path));
     if (!fs::is_directory(status)) {
       return add_file({source.path, fs::path(source.path).filename().string(), source.split});
     }
@@ -56,7 +56,7 @@ class Selector {
       const bool unreadable = file.problem == SourceFile::Problem::unreadable;
       ++corpus_.found;
       drop(unreadable ? corpus_.unreadable : corpus_.not_files, unreadable && rules_.strict,
-           concat("[text] ", shown(path), ": ", file.reason));
+           formatted("[text] {}: {}", shown(path), file.reason));
     }
     return true;
   }
@@ -70,7 +70,7 @@ class Selector {
     if (corpus_.first_reason.empty()) corpus_.first_reason = why;
     ++count;
     if (!observer_.note || count > noted_texts + 1) return;
-    observer_.note(count <= noted_texts ? concat("dropped: ", why)
+    observer_.note(count <= noted_texts ? formatted("dropped: {}", why)
                                         : "dropped: others for the same reason, which are only counted");
   }
 
@@ -114,9 +114,10 @@ class Selector {
   // A text is encoded whole, so its bytes and its tokens are in memory at once.
   static void check_memory(const CorpusText& text) {
     const double available = available_memory();
-    check(2 * static_cast<double>(text.bytes) <= available, "text", text.place(), ": has ", text.bytes,
-          " bytes; a text is one document and takes at least twice its size in memory, where ",
-          static_cast<std::uint64_t>(available), " bytes are available; split it, or make it lines of JSON");
+    check(2 * static_cast<double>(text.bytes) <= available, "text",
+          "{}: has {} bytes; a text is one document and takes at least twice its size in memory, where {} bytes are "
+          "available; split it, or make it lines of JSON",
+          text.place(), text.bytes, static_cast<std::uint64_t>(available));
   }
 
   bool add_lines(const CorpusText& file, const FileReader& reader) {
@@ -136,7 +137,7 @@ class Selector {
         const std::string_view line = std::string_view(rest).substr(at, end - at);
         // A byte order mark is not part of the first line's JSON.
         const std::size_t mark = begin + at == 0 && line.starts_with("\xef\xbb\xbf") ? 3 : 0;
-        CorpusText text{.file = file.file, .path = concat(file.path, ":", ++number), .split = file.split};
+        CorpusText text{.file = file.file, .path = formatted("{}:{}", file.path, ++number), .split = file.split};
         text.offset = begin + at + mark;
         text.length = line.size() - mark;
         add_line(std::move(text), line.substr(mark));
@@ -172,12 +173,13 @@ class Selector {
   }
   void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
     const std::string kind = binary_kind(bytes);
-    drop(corpus_.by_binary, rules_.invalid == "refuse",
-         concat("[text] ", text.place(), ": is ", kind.empty() ? concat("no text: byte ", zero, " is zero") : kind));
+    drop(
+        corpus_.by_binary, rules_.invalid == "refuse",
+        formatted("[text] {}: is {}", text.place(), kind.empty() ? formatted("no text: byte {} is zero", zero) : kind));
   }
   void drop_invalid(const CorpusText& text, std::size_t wrong) {
     drop(corpus_.by_invalid, rules_.invalid == "refuse",
-         concat("[text] ", text.place(), ": byte ", wrong, " is not UTF-8"));
+         formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong));
   }
 
   void add_text(CorpusText text, std::string_view bytes) {
@@ -244,7 +246,7 @@ class Selector {
 }  // namespace
 
 std::string CorpusText::place() const {
-  return length > 0 ? concat(shown(file), ": line ", path.substr(path.rfind(':') + 1)) : shown(file);
+  return length > 0 ? formatted("{}: line {}", shown(file), path.substr(path.rfind(':') + 1)) : shown(file);
 }
 
 std::string text_of_line(std::string_view line, std::string_view field, const std::string& source) {
@@ -254,14 +256,15 @@ std::string text_of_line(std::string_view line, std::string_view field, const st
   parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
     check(names.insert(member.name).second, "jsonl", "the name is used twice");
     if (member.name != field) return;
-    check(member.value.is_string(), "jsonl", "is ", member.value.kind(), ", not a string");
+    check(member.value.is_string(), "jsonl", "is {}, not a string", member.value.kind());
     text = std::move(member.value.string());
   });
   if (text) return std::move(*text);
   std::string known;
-  for (const std::string& name : names) known += concat(known.empty() ? "" : ", ", escape_for_print(name, 60));
-  fail("jsonl", source, ": '", escape_for_print(field), "' is missing; the line has ",
-       known.empty() ? "no members" : escape_for_print(known), " (--field NAME takes another member)");
+  for (const std::string& name : names)
+    known += formatted("{}{}", known.empty() ? "" : ", ", escape_for_print(name, 60));
+  fail("jsonl", "{}: '{}' is missing; the line has {} (--field NAME takes another member)", source,
+       escape_for_print(field), known.empty() ? "no members" : escape_for_print(known));
 }
 
 JsonValue CorpusRules::json() const {
@@ -294,8 +297,8 @@ JsonValue Corpus::counts(std::int64_t kept) const {
 Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules,
                     const CorpusObserver& observer) {
   const bool are_parts = rules.validation >= 0 && rules.test >= 0 && rules.validation + rules.test <= 1;
-  check(are_parts, "text", "parts ", rules.validation, " and ", rules.test,
-        " of the texts; each at least 0, at most 1 together");
+  check(are_parts, "text", "parts {} and {} of the texts; each at least 0, at most 1 together", rules.validation,
+        rules.test);
   Selector selector(rules, observer);
   for (const CorpusSource& source : sources) {
     if (!selector.add_source(source)) return {};
@@ -308,8 +311,8 @@ std::string read_corpus_text(const CorpusText& text, std::string_view field) {
   const std::uint64_t length = text.length > 0 ? text.length : reader.size();
   std::string bytes = reader.read_string(text.offset, length);
   if (text.length > 0) bytes = text_of_line(bytes, field, text.place());
-  check(bytes.size() == text.bytes && crc32c(bytes) == text.checksum, "text", text.place(),
-        ": has changed while it was read");
+  check(bytes.size() == text.bytes && crc32c(bytes) == text.checksum, "text", "{}: has changed while it was read",
+        text.place());
   return bytes;
 }
 

@@ -10,13 +10,13 @@ EncodedSplit::EncodedSplit(const std::string& folder, const std::string& name, s
                            std::int32_t end_of_text)
     : token_bytes_(token_bytes),
       end_of_text_(end_of_text),
-      tokens_(concat(folder, "/", name, ".bin")),
-      documents_(concat(folder, "/documents-", name, ".tsv")) {}
+      tokens_(formatted("{}/{}.bin", folder, name)),
+      documents_(formatted("{}/documents-{}.tsv", folder, name)) {}
 
 void EncodedSplit::add(const CorpusText& text, std::string_view bytes, std::span<const std::int32_t> ids,
                        std::int64_t words) {
   write({&end_of_text_, 1});
-  documents_.write(concat(text.path, "\t", tokens_written_, "\t", ids.size(), "\t", text.bytes, "\n"));
+  documents_.write(formatted("{}\t{}\t{}\t{}\n", text.path, tokens_written_, ids.size(), text.bytes));
   write(ids);
   text_sum_ = crc32c(bytes, text_sum_);
   bytes_ += std::ssize(bytes);

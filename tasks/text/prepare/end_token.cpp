@@ -34,9 +34,9 @@ std::string special_names(const TokenizerParts& parts) {
   constexpr std::size_t most = 20;
   std::string names;
   for (std::size_t n = 0; n < std::min(most, parts.specials.size()); ++n) {
-    names += concat(n == 0 ? "" : ", ", escape_for_print(parts.specials[n].name, 60));
+    names += formatted("{}{}", n == 0 ? "" : ", ", escape_for_print(parts.specials[n].name, 60));
   }
-  if (parts.specials.size() > most) names += concat(" and ", parts.specials.size() - most, " more");
+  if (parts.specials.size() > most) names += formatted(" and {} more", parts.specials.size() - most);
   return names.empty() ? "none" : names;
 }
 
@@ -54,8 +54,8 @@ std::int32_t end_token(const TokenizerParts& parts, const std::string& name, con
   if (id) return *id;
   const std::string which =
       name.empty() ? "no special token of the tokenizer has a known name of an end-of-text token"
-                   : concat("'", escape_for_print(name, 60), "' is no special token and no id in 0 to ", size - 1);
-  fail("text", which, "; --end-token names the token that ends a document; the special tokens are ",
+                   : formatted("'{}' is no special token and no id in 0 to {}", escape_for_print(name, 60), size - 1);
+  fail("text", "{}; --end-token names the token that ends a document; the special tokens are {}", which,
        special_names(parts));
 }
 

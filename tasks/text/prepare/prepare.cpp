@@ -53,8 +53,8 @@ class Preparation {
       : out_(out), partial_(out + ".partial"), settings_(settings), observer_(observer) {}
 
   JsonValue run() {
-    check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
-          ": is there already; --force moves it aside");
+    check(settings_.force || !fs::exists(out_), "text", "{}: is there already; --force moves it aside",
+          escape_for_print(out_, 1000));
     const auto progress = [&](std::uint64_t bytes) {
       if (observer_.progress) observer_.progress("reading", bytes, 0);
       return observer_.stop == nullptr || !*observer_.stop;
@@ -92,19 +92,19 @@ class Preparation {
   [[noreturn]] void refuse_empty() const {
     std::string sources;
     for (const CorpusSource& source : settings_.sources) {
-      sources += concat(sources.empty() ? "" : ", ", escape_for_print(source.path, 200));
+      sources += formatted("{}{}", sources.empty() ? "" : ", ", escape_for_print(source.path, 200));
     }
     std::string reasons;
     const JsonValue counts = corpus_.counts(0);
     for (const JsonMember& rule : counts.members("dropped")) {
-      if (rule.value.integer() > 0) reasons += concat(", ", rule.name, " ", rule.value.integer());
+      if (rule.value.integer() > 0) reasons += formatted(", {} {}", rule.name, rule.value.integer());
     }
-    fail("text", sources, ": no text is left; found ", corpus_.found, ", dropped by",
+    fail("text", "{}: no text is left; found {}, dropped by{}{}", sources, corpus_.found,
          reasons.empty() ? " nothing" : reasons.substr(1),
-         corpus_.first_reason.empty() ? "" : concat("; the first: ", corpus_.first_reason));
+         corpus_.first_reason.empty() ? "" : formatted("; the first: {}", corpus_.first_reason));
   }
 
-  std::string in_partial(std::string_view name) const { return concat(partial_, "/", name); }
+  std::string in_partial(std::string_view name) const { return formatted("{}/{}", partial_, name); }
   std::string shown_partial() const { return escape_for_print(partial_, 1000); }
 
   using TextPointers = std::vector<const CorpusText*>;
@@ -120,7 +120,7 @@ class Preparation {
   void open_partial() {
     std::uint32_t sum = 0;
     for (const CorpusText& text : corpus_.texts) {
-      sum = crc32c(concat(text.path, "\n", text.split, "\n", text.bytes, "\n", text.checksum, "\n"), sum);
+      sum = crc32c(formatted("{}\n{}\n{}\n{}\n", text.path, text.split, text.bytes, text.checksum), sum);
     }
     JsonValue sources = JsonValue::array();
     for (const CorpusSource& source : settings_.sources) {
@@ -159,12 +159,13 @@ class Preparation {
     lock_partial();
     const std::string path = in_partial("plan.json");
     if (!fs::is_empty(partial_)) {
-      check(is_plan(path), "text", shown_partial(),
-            ": is in the way; it is no folder of an interrupted preparation, since it has no plan.json of one. "
-            "Move it away, or choose another name");
+      check(is_plan(path), "text",
+            "{}: is in the way; it is no folder of an interrupted preparation, since it has no plan.json of one. Move "
+            "it away, or choose another name",
+            shown_partial());
       if (read_whole_file(path, 1 << 24) == text) return;
       if (observer_.note)
-        observer_.note(concat(shown_partial(), ": drops the interrupted preparation of other texts or settings"));
+        observer_.note(formatted("{}: drops the interrupted preparation of other texts or settings", shown_partial()));
       remove_earlier();
     }
     write_file_atomically(path, text);
@@ -174,17 +175,17 @@ class Preparation {
   // its files, so that the earlier plan can still be resumed if this process is killed.
   void remove_earlier() const {
     std::vector<std::string> written;
-    for (const char* split : split_names) written.push_back(concat(split, ".json"));
+    for (const char* split : split_names) written.push_back(formatted("{}.json", split));
     for (const char* split : split_names) {
-      written.push_back(concat(split, ".bin"));
-      written.push_back(concat("documents-", split, ".tsv"));
+      written.push_back(formatted("{}.bin", split));
+      written.push_back(formatted("documents-{}.tsv", split));
     }
     written.insert(written.end(), {"tokenizer.json", "manifest.json"});
     for (const std::string& name : written) {
       for (const char* end : {"", ".tmp"}) {
         std::error_code error;
         fs::remove(in_partial(name + end), error);
-        check(!error, "text", shown_partial(), "/", name, end, ": cannot be removed: ", error.message());
+        check(!error, "text", "{}/{}{}: cannot be removed: {}", shown_partial(), name, end, error.message());
       }
     }
   }
@@ -193,11 +194,11 @@ class Preparation {
   void lock_partial() {
     std::error_code error;
     fs::create_directories(partial_, error);
-    check(!error, "text", shown_partial(), ": cannot be made: ", error.message());
+    check(!error, "text", "{}: cannot be made: {}", shown_partial(), error.message());
     lock_ = lock_folder("text", partial_);
-    check(lock_.has_value(), "text", shown_partial(), ": another process is preparing in it");
-    check(settings_.force || !fs::exists(out_), "text", escape_for_print(out_, 1000),
-          ": is there already: another process has just made it");
+    check(lock_.has_value(), "text", "{}: another process is preparing in it", shown_partial());
+    check(settings_.force || !fs::exists(out_), "text", "{}: is there already: another process has just made it",
+          escape_for_print(out_, 1000));
   }
 
   bool make_tokenizer() {
@@ -280,7 +281,7 @@ class Preparation {
       try {
         std::rethrow_exception(errors[index]);
       } catch (const Error& error) {
-        fail("text", documents[index].text->place(), ": ", error.what());
+        fail("text", "{}: {}", documents[index].text->place(), error.what());
       }
     }
   }
@@ -289,7 +290,7 @@ class Preparation {
   void drop(const CorpusText& text, const std::string& why) {
     if (settings_.rules.strict) throw Error(why);
     dropped_.insert(&text);
-    if (observer_.note) observer_.note(concat("dropped: ", why));
+    if (observer_.note) observer_.note(formatted("dropped: {}", why));
   }
 
   bool train() {
@@ -313,7 +314,7 @@ class Preparation {
       if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
       counts.drop_single();
       if (!noted && observer_.note)
-        observer_.note(concat("more than ", settings_.piece_limit, " different pieces: those seen once are dropped"));
+        observer_.note(formatted("more than {} different pieces: those seen once are dropped", settings_.piece_limit));
       noted = true;
     });
     if (!whole) return false;
@@ -329,7 +330,7 @@ class Preparation {
 
   // The manifest's entry for the split; null when it was stopped.
   JsonValue encode_split(const char* name) {
-    const std::string record_path = in_partial(concat(name, ".json"));
+    const std::string record_path = in_partial(formatted("{}.json", name));
     if (fs::exists(record_path)) return read_json(record_path);
     EncodedSplit split(partial_, name, token_bytes(tokenizer_->vocabulary()), end_of_text_);
     const auto encode = [&](std::size_t thread, Document& document) {
@@ -356,16 +357,16 @@ class Preparation {
     std::error_code error;
     if (fs::exists(out_)) {
       std::string aside;
-      for (int number = 1; aside.empty() || fs::exists(aside); ++number) aside = concat(out_, ".old-", number);
+      for (int number = 1; aside.empty() || fs::exists(aside); ++number) aside = formatted("{}.old-{}", out_, number);
       fs::rename(out_, aside, error);
-      check(!error, "text", escape_for_print(out_, 1000), ": cannot be moved aside: ", error.message());
+      check(!error, "text", "{}: cannot be moved aside: {}", escape_for_print(out_, 1000), error.message());
       if (observer_.note)
-        observer_.note(concat(escape_for_print(out_, 1000), " was moved to ", escape_for_print(aside, 1000)));
+        observer_.note(formatted("{} was moved to {}", escape_for_print(out_, 1000), escape_for_print(aside, 1000)));
     }
     fs::rename(partial_, out_, error);
-    check(!error, "text", escape_for_print(out_, 1000), ": cannot be made: ", error.message());
+    check(!error, "text", "{}: cannot be made: {}", escape_for_print(out_, 1000), error.message());
     // Removed last: an interrupted preparation resumes from these files.
-    for (const char* name : split_names) fs::remove(concat(out_, "/", name, ".json"), error);
+    for (const char* name : split_names) fs::remove(formatted("{}/{}.json", out_, name), error);
     fs::remove(out_ + "/plan.json", error);
   }
 
@@ -392,8 +393,8 @@ JsonValue prepare_text(const std::string& out, const PrepareSettings& settings, 
     std::error_code error;
     const fs::path from = fs::weakly_canonical(source.path, error), to = fs::weakly_canonical(folder, error);
     const fs::path below = to.lexically_relative(from);
-    check(below.empty() || *below.begin() == "..", "text", escape_for_print(out, 1000), ": lies in the source ",
-          escape_for_print(source.path, 1000), ", whose texts it would be one of");
+    check(below.empty() || *below.begin() == "..", "text", "{}: lies in the source {}, whose texts it would be one of",
+          escape_for_print(out, 1000), escape_for_print(source.path, 1000));
   }
   return Preparation(folder, settings, observer).run();
 }

@@ -15,7 +15,7 @@ constexpr std::uint64_t max_tokenizer_bytes = std::uint64_t{1} << 30;
 
 std::int64_t count_of(const JsonValue& object, std::string_view key) {
   const std::int64_t count = object.integer(key);
-  check(count >= 0, "manifest", "'", key, "' is ", count, "; a count is at least 0");
+  check(count >= 0, "manifest", "'{}' is {}; a count is at least 0", key, count);
   return count;
 }
 
@@ -23,7 +23,7 @@ TextSplit read_split(const JsonMember& member) {
   const JsonValue& split = member.value;
   const bool plain = !member.name.empty() &&
                      member.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-  check(plain, "manifest", "'", escape_for_print(member.name), "' is no name of a split");
+  check(plain, "manifest", "'{}' is no name of a split", escape_for_print(member.name));
   return {.name = member.name,
           .files = count_of(split, "files"),
           .documents = count_of(split, "documents"),
@@ -39,19 +39,19 @@ TextManifest read_manifest(const std::string& path) {
   manifest.record = read_json(path);
   try {
     const std::int64_t version = manifest.record.integer("version");
-    check(version == 1, "manifest", "version ", version, " is not known; only 1 is");
+    check(version == 1, "manifest", "version {} is not known; only 1 is", version);
     for (const JsonMember& member : manifest.record.members("splits")) manifest.splits.push_back(read_split(member));
     const JsonValue& tokenizer = manifest.record.at("tokenizer");
     manifest.vocabulary = tokenizer.integer("vocabulary");
     check(1 <= manifest.vocabulary && manifest.vocabulary <= std::numeric_limits<std::int32_t>::max(), "manifest",
-          "a vocabulary of ", manifest.vocabulary);
+          "a vocabulary of {}", manifest.vocabulary);
     const std::int64_t end = tokenizer.integer("end_of_text");
-    check(0 <= end && end < manifest.vocabulary, "manifest", "'end_of_text' is ", end, ", and the vocabulary has ",
+    check(0 <= end && end < manifest.vocabulary, "manifest", "'end_of_text' is {}, and the vocabulary has {}", end,
           manifest.vocabulary);
     manifest.end_of_text = static_cast<std::int32_t>(end);
     manifest.tokenizer_checksum = tokenizer.string("checksum");
   } catch (const Error& error) {
-    fail("manifest", escape_for_print(path, 1000), ": ", error.what());
+    fail("manifest", "{}: {}", escape_for_print(path, 1000), error.what());
   }
   return manifest;
 }
@@ -70,17 +70,17 @@ const TextSplit& TextManifest::split(std::string_view name) const {
   std::string known;
   for (const TextSplit& split : splits) {
     if (split.name == name) return split;
-    known += concat(known.empty() ? "" : ", ", split.name);
+    known += formatted("{}{}", known.empty() ? "" : ", ", split.name);
   }
-  fail("text", "there is no split '", escape_for_print(name), "'; there are: ", known.empty() ? "none" : known);
+  fail("text", "there is no split '{}'; there are: {}", escape_for_print(name), known.empty() ? "none" : known);
 }
 
 PreparedText::PreparedText(const std::string& folder) : folder_(folder) {
   const std::string manifest = folder + "/manifest.json";
   std::error_code unreadable;
   const bool there = std::filesystem::exists(manifest, unreadable);
-  check(there || unreadable, "text", escape_for_print(manifest, 1000),
-        " is not there; 'tally prepare' makes such a folder");
+  check(there || unreadable, "text", "{} is not there; 'tally prepare' makes such a folder",
+        escape_for_print(manifest, 1000));
   try {
     manifest_ = read_manifest(manifest);
     check_files();
@@ -92,8 +92,8 @@ PreparedText::PreparedText(const std::string& folder) : folder_(folder) {
 void PreparedText::check_files() const {
   const std::string tokenizer = read_whole_file(tokenizer_path(), max_tokenizer_bytes);
   const std::string checksum = checksum_text(crc32c(std::as_bytes(std::span(tokenizer))));
-  check(checksum == manifest_.tokenizer_checksum, "text", escape_for_print(tokenizer_path(), 1000),
-        ": its checksum is ", checksum, ", and the manifest says ", escape_for_print(manifest_.tokenizer_checksum));
+  check(checksum == manifest_.tokenizer_checksum, "text", "{}: its checksum is {}, and the manifest says {}",
+        escape_for_print(tokenizer_path(), 1000), checksum, escape_for_print(manifest_.tokenizer_checksum));
   for (const TextSplit& split : manifest_.splits) {
     if (split.tokens > 0) (void)tokens(split.name);
   }
@@ -101,23 +101,23 @@ void PreparedText::check_files() const {
 
 TokenFile PreparedText::tokens(std::string_view name) const {
   const TextSplit& split = manifest_.split(name);
-  TokenFile file(concat(folder_, "/", split.name, ".bin"), manifest_.vocabulary, TokenFormat::own);
-  check(file.size() == split.tokens, "text", file.name(), ": holds ", file.size(), " tokens, and the manifest says ",
+  TokenFile file(formatted("{}/{}.bin", folder_, split.name), manifest_.vocabulary, TokenFormat::own);
+  check(file.size() == split.tokens, "text", "{}: holds {} tokens, and the manifest says {}", file.name(), file.size(),
         split.tokens);
   return file;
 }
 
 std::vector<TextDocument> PreparedText::documents(std::string_view name) const {
   const TextSplit& split = manifest_.split(name);
-  const std::string path = concat(folder_, "/documents-", split.name, ".tsv");
+  const std::string path = formatted("{}/documents-{}.tsv", folder_, split.name);
   const std::string text = read_whole_file(path, std::uint64_t{1} << 34);
   std::vector<TextDocument> documents;
   std::string_view rest = text;
   std::int64_t behind = 0;  // the end of the previous document
   while (!rest.empty()) {
-    const std::string where = concat(escape_for_print(path, 1000), ": line ", documents.size() + 1, ": ");
+    const std::string where = formatted("{}: line {}: ", escape_for_print(path, 1000), documents.size() + 1);
     const std::size_t end = rest.find('\n');
-    check(end != std::string_view::npos, "text", where, "is cut");
+    check(end != std::string_view::npos, "text", "{}is cut", where);
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 1);
     TextDocument& document = documents.emplace_back();
@@ -125,19 +125,19 @@ std::vector<TextDocument> PreparedText::documents(std::string_view name) const {
     for (std::int64_t* number : {&document.first, &document.tokens, &document.bytes}) {
       const std::string_view field = take_field(line);
       const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), *number);
-      check(error == std::errc{} && stop == field.data() + field.size() && *number >= 0, "text", where, "'",
-            escape_for_print(field),
-            "' is no count; path, first token, tokens and bytes are wanted, with tabs between");
+      check(error == std::errc{} && stop == field.data() + field.size() && *number >= 0, "text",
+            "{}'{}' is no count; path, first token, tokens and bytes are wanted, with tabs between", where,
+            escape_for_print(field));
     }
-    check(line.empty(), "text", where, "more than four fields");
+    check(line.empty(), "text", "{}more than four fields", where);
     const bool fits =
         document.first > behind && document.first < split.tokens && document.tokens < split.tokens - document.first;
-    check(fits, "text", where, "tokens ", document.first, " and ", document.tokens, " on do not follow ", behind,
-          " or leave the file, which has ", split.tokens);
+    check(fits, "text", "{}tokens {} and {} on do not follow {} or leave the file, which has {}", where, document.first,
+          document.tokens, behind, split.tokens);
     behind = document.first + document.tokens;
   }
-  check(std::cmp_equal(documents.size(), split.documents), "text", escape_for_print(path, 1000), ": holds ",
-        documents.size(), " documents, and the manifest says ", split.documents);
+  check(std::cmp_equal(documents.size(), split.documents), "text", "{}: holds {} documents, and the manifest says {}",
+        escape_for_print(path, 1000), documents.size(), split.documents);
   return documents;
 }
 

@@ -38,24 +38,25 @@ TextTokens::TextTokens(const TextSources& sources) : name_(sources.data) {
 void TextTokens::open_prepared(const TextSources& sources) {
   std::error_code error;
   const bool there = is_prepared_text(sources.data);
-  check(there || !fs::exists(sources.data, error), "text", shown_file(sources.data),
-        "/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold is "
-        "said by --tokenizer FILE or --vocabulary N");
+  check(there || !fs::exists(sources.data, error), "text",
+        "{}/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold "
+        "is said by --tokenizer FILE or --vocabulary N",
+        shown_file(sources.data));
   const PreparedText prepared(sources.data);
   for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer},
                                       {"validation", &sources.validation},
                                       {"end-token", &sources.end_token}}) {
-    check(value->empty(), "text", option, " ", shown_file(*value), " means nothing beside ", shown_file(sources.data),
-          ", whose manifest says what it holds");
+    check(value->empty(), "text", "{} {} means nothing beside {}, whose manifest says what it holds", option,
+          shown_file(*value), shown_file(sources.data));
   }
-  check(sources.token_type == "auto", "text", "token-type ", sources.token_type, " has no effect on ",
-        shown_file(sources.data), ", whose manifest names the type");
+  check(sources.token_type == "auto", "text", "token-type {} has no effect on {}, whose manifest names the type",
+        sources.token_type, shown_file(sources.data));
   tokenizer_name_ = prepared.tokenizer_path();
   tokenizer_.emplace(read_tokenizer(tokenizer_name_));
   const TextManifest& manifest = prepared.manifest();
   vocabulary_ = manifest.vocabulary;
-  check(tokenizer_->vocabulary() == vocabulary_, "text", shown_file(tokenizer_name_), " has ", tokenizer_->vocabulary(),
-        " tokens, and the manifest says ", vocabulary_);
+  check(tokenizer_->vocabulary() == vocabulary_, "text", "{} has {} tokens, and the manifest says {}",
+        shown_file(tokenizer_name_), tokenizer_->vocabulary(), vocabulary_);
   end_of_text_ = manifest.end_of_text;
   tokenizer_sum_ = manifest.tokenizer_checksum;
   has_splits_ = !manifest.splits.empty();
@@ -78,8 +79,9 @@ void TextTokens::open_files(const TextSources& sources) {
     vocabulary_ = std::max(vocabulary_, tokenizer_->vocabulary());
   }
   end_of_text_ = end_of(sources);
-  check(vocabulary_ > 0, "text", shown_file(sources.data),
-        " does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are");
+  check(vocabulary_ > 0, "text",
+        "{} does not say what its tokens are; --tokenizer FILE does, or --vocabulary N how many there are",
+        shown_file(sources.data));
   std::error_code error;
   if (!fs::is_directory(sources.data, error)) {
     of_one_file_ = sources.validation.empty();
@@ -87,19 +89,21 @@ void TextTokens::open_files(const TextSources& sources) {
     if (!of_one_file_) open_file(sources, "validation", sources.validation);
     return;
   }
-  check(sources.validation.empty(), "text", "validation ", shown_file(sources.validation), " stands beside a folder, ",
-        shown_file(sources.data), "; beside a file it means something");
+  check(sources.validation.empty(), "text",
+        "validation {} stands beside a folder, {}; beside a file it means something", shown_file(sources.validation),
+        shown_file(sources.data));
   for (const auto& [split, stem] : file_names) {
     for (const char* ending : {".bin", ".npy"}) {
-      const std::string path = concat(sources.data, "/", stem, ending);
+      const std::string path = formatted("{}/{}{}", sources.data, stem, ending);
       if (!fs::exists(path, error)) continue;
-      check(!has(split), "text", shown_file(sources.data), " has two files of the split ", split, "; one is ",
+      check(!has(split), "text", "{} has two files of the split {}; one is {}", shown_file(sources.data), split,
             shown_file(path));
       open_file(sources, split, path);
     }
   }
-  check(!splits_.empty(), "text", shown_file(sources.data),
-        " holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy");
+  check(!splits_.empty(), "text",
+        "{} holds neither manifest.json, as 'tally prepare' makes it, nor train, validation or test with .bin or .npy",
+        shown_file(sources.data));
 }
 
 std::optional<std::int32_t> TextTokens::end_of(const TextSources& sources) const {
@@ -109,8 +113,8 @@ std::optional<std::int32_t> TextTokens::end_of(const TextSources& sources) const
   if (name.empty()) return std::nullopt;
   const std::optional<std::int32_t> id = token_id(name, vocabulary_);
   if (tokenizer_ && !id) return end_token(tokenizer_->parts(), name, sources.tokenizer);
-  check(id.has_value(), "text", "end-token '", escape_for_print(name, 60), "' is no id in 0 to ", vocabulary_ - 1,
-        "; names of tokens are known with --tokenizer FILE");
+  check(id.has_value(), "text", "end-token '{}' is no id in 0 to {}; names of tokens are known with --tokenizer FILE",
+        escape_for_print(name, 60), vocabulary_ - 1);
   return id;
 }
 
@@ -126,7 +130,7 @@ const TokenFile* TextTokens::find(std::string_view split) const {
 
 const TokenFile& TextTokens::tokens(std::string_view split) const {
   const TokenFile* const file = find(split);
-  check(file != nullptr, "text", shown_file(name_), " has no tokens of the split '", escape_for_print(split), "'");
+  check(file != nullptr, "text", "{} has no tokens of the split '{}'", shown_file(name_), escape_for_print(split));
   return *file;
 }
 
@@ -142,8 +146,9 @@ void TextTokens::read_on(std::string_view name, std::int64_t bytes) const {
   // A bad text does not count as read, so a second request reads and refuses it again.
   if (sum.tokens + count == file.size() && !sum.wanted.empty() && checksum_text(sum.sum) != sum.wanted) {
     const std::string found = checksum_text(std::exchange(sum, Sum{.wanted = sum.wanted}).sum);
-    throw DamagedText(concat("[text] ", file.name(), ": its checksum is ", found, ", and the manifest says ",
-                             escape_for_print(sum.wanted), ": it has changed since it was made"));
+    throw DamagedText(
+        formatted("[text] {}: its checksum is {}, and the manifest says {}: it has changed since it was made",
+                  file.name(), found, escape_for_print(sum.wanted)));
   }
   sum.tokens += count;
 }
@@ -161,7 +166,8 @@ std::string TextTokens::record() const {
       const std::int64_t first = std::min(at_end, file.size()), last = std::min(at_end, file.size() - first);
       checksum = checksum_text(file.checksum(file.size() - last, last, file.checksum(0, first, 0)));
     }
-    record += concat(record.empty() ? "" : "; ", name, ": ", file.size(), " tokens, ", escape_for_print(checksum));
+    record +=
+        formatted("{}{}: {} tokens, {}", record.empty() ? "" : "; ", name, file.size(), escape_for_print(checksum));
   }
   return record;
 }

@@ -35,15 +35,15 @@ bool looks_like_llm_c(std::string_view header) {
 
 TokenFormat token_format(std::string_view name) {
   const auto found = std::ranges::find(token_format_names, name);
-  check(found != std::end(token_format_names), "tokens", "'", name, "' is no type of tokens");
+  check(found != std::end(token_format_names), "tokens", "'{}' is no type of tokens", name);
   return static_cast<TokenFormat>(found - std::begin(token_format_names));
 }
 
 TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, TokenFormat format)
     : reader_(path), vocabulary_(vocabulary) {
   constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
-  check(1 <= vocabulary && vocabulary <= largest, "tokens", name(), ": a vocabulary of ", vocabulary,
-        " is not in 1 to ", largest);
+  check(1 <= vocabulary && vocabulary <= largest, "tokens", "{}: a vocabulary of {} is not in 1 to {}", name(),
+        vocabulary, largest);
   std::string begin;
   if (format != TokenFormat::own) {
     begin = reader_.read_string(0, std::min<std::uint64_t>(reader_.size(), llm_c_header_bytes));
@@ -55,10 +55,10 @@ TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary, TokenForm
   } else {
     read_headerless(format);
   }
-  check(size_ > 0, "tokens", name(), ": holds no token");
+  check(size_ > 0, "tokens", "{}: holds no token", name());
   const bool is_named = format == TokenFormat::uint16;
-  check(element_bytes_ != 2 || is_named || vocabulary <= 65'536, "tokens", name(), ": ", format_,
-        " has no room for the ids of a vocabulary of ", vocabulary);
+  check(element_bytes_ != 2 || is_named || vocabulary <= 65'536, "tokens",
+        "{}: {} has no room for the ids of a vocabulary of {}", name(), format_, vocabulary);
 }
 
 void TokenFile::read_headerless(TokenFormat format) {
@@ -67,9 +67,9 @@ void TokenFile::read_headerless(TokenFormat format) {
   const TokenFormat usual = token_bytes(vocabulary_) == 2 ? TokenFormat::uint16 : TokenFormat::uint32;
   const auto index = static_cast<std::size_t>(by_vocabulary ? usual : format);
   element_bytes_ = std::uint64_t{1} << (index - static_cast<std::size_t>(TokenFormat::uint8));
-  format_ = concat("headerless ", token_format_names[index]);
-  check(reader_.size() % element_bytes_ == 0, "tokens", name(), ": has ", reader_.size(),
-        " bytes, which is no whole number of ", format_, " tokens");
+  format_ = formatted("headerless {}", token_format_names[index]);
+  check(reader_.size() % element_bytes_ == 0, "tokens", "{}: has {} bytes, which is no whole number of {} tokens",
+        name(), reader_.size(), format_);
   size_ = static_cast<std::int64_t>(reader_.size() / element_bytes_);
   if (is_guessed_) refuse_wider_ids();
 }
@@ -93,9 +93,11 @@ void TokenFile::refuse_wider_ids() const {
   };
   if (!seem_wider(element_bytes_)) return;
   const bool is_64 = element_bytes_ == 4 || seem_wider(4);
-  fail("tokens", name(), ": every second number is 0 if it is read as ", format_, ", so it seems to hold ",
-       is_64 ? "int64" : "uint32", "; --token-type ", is_64 ? "int64" : "uint32", " reads it so, --token-type ",
-       element_bytes_ == 2 ? "uint16" : "uint32", " as it is; a .npy file holds its type");
+  fail("tokens",
+       "{}: every second number is 0 if it is read as {}, so it seems to hold {}; --token-type {} reads it so, "
+       "--token-type {} as it is; a .npy file holds its type",
+       name(), format_, is_64 ? "int64" : "uint32", is_64 ? "int64" : "uint32",
+       element_bytes_ == 2 ? "uint16" : "uint32");
 }
 
 std::vector<std::uint64_t> TokenFile::numbers(std::uint64_t first, std::uint64_t count, std::uint64_t bytes) const {
@@ -107,17 +109,17 @@ std::vector<std::uint64_t> TokenFile::numbers(std::uint64_t first, std::uint64_t
 
 void TokenFile::read_llm_c(std::string_view header) {
   const std::int32_t magic = word_of(header, 0), version = word_of(header, 1), count = word_of(header, 2);
-  check(magic == 20240520 || magic == 20240801, "tokens", name(), ": byte 0: magic ", magic,
-        " of llm.c is no file of tokens; 20240520 and 20240801 are");
+  check(magic == 20240520 || magic == 20240801, "tokens",
+        "{}: byte 0: magic {} of llm.c is no file of tokens; 20240520 and 20240801 are", name(), magic);
   const std::int32_t known = magic == 20240520 ? 1 : 7;
-  check(version == known, "tokens", name(), ": byte 4: version ", version, "; with magic ", magic, " only ", known,
-        " is known");
+  check(version == known, "tokens", "{}: byte 4: version {}; with magic {} only {} is known", name(), version, magic,
+        known);
   element_bytes_ = magic == 20240520 ? 2 : 4;
   begin_ = llm_c_header_bytes;
   format_ = element_bytes_ == 2 ? "llm.c uint16" : "llm.c uint32";
   const std::uint64_t bytes = reader_.size() - begin_;
-  check(count >= 0 && bytes == element_bytes_ * static_cast<std::uint64_t>(count), "tokens", name(),
-        ": byte 8: a count of ", count, " tokens of ", element_bytes_, " bytes, but ", bytes, " bytes follow");
+  check(count >= 0 && bytes == element_bytes_ * static_cast<std::uint64_t>(count), "tokens",
+        "{}: byte 8: a count of {} tokens of {} bytes, but {} bytes follow", name(), count, element_bytes_, bytes);
   size_ = count;
 }
 
@@ -137,17 +139,17 @@ void TokenFile::convert(std::int64_t first, std::span<const std::byte> bytes, st
     Element element{};
     std::memcpy(&element, bytes.data() + index * sizeof element, sizeof element);
     const bool known = std::cmp_greater_equal(element, 0) && std::cmp_less(element, vocabulary_);
-    check(known, "tokens", name(), ": token ", first + static_cast<std::int64_t>(index), " is ", element,
-          ", and the vocabulary has ", vocabulary_,
-          is_guessed_ ? concat("; it was read as ", format_, " (--token-type names another type)") : "");
+    check(known, "tokens", "{}: token {} is {}, and the vocabulary has {}{}", name(),
+          first + static_cast<std::int64_t>(index), element, vocabulary_,
+          is_guessed_ ? formatted("; it was read as {} (--token-type names another type)", format_) : "");
     target[index] = static_cast<std::int32_t>(element);
   }
 }
 
 void TokenFile::read(std::int64_t first, std::span<std::int32_t> target) const {
   const auto count = static_cast<std::int64_t>(target.size());
-  check(first >= 0 && first <= size_ && count <= size_ - first, "tokens", name(), ": tokens ", first, " to ",
-        first + count - 1, " were asked for; there are ", size_);
+  check(first >= 0 && first <= size_ && count <= size_ - first, "tokens",
+        "{}: tokens {} to {} were asked for; there are {}", name(), first, first + count - 1, size_);
   std::vector<std::byte> bytes(element_bytes_ * static_cast<std::size_t>(std::min(count, chunk_tokens)));
   while (!target.empty()) {
     const std::span<std::int32_t> part = target.first(std::min<std::size_t>(target.size(), chunk_tokens));
