@@ -4,7 +4,8 @@
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
 # --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
-#                  long; where one encoding's file is all that changed, the tests that go over encodings ask it alone
+#                  long and those that took more than a second; where one encoding's file is all that changed, the tests
+#                  that go over encodings ask it alone, and all of them run
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
 # --encoding NAME  builds and runs what is asked of this encoding alone, by itself and beside each of the others, within a
@@ -24,7 +25,7 @@ while [ $# -gt 0 ]; do
     --preset) preset=${2:?"--preset needs a name"}; shift 2 ;;
     --folders) IFS=, read -ra only <<<"${2:?"--folders needs names"}"; shift 2 ;;
     --encoding) encoding=${2:?"--encoding needs a name"}; shift 2 ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done
@@ -113,6 +114,14 @@ elif $quick; then
   if [ -n "$alone" ]; then
     echo "what goes over encodings asks $alone alone: no other file has changed"
     export TALLY_TEST_ENCODING=$alone
+  else
+    # The mean times of earlier runs; no file, no test left out.
+    times=$build/Testing/Temporary/CTestCostData.txt
+    longer=$(awk 'NF == 3 && $3 > 1 { print $1 }' "$times" 2>/dev/null | paste -sd '|')
+    if [ -n "$longer" ]; then
+      echo "tests of more than a second are left out; tests/run.sh runs them"
+      selection+=(-E "^($longer)\$")
+    fi
   fi
 elif [ ${#only[@]} -gt 0 ]; then
   selection+=(-R "^($(IFS='|' && echo "${only[*]}"))/")

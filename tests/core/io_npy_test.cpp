@@ -14,7 +14,7 @@ namespace {
 std::string file_bytes(int major, std::string_view header, std::string_view data) {
   const std::string length = major == 1 ? little_endian(static_cast<std::uint16_t>(header.size()))
                                         : little_endian(static_cast<std::uint32_t>(header.size()));
-  return formatted("\x93NUMPY{}\0{}{}{}", static_cast<char>(major), length, header, data);
+  return formatted("\x93NUMPY{}{}{}{}{}", static_cast<char>(major), '\0', length, header, data);
 }
 
 std::string dictionary(std::string_view type, std::string_view order, std::string_view shape) {
@@ -148,7 +148,7 @@ TEST_F(Npy, RefusesWhatIsNotNpy) {
 TEST_F(Npy, RefusesWrongHeaderLengths) {
   const std::string header = dictionary("<f4", "False", "(2, 3)");
   const auto with_length = [&](std::uint32_t length) {
-    return formatted("\x93NUMPY\2\0{}{}{}", little_endian(length), header, data_of(six));
+    return formatted("\x93NUMPY\2{}{}{}{}", '\0', little_endian(length), header, data_of(six));
   };
   ASSERT_NO_THROW(read(with_length(static_cast<std::uint32_t>(header.size()))));
   expect_refused(with_length(0xfffffff0U), "byte 8: header length 4294967280 is over 65536");
