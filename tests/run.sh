@@ -4,8 +4,8 @@
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
 # --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
-#                  long and those that took more than a second; where one encoding's file is all that changed, the tests
-#                  that go over encodings ask it alone, and all of them run
+#                  long and those that took more than a second; if only one encoding's file changed, all tests that go
+#                  over encodings run, for that encoding only
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
 # --encoding NAME  builds and runs what is asked of this encoding alone, by itself and beside each of the others, within a
@@ -110,18 +110,19 @@ elif $quick; then
     if [ "$(fingerprint "$folder")" != "$(cat "$(stamp "$folder")" 2>/dev/null)" ]; then changed+="|$folder"; fi
   done
   selection+=(-R "^($changed)/" -LE "slow|long")
+  wanted=
   alone=$(changed_encoding)
   if [ -n "$alone" ]; then
     echo "what goes over encodings asks $alone alone: no other file has changed"
     export TALLY_TEST_ENCODING=$alone
-  else
-    # The mean times of earlier runs; no file, no test left out.
-    times=$build/Testing/Temporary/CTestCostData.txt
-    longer=$(awk 'NF == 3 && $3 > 1 { print $1 }' "$times" 2>/dev/null | paste -sd '|')
-    if [ -n "$longer" ]; then
-      echo "tests of more than a second are left out; tests/run.sh runs them"
-      selection+=(-E "^($longer)\$")
-    fi
+    wanted=$(ctest --preset "$preset" -N -L '^encodings$' | sed -n 's/^ *Test *#[0-9]*: //p')
+  fi
+  # The mean times of earlier runs; no file, no test left out.
+  times=$build/Testing/Temporary/CTestCostData.txt
+  longer=$(awk 'NF == 3 && $3 > 1 { print $1 }' "$times" 2>/dev/null | grep -vxF "${wanted:-none}" | paste -sd '|')
+  if [ -n "$longer" ]; then
+    echo "tests of more than a second are left out; tests/run.sh runs them"
+    selection+=(-E "^($longer)\$")
   fi
 elif [ ${#only[@]} -gt 0 ]; then
   selection+=(-R "^($(IFS='|' && echo "${only[*]}"))/")
