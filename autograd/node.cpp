@@ -132,6 +132,15 @@ void clear_gradient(const Tensor& leaf) {
   if (leaf.autograd() != nullptr) leaf.autograd()->gradient = {};
 }
 
+bool Tensor::requires_grad() const { return tally::requires_grad(*this); }
+Tensor& Tensor::set_requires_grad(bool value) {
+  tally::set_requires_grad(*this, value);
+  return *this;
+}
+Tensor Tensor::grad() const { return gradient(*this); }
+void Tensor::clear_grad() const { clear_gradient(*this); }
+void Tensor::backward() const { tally::backward(*this); }
+
 std::int64_t live_nodes() { return nodes_alive.load(std::memory_order_relaxed); }
 
 }  // namespace tally

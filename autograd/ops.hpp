@@ -163,9 +163,13 @@ Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved);
 Tensor dropout(const Tensor& x, double rate, RandomStream stream);
 
 // --- loss ---
+// Mean of (prediction - target)²; both have one shape. Throws otherwise.
+Tensor mse(const Tensor& prediction, const Tensor& target);
 // Mean over the positions where mask is set of -log softmax(logits)[target]. logits [..., V], targets i32 and mask bool
 // of the leading shape. Throws if a target under the mask is out of range, or if the mask is empty.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask);
+// The same over all positions.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets);
 // The sum over these positions times `weight`, one number of the logits' type that takes no gradient. Reads nothing
 // back from the device, so the caller must ensure that the targets are in range (counted_targets).
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight);

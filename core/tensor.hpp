@@ -2,8 +2,10 @@
 // Copying is O(1) and shares the elements. There is one tensor type; whether gradients flow is decided by autograd/.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +22,17 @@ namespace tally {
 
 struct AutogradData;  // defined in autograd/node.hpp; core only carries it along
 
+// Numbers in nested braces: {{1, 2}, {3, 4}}. Throws if lists of one level have different shapes.
+struct NestedList {
+  template <class T>
+  requires std::integral<T> || std::floating_point<T> NestedList(T number)
+      : values{static_cast<double>(number)} {}  // NOLINT: a number is a list of rank 0
+  NestedList(std::initializer_list<NestedList> lists);
+
+  Shape shape;
+  std::vector<double> values;  // in row-major order
+};
+
 class Tensor {
  public:
   // No tensor at all: defined() is false. Stands for an absent optional argument.
@@ -30,7 +43,19 @@ class Tensor {
   // Uninitialised, dense.
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
+  static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
+  // 0, 1, ... n - 1; or begin, begin + step, ... before end.
+  static Tensor arange(std::int64_t n, DType dtype = DType::f32, Device device = {});
+  static Tensor arange(double begin, double end, double step = 1, DType dtype = DType::f32, Device device = {});
+  // The identity matrix [n, n].
+  static Tensor eye(std::int64_t n, DType dtype = DType::f32, Device device = {});
+  // Uniform in [0, 1), and normal with mean 0 and standard deviation 1; f32 or f64. The numbers depend only on the
+  // seed: they are the same bits on every device.
+  static Tensor rand(const Shape& shape, std::uint64_t seed, DType dtype = DType::f32, Device device = {});
+  static Tensor randn(const Shape& shape, std::uint64_t seed, DType dtype = DType::f32, Device device = {});
+  // from({{1, 2}, {3, 4}}): [2, 2].
+  static Tensor from(const NestedList& values, DType dtype = DType::f32, Device device = {});
   // Copies the values; their number must match the shape. T: float, double, int32_t, int64_t, bool, Bfloat16.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
@@ -90,6 +115,13 @@ class Tensor {
   template <class T>
   std::span<T> span() const;
 
+  // Gradients: the functions of autograd/node.hpp as members, defined there.
+  bool requires_grad() const;
+  Tensor& set_requires_grad(bool requires_grad = true);
+  Tensor grad() const;  // undefined before the first backward
+  void clear_grad() const;
+  void backward() const;
+
   // The same elements without autograd data.
   Tensor detach() const;
   const std::shared_ptr<AutogradData>& autograd() const { return autograd_; }
@@ -103,6 +135,11 @@ class Tensor {
   DType dtype_ = DType::f32;
   std::shared_ptr<AutogradData> autograd_;
 };
+
+// The elements in NumPy's layout, as its str() gives them: rounded to 8 digits, and only the first and last 3 along
+// each axis if there are more than 1000.
+std::string to_text(const Tensor& x);
+std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 // Tensors by name, in order: a module's parameters, a file's contents.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;

@@ -70,6 +70,19 @@ std::int64_t counted_targets(const Tensor& targets, const Tensor& mask, std::int
   return count;
 }
 
+Tensor mse(const Tensor& prediction, const Tensor& target) {
+  check_defined("mse", prediction);
+  check_defined("mse", target);
+  check(prediction.shape() == target.shape(), "mse", "prediction and target must have one shape: got {} and {}",
+        prediction.shape(), target.shape());
+  return mean(square(prediction - target));
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets) {
+  check_defined("cross_entropy", targets);
+  return cross_entropy(logits, targets, Tensor::ones(targets.shape(), DType::boolean, targets.device()));
+}
+
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask) {
   check_logits(logits, targets, mask);
   const double weight = 1.0 / static_cast<double>(counted_targets(targets, mask, logits.size(-1)));

@@ -34,6 +34,35 @@ void expect_error(const std::string& message, const std::vector<std::string>& pa
 
 using Values = std::vector<double>;
 
+TEST(Backward, IsAMemberOfTensors) {
+  const Tensor x = Tensor::from({2, 3}, DType::f64).set_requires_grad();
+  EXPECT_TRUE(x.requires_grad());
+  EXPECT_FALSE(x.grad().defined());
+  const Tensor loss = mse(x, Tensor::from({1, 5}, DType::f64));
+  EXPECT_EQ(loss.item(), 2.5);
+  loss.backward();  // x - target
+  EXPECT_EQ(x.grad().to_vector<double>(), Values({1, -2}));
+  x.clear_grad();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_FALSE(x.detach().requires_grad());
+  EXPECT_EQ(error_of([&] { x.detach().grad(); }), "[gradient] this tensor takes no gradient");
+  EXPECT_EQ(error_of([&] {
+              mse(x, Tensor::ones({1, 2}, DType::f64));
+            }),
+            "[mse] prediction and target must have one shape: got [2] and [1, 2]");
+}
+
+TEST(CrossEntropy, WithoutAMaskCountsAllPositions) {
+  const Tensor logits = Tensor::randn({2, 3, 4}, 1, DType::f64),
+               targets = Tensor::from({{0, 1, 2}, {3, 0, 1}}, DType::i32);
+  EXPECT_EQ(cross_entropy(logits, targets).item(),
+            cross_entropy(logits, targets, Tensor::ones({2, 3}, DType::boolean)).item());
+  EXPECT_EQ(error_of([&] {
+              cross_entropy(logits, Tensor::from({0, 1}, DType::i32));
+            }),
+            "[cross_entropy] logits [2, 3, 4] need targets and mask [2, 3]: got [2] and [2]");
+}
+
 TEST(Backward, AddsUpOverSeveralUses) {
   const Tensor x = leaf({2, 3});
   backward(sum(x * x + x * 4.0));  // 2x + 4
