@@ -83,8 +83,6 @@ class SequenceModel : public Module {
   virtual void check_length(std::int64_t length) const { (void)length; }
   // The most learned rows that an encoding looks up by position or distance (Encoding::rows_by_position).
   virtual std::int64_t rows_by_position() const { return 0; }
-  // After each update of the parameters: some encodings keep theirs within a range (Encoding::project).
-  virtual void project_parameters() const {}
 
   // Multiply-adds of the weight matrices count these parameters once per token (embedding tables not included).
   std::int64_t matrix_parameter_count() const;

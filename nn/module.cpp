@@ -83,6 +83,10 @@ void load_tensors(NamedTensors targets, std::span<const StoredTensor> values) {
   for (auto& [path, target] : targets) target.copy_from(given.at(path)->read());
 }
 
+void Module::project_parameters() const {
+  for (const auto& [name, child] : children_) child->project_parameters();
+}
+
 void Module::clear_gradients() const {
   for (const auto& [path, parameter] : parameters()) clear_gradient(parameter);
 }

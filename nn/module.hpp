@@ -30,6 +30,8 @@ class Module {
   void load(const NamedTensors& values);
 
   void clear_gradients() const;
+  // After each update of the parameters: moves them back into their range, if they have one (Encoding::project).
+  virtual void project_parameters() const;
 
  protected:
   // Registers a leaf that takes gradients and returns it. Throws InternalError for a name used twice.

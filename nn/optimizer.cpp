@@ -1,6 +1,8 @@
 #include "nn/optimizer.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -141,7 +143,16 @@ void OptimizerOptions::set(std::string_view option, std::string_view text) {
   fail("optimiser", "{} = {} has no effect with {}; it is for {}", option, text, name, holders);
 }
 
-std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, NamedTensors parameters) {
+std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, Module& model, std::int64_t steps) {
+  NamedTensors parameters = model.parameters();
+  std::erase_if(parameters, [](const auto& parameter) { return !requires_grad(parameter.second); });
+  std::unique_ptr<Optimizer> optimizer = make(options, std::move(parameters), steps);
+  optimizer->model_ = &model;
+  return optimizer;
+}
+
+std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, NamedTensors parameters,
+                                           std::int64_t steps) {
   options.validate();
   for (const auto& [path, parameter] : parameters) {
     check(requires_grad(parameter) && parameter.dense(), "optimiser", "{} is not a dense leaf that takes gradients",
@@ -151,7 +162,10 @@ std::unique_ptr<Optimizer> Optimizer::make(const OptimizerOptions& options, Name
           "{} is {} on {}, {} {} on {}", path, parameter.dtype(), parameter.device(), parameters.front().first,
           first.dtype(), first.device());
   }
-  return find_optimizer(options.name).make(options, *options.rule(), std::move(parameters));
+  std::unique_ptr<Optimizer> optimizer =
+      find_optimizer(options.name).make(options, *options.rule(), std::move(parameters));
+  optimizer->steps_ = steps;
+  return optimizer;
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, NamedTensors parameters, std::vector<std::string> state)
@@ -172,10 +186,25 @@ void Optimizer::Update::assign(Tensor target, const Tensor& value) const {
   target.copy_from(where(equal(number(0), number(0)), value, target));
 }
 
-void Optimizer::step(std::int64_t n, double lr, double gradient_scale) {
-  if (parameters_.empty()) return;
+double Optimizer::step() {
+  if (parameters_.empty()) return 0;
+  const bool open_ended =
+      options_.schedule == "constant" || (options_.schedule == "inverse-root" && options_.cooldown == 0);
+  check(steps_ > 0 || open_ended, "optimiser",
+        "schedule = {} depends on the number of steps; pass it to Optimizer::make(options, model, steps)",
+        options_.schedule);
+  const std::int64_t n = count_ + 1;
+  const double lr = learning_rate(options_, n, steps_ > 0 ? steps_ : n);
   const Tensor& first = parameters_.front().second;
-  update(hyperparameters(n, lr, gradient_scale).to(first.dtype()).to(first.device()));
+  const Tensor rows = hyperparameters(n, lr).to(first.dtype()).to(first.device());
+  const Tensor squares = Tensor::empty({std::ssize(parameters_)}, DType::f64, first.device());
+  squared_gradients(squares, parameters_);
+  clip(rows, squares, Tensor::zeros({1}, first.dtype(), first.device()));
+  update(rows);
+  if (model_ != nullptr) model_->project_parameters();
+  for (const auto& [path, parameter] : parameters_) clear_gradient(parameter);
+  count_ = n;
+  return gradient_norm(squares.to_vector<double>());
 }
 
 Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_scale) const {
@@ -189,10 +218,10 @@ Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_sca
   return Tensor::from(rows, {count, count > 0 ? std::ssize(rows) / count : 0});
 }
 
-void Optimizer::clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss, double clip) {
+void Optimizer::clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss) const {
   if (hyperparameters.numel() == 0) return;
   kernels(hyperparameters.device())
-      .clip_scale(hyperparameters.select_view(1, 0).view(), squares.view(), loss.view(), clip);
+      .clip_scale(hyperparameters.select_view(1, 0).view(), squares.view(), loss.view(), options_.clip);
 }
 
 void Optimizer::update(const Tensor& hyperparameters) {
@@ -230,6 +259,10 @@ void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
   }
   const Workspace workspace(on.squared_norm_workspace(views), squares.device());
   on.squared_norm(results, views, workspace.data());
+}
+
+double gradient_norm(const std::vector<double>& squares) {
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
 }  // namespace tally

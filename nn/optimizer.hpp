@@ -1,4 +1,11 @@
 // Optimisers: the part that all have in common. An update rule is one file in nn/optim/, found by the build.
+//   OptimizerOptions options;
+//   options.schedule = "cosine";
+//   const auto optimizer = Optimizer::make(options, model, /*steps=*/1000);
+//   for (...) {
+//     cross_entropy(model.forward(x), targets).backward();
+//     optimizer->step();
+//   }
 #pragma once
 
 #include <cstdint>
@@ -54,20 +61,31 @@ std::int64_t cooldown_steps(const OptimizerOptions& options, std::int64_t steps)
 class Optimizer {
  public:
   // Throws Error for an unknown name, and unless parameters are dense leaves of one type and device.
-  static std::unique_ptr<Optimizer> make(const OptimizerOptions& options, NamedTensors parameters);
+  // steps: the length of the training, for step() with a schedule that depends on it.
+  static std::unique_ptr<Optimizer> make(const OptimizerOptions& options, NamedTensors parameters,
+                                         std::int64_t steps = 0);
+  // The same for all parameters of a model that take gradients. step() then also calls model.project_parameters(). The
+  // model must outlive the optimiser.
+  static std::unique_ptr<Optimizer> make(const OptimizerOptions& options, Module& model, std::int64_t steps = 0);
   virtual ~Optimizer() = default;
+  const OptimizerOptions& options() const { return options_; }
 
-  // One update from the gradients; `n` counts from 1. Parameters without a gradient are not changed. Gradients are
-  // multiplied by gradient_scale first (clipping).
-  void step(std::int64_t n, double lr, double gradient_scale);
+  // The next update from the gradients: follows the schedule, clips, and clears the gradients. Returns the norm of all
+  // gradients together before clipping. If it is not finite, no parameter changes. Parameters without a gradient are
+  // not changed either.
+  double step();
+  // The number of updates so far; set it after loading the state of an interrupted training.
+  std::int64_t count() const { return count_; }
+  void set_count(std::int64_t count) { count_ = count; }
 
-  // The same in three steps. The last two can be captured (core/device/graph.hpp). The first step returns the values
-  // that change from step to step: [parameters, row] f64 on the host, beginning with the scale of the gradients.
+  // The same in parts, for steps that are captured or distributed over processes. The last two can be captured
+  // (core/device/graph.hpp). The first part returns the values that change from step to step: [parameters, row] f64 on
+  // the host, beginning with the scale of the gradients.
   Tensor hyperparameters(std::int64_t n, double lr, double gradient_scale = 1) const;
   // Then the scale, with the hyperparameters on the parameters' device and in their type. Inputs are the squared norms
   // of the gradients, squares [parameters] f64 (0 without a gradient), and the loss [1]. Gradients are scaled to a norm
-  // of at most `clip` (0: any); there is no update if any of these numbers is not finite.
-  static void clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss, double clip);
+  // of at most options().clip (0: any); there is no update if any of these numbers is not finite.
+  void clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss) const;
   // Then the update.
   void update(const Tensor& hyperparameters);
 
@@ -107,6 +125,8 @@ class Optimizer {
  private:
   OptimizerOptions options_;
   NamedTensors parameters_;
+  Module* model_ = nullptr;
+  std::int64_t steps_ = 0, count_ = 0;
   std::vector<double> lr_factors_;  // one per parameter
   std::vector<std::string> state_names_;
   std::vector<std::vector<Tensor>> state_;  // one per parameter
@@ -143,5 +163,7 @@ std::span<const OptimizerEntry* const> optimizer_registry();
 // Writes the sum of squares of each gradient, in fixed order, to squares [parameters] f64 on the parameters' device: 0
 // for a parameter without a gradient.
 void squared_gradients(const Tensor& squares, const NamedTensors& parameters);
+// The norm of all gradients together, from their squared norms on the host.
+double gradient_norm(const std::vector<double>& squares);
 
 }  // namespace tally

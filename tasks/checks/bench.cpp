@@ -108,7 +108,7 @@ JsonValue bench_step(const BenchOptions& options) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  TrainStep train_step(*model, *optimizer, config.optimiser, seed, config.run.at_once());
+  TrainStep train_step(*model, *optimizer, seed, config.run.at_once());
   TrainingOrder order(task->splits().front(), config.run.batch, seed);
   const std::int64_t all = options.warmup + options.steps;
 

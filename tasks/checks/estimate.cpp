@@ -174,7 +174,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
     if (state == OptimizerState::split && !ranks.alone()) shares.emplace(trained, ranks);
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, shares ? shares->own() : trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, config.optimiser, 0, form.at_once, shares ? &*shares : nullptr);
+    TrainStep step(model, *optimizer, 0, form.at_once, shares ? &*shares : nullptr);
     const Batch batch = counted.batch(form);
     step(batch, 1, steps);
     // Later steps need no more memory than the first, unless steps are captured: the second step then adds the captured

@@ -33,7 +33,7 @@ RunCost measure_cost(const RunConfig& config) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), run.train));
   const auto seed = static_cast<std::uint64_t>(run.seed);
-  TrainStep train_step(*model, *optimizer, config.optimiser, seed, run.at_once());
+  TrainStep train_step(*model, *optimizer, seed, run.at_once());
   TrainingOrder order(task->splits().front(), run.batch, seed);
 
   double step = std::numeric_limits<double>::infinity(), spent = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -23,11 +22,10 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
   throw Diverged(formatted("[train] step {}: the {} is not finite{}", n, tensor, why));
 }
 
-TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
-                     std::int64_t micro_batch, const ParameterShares* shares)
+TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, std::uint64_t seed, std::int64_t micro_batch,
+                     const ParameterShares* shares)
     : model_(model),
       optimizer_(optimizer),
-      options_(options),
       seed_(seed),
       micro_batch_(micro_batch),
       shares_(shares),
@@ -138,7 +136,7 @@ std::vector<Tensor> TrainStep::exchange_gradients(const Tensor& part_loss, TreeS
 void TrainStep::compute() {
   compute_gradients();
   squared_gradients(out_.on_device(squares), parameters_);
-  Optimizer::clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss), options_.clip);
+  optimizer_.clip(in_.on_device(rows), out_.on_device(squares), out_.on_device(loss));
   if (shares_ != nullptr) {
     shares_->take_gradients();
     optimizer_.update(in_.on_device(rows));
@@ -154,7 +152,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   StepReport report;
   report.step = n;
   report.steps = steps;
-  report.lr = learning_rate(options_, n, steps);
+  report.lr = learning_rate(optimizer_.options(), n, steps);
   const SequenceParts sequences(batch, micro_batch_);
   take(sequences, optimizer_.hyperparameters(n, report.lr));
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
@@ -185,7 +183,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   }
   report.loss = out_.on_host(loss).item();
   const std::vector<double> norms = out_.on_host(squares).to_vector<double>();
-  report.grad_norm = std::sqrt(std::accumulate(norms.begin(), norms.end(), 0.0));
+  report.grad_norm = gradient_norm(norms);
   check_finite(report, norms);
   Evaluation scores;
   add_scores(scores, sequences.put_back(out_.on_host(best)), batch);

@@ -59,8 +59,8 @@ class TrainStep {
   // run's seed. micro_batch: sequences computed at a time, with gradients added in the tree of
   // tasks/training/tree_sum.hpp; 0: all. Ranks of a process group share the micro-batches; each ends the step with the
   // same parameters. shares: if set, the optimiser updates shares->own().
-  TrainStep(SequenceModel& model, Optimizer& optimizer, const OptimizerOptions& options, std::uint64_t seed,
-            std::int64_t micro_batch = 0, const ParameterShares* shares = nullptr);
+  TrainStep(SequenceModel& model, Optimizer& optimizer, std::uint64_t seed, std::int64_t micro_batch = 0,
+            const ParameterShares* shares = nullptr);
 
   // Step n counts from 1 to `steps`. Throws Diverged naming the step and the first tensor; model and optimiser are then
   // unchanged. Fills in all of the report except tokens, sequences and seconds.
@@ -79,7 +79,6 @@ class TrainStep {
 
   SequenceModel& model_;
   Optimizer& optimizer_;
-  OptimizerOptions options_;
   std::uint64_t seed_;
   std::int64_t micro_batch_;
   const ParameterShares* shares_;

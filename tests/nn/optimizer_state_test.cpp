@@ -27,7 +27,7 @@ TEST(OptimizerState, RaisesTheVersionOfEveryTensor) {
     const auto optimizer = Optimizer::make(options, {{"p", leaf({2, 2})}, {"q", leaf({3})}});
     std::vector<std::uint64_t> before;
     for (const auto& [name, tensor] : optimizer->state()) before.push_back(tensor.version());
-    optimizer->step(1, 0.1, 1);
+    optimizer->step();
     const NamedTensors state = optimizer->state();
     ASSERT_EQ(state.size(), rule == "sgd" ? 2u : 4u);
     for (std::size_t i = 0; i < state.size(); ++i) EXPECT_GT(state[i].second.version(), before[i]) << state[i].first;
@@ -38,10 +38,10 @@ TEST(OptimizerState, DecayOfMatricesSparesAVectorOfAnySize) {
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{5}}) {
     OptimizerOptions options;
     options.name = "sgd";
-    options.weight_decay = 0.1;
+    options.weight_decay = 0.1, options.lr = 1;
     options.decay = "matrices";
     const Tensor vector = leaf(shape), matrix = leaf({1, 1});
-    Optimizer::make(options, {{"v", vector}, {"m", matrix}})->step(1, 1, 1);
+    Optimizer::make(options, {{"v", vector}, {"m", matrix}})->step();
     EXPECT_EQ(vector.to_vector<double>().front(), 2.5) << shape.rank;
     EXPECT_NEAR(matrix.item(), 2.2, 1e-15);
   }
@@ -56,7 +56,7 @@ std::set<std::string> decaying(const NamedTensors& parameters, const std::string
     parameter.copy_from(Tensor::full(parameter.shape(), 1, parameter.dtype()));
     set_gradient(parameter, Tensor::zeros(parameter.shape(), parameter.dtype()));
   }
-  Optimizer::make(options, parameters)->step(1, 0.1, 1);
+  Optimizer::make(options, parameters)->step();
   std::set<std::string> changed;
   for (const auto& [path, parameter] : parameters) {
     if (parameter.to_vector<float>().front() != 1) changed.insert(path);

@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "core/io/safetensors.hpp"
 #include "tests/devices.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
 namespace tally {
@@ -81,7 +82,7 @@ TEST(Optimizer, UpdatesAsTheReferenceDoes) {
     const auto optimizer = Optimizer::make(options, {{"p", parameter}});
     for (std::int64_t n = 1; n <= 3; ++n) {
       set_gradient(parameter, gradients.select_view(0, n - 1).clone());
-      optimizer->step(n, options.lr, 1);
+      optimizer->step();
       const std::vector<double> found = parameter.to_vector<double>();
       const std::vector<double> row = expected.select_view(0, n - 1).to_vector<double>();
       for (std::size_t e = 0; e < row.size(); ++e) EXPECT_NEAR(found[e], row[e], 1e-14) << n;
@@ -116,20 +117,47 @@ TEST(Optimizer, ClipsAsTheReferenceDoes) {
     }
     const Tensor squares = Tensor::empty({2}, DType::f64);
     squared_gradients(squares, parameters);
-    EXPECT_NEAR(std::sqrt(sum(squares).item()), reference().read(name + ".norm").item(), 1e-13);
+    EXPECT_NEAR(gradient_norm(squares.to_vector<double>()), reference().read(name + ".norm").item(), 1e-13);
     OptimizerOptions options = options_of(name);
     options.name = "sgd";
     // From zeros with rate 1, plain descent leaves minus the clipped gradient.
-    const std::unique_ptr<Optimizer> optimizer = Optimizer::make(options, parameters);
-    const Tensor rows = optimizer->hyperparameters(1, 1);
-    Optimizer::clip(rows, squares, Tensor::zeros({1}, DType::f64), options.clip);
-    optimizer->update(rows);
+    options.lr = 1;
+    EXPECT_EQ(Optimizer::make(options, parameters)->step(), gradient_norm(squares.to_vector<double>()));
     for (std::size_t n = 0; n < 2; ++n) {
       const std::vector<double> expected = reference().read(formatted("{}.out{}", name, n)).to_vector<double>();
       const std::vector<double> found = parameters[n].second.to_vector<double>();
       for (std::size_t e = 0; e < expected.size(); ++e) EXPECT_NEAR(-found[e], expected[e], 1e-14);
     }
   }
+}
+
+TEST(Optimizer, CountsFollowsTheScheduleAndClips) {
+  OptimizerOptions options = rule("sgd");
+  options.lr = 1, options.schedule = "linear", options.warmup = 2, options.clip = 3;
+  constexpr std::int64_t steps = 6;
+  const Tensor p = leaf(Tensor::zeros({2}, DType::f64));
+  const auto optimizer = Optimizer::make(options, {{"p", p}}, steps);
+  double expected = 0;
+  for (std::int64_t n = 1; n <= steps; ++n) {
+    EXPECT_EQ(optimizer->count(), n - 1);
+    set_gradient(p, Tensor::from({3, 4}, DType::f64));
+    EXPECT_EQ(optimizer->step(), 5);
+    EXPECT_FALSE(p.grad().defined());
+    expected -= learning_rate(options, n, steps) * 3 * (3 / (5 + 1e-6));
+    EXPECT_NEAR(p.to_vector<double>()[0], expected, 1e-15);
+  }
+  EXPECT_EQ(testing::error_of([&] { optimizer->step(); }), "[schedule] step 7 is not one of 1 to 6");
+  const auto endless = Optimizer::make(options, {{"p", p}});
+  EXPECT_EQ(testing::error_of([&] { endless->step(); }),
+            "[optimiser] schedule = linear depends on the number of steps; pass it to Optimizer::make(options, model, "
+            "steps)");
+}
+
+TEST(Optimizer, ChangesNothingIfAGradientIsNotFinite) {
+  const Tensor p = leaf(Tensor::ones({2}));
+  set_gradient(p, Tensor::full({2}, std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(std::isinf(Optimizer::make({}, {{"p", p}})->step()));
+  EXPECT_EQ(p.to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
 // More parameters than a kernel takes in one launch, of none to many blocks' elements, one in five without a gradient.
@@ -159,9 +187,9 @@ TEST_P(ManyParameters, AreUpdatedAsEachAlone) {
     SCOPED_TRACE(name);
     const OptimizerOptions options = with_momentum(name);
     const NamedTensors together = make(), alone = make(), untouched = make();
-    Optimizer::make(options, together)->step(1, 0.1, 0.5);
+    Optimizer::make(options, together)->step();
     for (std::size_t n = 0; n < alone.size(); ++n) {
-      Optimizer::make(options, {alone[n]})->step(1, 0.1, 0.5);
+      Optimizer::make(options, {alone[n]})->step();
       const std::vector<float> found = together[n].second.to_vector<float>();
       EXPECT_EQ(found, alone[n].second.to_vector<float>()) << n;
       const bool changed = found != untouched[n].second.to_vector<float>();
@@ -193,7 +221,7 @@ TALLY_ON_EVERY_DEVICE(ManyParameters);
 TEST(Optimizer, AdamAddsDecayToTheGradient) {
   OptimizerOptions options;
   options.name = "adam";
-  options.weight_decay = 0.1;
+  options.weight_decay = 0.1, options.lr = 0.01;
   const Tensor with = leaf(Tensor::from(std::vector<double>{0.5, -2.0}, {2}));
   const Tensor by_hand = leaf(with);
   const auto optimizer = Optimizer::make(options, {{"p", with}});
@@ -203,8 +231,8 @@ TEST(Optimizer, AdamAddsDecayToTheGradient) {
     const Tensor d_loss = Tensor::from(std::vector<double>{0.3, 0.1}, {2});
     set_gradient(with, d_loss);
     set_gradient(by_hand, d_loss + by_hand.detach() * 0.1);
-    optimizer->step(n, 0.01, 1);
-    plain->step(n, 0.01, 1);
+    optimizer->step();
+    plain->step();
     const std::vector<double> a = with.to_vector<double>(), b = by_hand.to_vector<double>();
     for (std::size_t e = 0; e < 2; ++e) EXPECT_NEAR(a[e], b[e], 1e-15);
   }
@@ -213,11 +241,11 @@ TEST(Optimizer, AdamAddsDecayToTheGradient) {
 TEST(Optimizer, DecaysMatricesOnlyIfAsked) {
   for (const std::string decay : {"all", "matrices"}) {
     OptimizerOptions options;
-    options.weight_decay = 0.5;
+    options.weight_decay = 0.5, options.lr = 0.1;
     options.decay = decay;
     const Tensor matrix = leaf(Tensor::full({1, 2}, 1, DType::f64)), vector = leaf(Tensor::full({2}, 1, DType::f64));
     for (const Tensor& p : {matrix, vector}) set_gradient(p, Tensor::zeros(p.shape(), DType::f64));
-    Optimizer::make(options, {{"m", matrix}, {"v", vector}})->step(1, 0.1, 1);
+    Optimizer::make(options, {{"m", matrix}, {"v", vector}})->step();
     EXPECT_NEAR(matrix.to_vector<double>()[0], 0.95, 1e-15);
     EXPECT_NEAR(vector.to_vector<double>()[0], decay == "all" ? 0.95 : 1, 1e-15);
   }
@@ -229,7 +257,7 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
     options.weight_decay = 0.5;
     const Tensor used = leaf(Tensor::full({2}, 1)), unused = leaf(Tensor::full({2}, 1));
     set_gradient(used, Tensor::full({2}, 1));
-    Optimizer::make(options, {{"used", used}, {"unused", unused}})->step(1, 0.1, 1);
+    Optimizer::make(options, {{"used", used}, {"unused", unused}})->step();
     EXPECT_NE(used.to_vector<float>()[0], 1);
     EXPECT_EQ(unused.to_vector<float>(), (std::vector<float>{1, 1}));
   }
@@ -248,10 +276,11 @@ TEST(Optimizer, GoesOnFromItsState) {
     };
     for (std::int64_t n = 1; n <= 4; ++n) {
       set_gradient(whole, d_loss(n));
-      uninterrupted->step(n, 0.1, 1);
+      uninterrupted->step();
       set_gradient(first, d_loss(n));
-      (n <= 2 ? before : after)->step(n, 0.1, 1);
+      (n <= 2 ? before : after)->step();
       if (n != 2) continue;
+      after->set_count(before->count());
       NamedTensors kept = before->state(), into = after->state();
       ASSERT_EQ(kept.size(), name == "sgd" ? 1u : 2u);
       EXPECT_EQ(kept[0].first, "p.m");
@@ -348,8 +377,8 @@ TEST(Optimizer, MayBeComposedOfOperations) {
     for (const Tensor& p : {a, b}) set_gradient(p, Tensor::from(std::vector<double>{0.3, 0.1}, {2}));
     // At the third, clipping found a gradient that is not finite.
     const double scale = n == 3 ? std::numeric_limits<double>::quiet_NaN() : 0.5;
-    kernel->step(n, 0.01, scale);
-    composed.step(n, 0.01, scale);
+    kernel->update(kernel->hyperparameters(n, 0.01, scale));
+    composed.update(composed.hyperparameters(n, 0.01, scale));
     const std::vector<double> found = b.to_vector<double>(), expected = a.to_vector<double>();
     for (std::size_t e = 0; e < 2; ++e) EXPECT_NEAR(found[e], expected[e], 1e-15) << n;
   }
@@ -361,7 +390,7 @@ TEST(Optimizer, RaisesTheVersionOfWhatItChanges) {
   const Tensor p = leaf(Tensor::full({2}, 3));
   const Tensor loss = sum(square(p));
   set_gradient(p, Tensor::full({2}, 1));
-  Optimizer::make({}, {{"p", p}})->step(1, 0.1, 1);
+  Optimizer::make({}, {{"p", p}})->step();
   EXPECT_THROW(backward(loss), Error);
 }
 

@@ -61,7 +61,7 @@ Observed observe(const RunConfig& config) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  TrainStep train_step(*model, *optimizer, config.optimiser, seed, config.run.at_once());
+  TrainStep train_step(*model, *optimizer, seed, config.run.at_once());
   TrainingOrder order(task->splits().front(), config.run.batch, seed);
   for (std::int64_t n = 1; n <= 3; ++n) {
     const StepReport report = train_step(batch_of(*task, order, n), n, config.run.steps);
@@ -183,7 +183,8 @@ bool sees_length(const OptimizerOptions& options) {
     Tensor parameter = Tensor::full({2}, 1, DType::f64);
     set_requires_grad(parameter);
     set_gradient(parameter, Tensor::full({2}, 0.5, DType::f64));
-    Optimizer::make(options, {{"p", parameter}})->step(1, 0.1, scale);
+    const auto optimizer = Optimizer::make(options, {{"p", parameter}});
+    optimizer->update(optimizer->hyperparameters(1, 0.1, scale));
     return parameter.to_vector<double>();
   };
   return stepped(1) != stepped(0.3);

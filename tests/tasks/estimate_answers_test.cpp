@@ -30,7 +30,7 @@ TEST(EstimateOfAnswers, IsTheMemoryOfTheRun) {
     {
       const auto model = config.make_model(*task);
       const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
-      TrainStep step(*model, *optimizer, config.optimiser, 1);
+      TrainStep step(*model, *optimizer, 1);
       const Batch batch = collate(examples_of(*task, "train", 0, config.run.batch));
       step(batch, 1, 10);
       for (const Split& split : std::span(task->splits()).subspan(1)) {

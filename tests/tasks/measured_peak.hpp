@@ -28,7 +28,7 @@ inline double measured_peak(const RunConfig& config, const Task& task, bool move
   }
   const std::unique_ptr<Optimizer> optimizer =
       Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
-  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.at_once());
+  TrainStep step(*model, *optimizer, 1, config.run.at_once());
   const Batch batch = collate(examples_of(task, "train", 0, config.run.batch));
   for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
   for (const Split& split : std::span(task.splits()).subspan(1)) {

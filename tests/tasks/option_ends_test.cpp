@@ -83,7 +83,7 @@ RunConfig tiny(const std::string& task, const std::string& encoding, const Setti
 void expect_trains(const RunConfig& config, const Task& task) {
   const auto model = config.make_model(task);
   const auto optimizer = Optimizer::make(config.optimiser, model->parameters());
-  TrainStep step(*model, *optimizer, config.optimiser, 1, config.run.at_once());
+  TrainStep step(*model, *optimizer, 1, config.run.at_once());
   TrainingOrder order(task.splits().front(), config.run.batch, 1);
   for (std::int64_t n = 1; n <= std::min<std::int64_t>(2, config.run.steps); ++n) {
     const StepReport report = step(batch_of(task, order, n), n, config.run.steps);

@@ -73,7 +73,7 @@ TEST_P(Rules, OfSharesAreThoseOfTheWhole) {
   for (std::int64_t n = 1; n <= steps; ++n) {
     for (const auto& [name, parameter] : whole) clear_gradient(parameter);
     set_gradients(whole, n);
-    of_whole->step(n, 0.01, 0.7);
+    of_whole->update(of_whole->hyperparameters(n, 0.01, 0.7).to(DType::f32));
     if (n == stored_after) state_then = values_of(of_whole->state());
   }
   const Values expected = values_of(whole), expected_state = values_of(of_whole->state());
@@ -87,7 +87,7 @@ TEST_P(Rules, OfSharesAreThoseOfTheWhole) {
       for (std::int64_t n = 1; n <= steps; ++n) {
         set_gradients(mine, n);
         shares.take_gradients();
-        optimizer->step(n, 0.01, 0.7);
+        optimizer->update(optimizer->hyperparameters(n, 0.01, 0.7).to(DType::f32));
         shares.share_parameters(exchange.get());
         if (n != stored_after) continue;
         // Like a checkpoint, and an optimiser that resumes from it.

@@ -208,7 +208,7 @@ TEST_P(SeparateTexts, AreTrainedAsEachAlone) {
   const auto trained = [&](const std::string& name, const Batch& on, std::int64_t micro_batch) {
     const auto model = model_of(name);
     const auto optimizer = Optimizer::make(options, model->parameters());
-    TrainStep step(*model, *optimizer, options, 1, micro_batch);
+    TrainStep step(*model, *optimizer, 1, micro_batch);
     std::vector<double> numbers;
     for (std::int64_t n = 1; n <= 2; ++n) numbers.push_back(step(on, n, 2).loss);
     for (const auto& [path, parameter] : model->parameters()) {

@@ -24,6 +24,15 @@ namespace train_step_test {
 
 using Numbers = std::vector<std::vector<float>>;
 
+// The elements of parameters and of an optimiser's state.
+Numbers values_of(const std::vector<NamedTensors>& groups) {
+  Numbers all;
+  for (const NamedTensors& tensors : groups) {
+    for (const auto& [name, tensor] : tensors) all.push_back(tensor.to(Device{}).to(DType::f32).to_vector<float>());
+  }
+  return all;
+}
+
 // A tiny model with dropout and clipping, and the step that trains it.
 class Training {
  public:
@@ -44,25 +53,19 @@ class Training {
     task_ = config_.make_task();
     model_ = config_.make_model(*task_);
     optimizer_ = Optimizer::make(config_.optimiser, model_->parameters());
-    step_.emplace(*model_, *optimizer_, config_.optimiser, 1, micro_batch);
+    step_.emplace(*model_, *optimizer_, 1, micro_batch);
   }
 
-  StepReport step(std::int64_t n, std::int64_t sequences = 4) {
-    return (*step_)(collate(examples_of(*task_, "train", 8 * n, 8 * n + sequences)), n, 10);
+  StepReport step(std::int64_t n, std::int64_t sequences = 4) { return (*step_)(batch(n, sequences), n, 10); }
+  Batch batch(std::int64_t n, std::int64_t sequences) const {
+    return collate(examples_of(*task_, "train", 8 * n, 8 * n + sequences));
   }
 
-  // Parameters and the optimiser's state.
-  Numbers state() const {
-    Numbers all;
-    for (const NamedTensors& tensors : {model_->parameters(), optimizer_->state()}) {
-      for (const auto& [name, tensor] : tensors) {
-        all.push_back(tensor.to(Device{}).to(DType::f32).to_vector<float>());
-      }
-    }
-    return all;
-  }
+  Numbers state() const { return values_of({model_->parameters(), optimizer_->state()}); }
 
   SequenceModel& model() { return *model_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
+  const OptimizerOptions& options() const { return config_.optimiser; }
 
  private:
   RunConfig config_;
@@ -200,6 +203,27 @@ TEST_P(Steps, LeaveEverythingAsItWasWhereALossIsNotFinite) {
   before.front() = after.front();  // NaN is not equal to itself
   EXPECT_TRUE(before == after);
   EXPECT_TRUE(std::isfinite(training.step(4).loss));
+}
+
+// A loop of a program that uses the library computes the bits of the step: schedule, clipping, dropout, projection.
+TEST_P(Steps, AreThoseOfTheOptimiserItself) {
+  for (const std::string name : {"cope", "fire"}) {
+    const std::vector<std::pair<std::string, std::string>> settings{{"optimiser.schedule", "cosine"},
+                                                                    {"optimiser.warmup", "2"}};
+    Training training(name, 0, settings), loop(name, 0, settings);
+    const auto optimizer = Optimizer::make(loop.options(), loop.model(), 10);
+    for (std::int64_t n = 1; n <= 4; ++n) {
+      const StepReport report = training.step(n);
+      const Batch batch = loop.batch(n, 4).to(GetParam());
+      const ForwardContext pass{.training = true, .step = {.seed = 1, .number = static_cast<std::uint32_t>(n)}};
+      const Tensor loss = cross_entropy(loop.model().forward(batch.tokens, pass), batch.targets, batch.loss_mask);
+      loss.backward();
+      EXPECT_EQ(optimizer->step(), report.grad_norm);
+      EXPECT_EQ(loss.item(), report.loss);
+    }
+    EXPECT_TRUE(values_of({training.model().parameters(), training.optimizer().state()}) ==
+                values_of({loop.model().parameters(), optimizer->state()}));
+  }
 }
 
 // When gradients are clipped to almost nothing, their squares are subnormal.
