@@ -222,6 +222,13 @@ std::string EncodingChoice::text() const {
   return text;
 }
 
+EncodingChoice encoding(std::string_view text,
+                        std::initializer_list<std::pair<std::string_view, OptionValue>> options) {
+  EncodingChoice choice = EncodingChoice::parse(text);
+  for (const auto& [name, value] : options) choice.set_option(name, to_text(value));
+  return choice;
+}
+
 void EncodingChoice::set_option(std::string_view name, std::string_view value) {
   if (const std::size_t dot = name.find('.'); dot != std::string_view::npos) {
     const std::string_view part_name = name.substr(0, dot);

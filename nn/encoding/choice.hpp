@@ -17,10 +17,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "nn/encoding/encoding.hpp"
@@ -80,5 +82,9 @@ struct EncodingChoice {
   // layer's heads have the same encoding.
   LayerEncoding make(const EncodingSetup& setup) const;
 };
+
+// The choice that `text` describes, with options: encoding("cope+rope", {{"p-max", 16}, {"base", 100}}).
+EncodingChoice encoding(std::string_view text,
+                        std::initializer_list<std::pair<std::string_view, OptionValue>> options = {});
 
 }  // namespace tally

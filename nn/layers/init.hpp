@@ -42,7 +42,8 @@ using ParameterSource = std::function<Tensor(const std::string& path, const Shap
 
 class Initializer {
  public:
-  Initializer(std::uint64_t seed, StartValues start, DType dtype = DType::f32, Device device = {})
+  explicit Initializer(std::uint64_t seed, StartValues start = StartValues::fan_in, DType dtype = DType::f32,
+                       Device device = {})
       : seed_(seed), start_(start), dtype_(dtype), device_(device) {}
 
   // The same with all parameters from `source`.

@@ -5,6 +5,7 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
+#include "nn/containers.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
@@ -58,16 +59,15 @@ class LstmLayer final : public Module {
 struct Lstm::Parts {
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
       : embedding(start.at("embedding"), vocabulary, options.width, options.tied ? Tied::yes : Tied::no),
-        embedding_dropout(start, "embedding", options.dropout) {
-    for (std::int64_t n = 0; n < options.layers; ++n) {
-      layers.push_back(std::make_unique<LstmLayer>(start.at(formatted("layers.{}", n)), options));
-    }
+        embedding_dropout(start, "embedding", options.dropout),
+        layers(start.at("layers")) {
+    for (std::int64_t n = 0; n < options.layers; ++n) layers.add(options);
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
   Embedding embedding;
   Dropout embedding_dropout;
-  std::vector<std::unique_ptr<LstmLayer>> layers;
+  ModuleList<LstmLayer> layers;
   std::unique_ptr<Linear> head;  // null when tied
 };
 
@@ -77,7 +77,7 @@ Lstm::Lstm(const ModelOptions& options, std::int64_t vocabulary, const Initializ
   check(is_floating(start.dtype()), "model", "parameters are f32 or f64, not {}", start.dtype());
   parts_ = std::make_unique<Parts>(options, vocabulary, start);
   add_child("embedding", parts_->embedding);
-  for (std::size_t n = 0; n < parts_->layers.size(); ++n) add_child(formatted("layers.{}", n), *parts_->layers[n]);
+  add_child("layers", parts_->layers);
   if (parts_->head != nullptr) add_child("head", *parts_->head);
 }
 
@@ -92,7 +92,7 @@ Tensor Lstm::hidden(const Tensor& tokens, const ForwardContext& pass) { return c
 Tensor Lstm::step(const Tensor& tokens, GenerationState& state) {
   const NoGrad no_grad;
   std::vector<KvCache> layers = state.layers;  // on failure the state is unchanged
-  layers.resize(parts_->layers.size());
+  layers.resize(static_cast<std::size_t>(parts_->layers.size()));
   const Tensor logits = linear(compute(tokens, {}, &layers), head());
   state.layers = std::move(layers);
   state.length += tokens.size(1);
@@ -103,8 +103,8 @@ Tensor Lstm::compute(const Tensor& tokens, const ForwardContext& pass, std::vect
   check(tokens.defined() && tokens.rank() == 2, "model", "tokens must be [batch, length]{}",
         tokens.defined() ? formatted(", got {}", tokens.shape()) : std::string());
   Tensor x = parts_->embedding_dropout(parts_->embedding.forward(tokens), pass);
-  for (std::size_t n = 0; n < parts_->layers.size(); ++n) {
-    x = parts_->layers[n]->forward(x, pass, layers != nullptr ? &(*layers)[n] : nullptr);
+  for (std::int64_t n = 0; n < parts_->layers.size(); ++n) {
+    x = parts_->layers[n].forward(x, pass, layers != nullptr ? &(*layers)[static_cast<std::size_t>(n)] : nullptr);
   }
   return x;
 }

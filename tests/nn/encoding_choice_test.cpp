@@ -64,6 +64,21 @@ TEST(EncodingChoice, SetsOptionsOfOneAndOfASum) {
   EXPECT_EQ(to_text(list_options(*copy.parts[0].options)[0].value), "16");
 }
 
+TEST(EncodingChoice, ComesFromATextWithOptions) {
+  EncodingChoice expected = EncodingChoice::parse("cope+rope");
+  expected.set_option("p-max", "8");
+  expected.set_option("base", "100");
+  expected.set_option("layout", "interleaved");
+  const EncodingChoice found = encoding("cope+rope", {{"p-max", 8}, {"rope.base", 100.0}, {"layout", "interleaved"}});
+  ASSERT_EQ(found.text(), "cope+rope");
+  for (std::size_t n = 0; n < 2; ++n) {
+    const std::vector<OptionInfo> a = list_options(*found.parts[n].options),
+                                  b = list_options(*expected.parts[n].options);
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].value, b[i].value) << a[i].name;
+  }
+  EXPECT_NE(error_of([] { encoding("rope", {{"bass", 100}}); }).find("did you mean 'base'?"), std::string::npos);
+}
+
 TEST(EncodingChoice, SaysWhatIsWrongWithAnOption) {
   EncodingChoice sum = EncodingChoice::parse("cope+relative");
   EXPECT_EQ(error_of([&] { sum.set_option("share", "none"); }),
