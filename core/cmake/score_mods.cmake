@@ -10,7 +10,8 @@
 #
 # Writes the sources to <build>/generated/score_mods and adds them to the target. The function is installed with the package,
 # for programs that use find_package(tally). TALLY_SCORE_MOD_ARCHITECTURES: the GPUs that nvcc compiles them for, if
-# fewer than CMAKE_CUDA_ARCHITECTURES; each one takes nvcc minutes per architecture.
+# fewer than CMAKE_CUDA_ARCHITECTURES; each one takes nvcc minutes per architecture. TALLY_INCLUDE: the folder of the
+# installed headers, if tally is installed.
 function(tally_score_mods target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EVERY_FORM")
   set(folder ${PROJECT_BINARY_DIR}/generated/score_mods/${target})
@@ -115,6 +116,7 @@ function(tally_score_mods target)
     set_property(SOURCE ${own_files} ${sources} ${host_kernels} APPEND PROPERTY COMPILE_OPTIONS ${TALLY_NUMBER_FLAGS})
   endif()
   target_sources(${target} PRIVATE ${sources} ${host_kernels})
+  target_include_directories(${target} PRIVATE ${TALLY_INCLUDE})
   if(TALLY_WITH_CUDA AND gpu_kernels)
     if(NOT CMAKE_CUDA_COMPILER)
       message(FATAL_ERROR "tally was built with CUDA, and ${target} has score modifications: call enable_language(CUDA) before tally_score_mods")
@@ -124,7 +126,8 @@ function(tally_score_mods target)
     if(TALLY_SCORE_MOD_ARCHITECTURES)
       set_property(TARGET ${target}_gpu PROPERTY CUDA_ARCHITECTURES ${TALLY_SCORE_MOD_ARCHITECTURES})
     endif()
-    target_include_directories(${target}_gpu PRIVATE $<TARGET_PROPERTY:tally::core,INTERFACE_INCLUDE_DIRECTORIES>)
+    target_include_directories(${target}_gpu PRIVATE $<TARGET_PROPERTY:tally::core,INTERFACE_INCLUDE_DIRECTORIES>
+                               ${TALLY_INCLUDE})
     target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)
     target_compile_options(${target}_gpu PRIVATE --expt-relaxed-constexpr -ftz=true -Werror=cross-execution-space-call
                            -Xcompiler=-Wall,-Wextra)

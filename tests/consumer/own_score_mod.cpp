@@ -7,10 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/node.hpp"
-#include "core/device/device.hpp"
-#include "nn/encoding/choice.hpp"
-#include "nn/transformer.hpp"
+#include <tally/tally.hpp>
 
 namespace tally::registry {
 const EncodingEntry& encoding_counted_decay();  // of TALLY_ENCODING
