@@ -20,7 +20,7 @@ bool is_repeated(const Tensor& x) { return bytes_of(x) > x.storage()->bytes(); }
 Tensor converted(const Tensor& x, DType dtype) {
   if (!covers_storage(x)) return x.to(dtype);
   const Shape all{x.numel()};
-  return x.as_strided(all, dense_strides(all), 0).to(dtype).as_strided(x.shape(), x.strides(), x.offset());
+  return x.detached_strided(all, dense_strides(all), 0).to(dtype).detached_strided(x.shape(), x.strides(), x.offset());
 }
 
 bool has_bf16(const Tensor& x) {
@@ -46,10 +46,10 @@ Tensor to_bf16_cached(const Tensor& x) {
     if (x.strides()[axis] == 0) once[axis] = std::min<std::int64_t>(once[axis], 1);
   }
   if (once != x.shape()) {  // repeated elements are rounded once and stay repeated
-    const Tensor rounded = to_bf16_cached(x.as_strided(once, x.strides(), x.offset()));
+    const Tensor rounded = to_bf16_cached(x.detached_strided(once, x.strides(), x.offset()));
     Strides strides = rounded.strides();
     for (int axis = 0; axis < x.rank(); ++axis) strides[axis] = x.strides()[axis] == 0 ? 0 : strides[axis];
-    return rounded.as_strided(x.shape(), strides, rounded.offset());
+    return rounded.detached_strided(x.shape(), strides, rounded.offset());
   }
   if (!covers_storage(x)) return x.to(DType::bf16);
   if (const std::shared_ptr<Storage> cached = x.storage()->cached_bf16(); cached != nullptr) {

@@ -118,14 +118,14 @@ std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>&
     for (std::size_t part = 0; part + 1 < bounds.size(); ++part) {
       const std::int64_t begin = bounds[part], end = bounds[part + 1];
       const std::vector<Tensor> leaves =
-          leaves_of([&](const Tensor& whole) { return whole.slice_view(axis, begin, end); });
+          leaves_of([&](const Tensor& whole) { return whole.detached_slice(axis, begin, end); });
       differentiate(name, leaves, f, [&](std::size_t n, const Tensor& result) {
         const std::int64_t from = std::exchange(done[n], done[n] + result.size(axis));
         const Tensor& d_result = (*d_results)[n];
-        return d_result.defined() ? d_result.slice_view(axis, from, done[n]) : Tensor();
+        return d_result.defined() ? d_result.detached_slice(axis, from, done[n]) : Tensor();
       });
       for (std::size_t n = 0; n < leaves.size(); ++n) {
-        if (d.wants(n)) d_inputs[n].slice_view(axis, begin, end).copy_from(gradient_or_zeros(leaves[n]));
+        if (d.wants(n)) d_inputs[n].detached_slice(axis, begin, end).copy_from(gradient_or_zeros(leaves[n]));
       }
     }
     d_results->assign(d_results->size(), Tensor());

@@ -51,7 +51,7 @@ Tensor Tensor::arange(double begin, double end, double step, DType dtype, Device
 
 Tensor Tensor::eye(std::int64_t n, DType dtype, Device device) {
   const Tensor matrix = zeros({n, n}, dtype, device);
-  matrix.as_strided({n}, {{n + 1}}, 0).fill(1);
+  matrix.detached_strided({n}, {{n + 1}}, 0).fill(1);
   return matrix;
 }
 

@@ -134,9 +134,9 @@ Tensor printed(const Tensor& x) {
     Shape shape = all.shape();
     shape[axis] = 2 * edge_items;
     shown = Tensor::empty(shape, all.dtype(), all.device());
-    shown.slice_view(axis, 0, edge_items).copy_from(all.slice_view(axis, 0, edge_items));
-    shown.slice_view(axis, edge_items, 2 * edge_items)
-        .copy_from(all.slice_view(axis, all.size(axis) - edge_items, all.size(axis)));
+    shown.detached_slice(axis, 0, edge_items).copy_from(all.detached_slice(axis, 0, edge_items));
+    shown.detached_slice(axis, edge_items, 2 * edge_items)
+        .copy_from(all.detached_slice(axis, all.size(axis) - edge_items, all.size(axis)));
   }
   return shown;
 }

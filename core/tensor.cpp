@@ -68,11 +68,11 @@ View Tensor::view() const {
   return {data, dtype_, shape_, strides_};
 }
 
-Tensor Tensor::as_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const {
+Tensor Tensor::detached_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const {
   return Tensor(storage_, shape, strides, offset, dtype_);
 }
 
-Tensor Tensor::broadcast_view(std::string_view where, const Shape& target) const {
+Tensor Tensor::detached_broadcast(std::string_view where, const Shape& target) const {
   check(shape_.rank <= target.rank, where, "shape {} does not broadcast to {}", shape_, target);
   Strides strides;
   for (int back = 0; back < shape_.rank; ++back) {
@@ -81,10 +81,10 @@ Tensor Tensor::broadcast_view(std::string_view where, const Shape& target) const
     check(shape_[from] == target[to] || shape_[from] == 1, where, "shape {} does not broadcast to {}", shape_, target);
     strides[to] = shape_[from] == target[to] ? strides_[from] : 0;
   }
-  return as_strided(target, strides, offset_);
+  return detached_strided(target, strides, offset_);
 }
 
-Tensor Tensor::select_view(int axis, std::int64_t index) const {
+Tensor Tensor::detached_select(int axis, std::int64_t index) const {
   axis = normalise_axis("select", axis, shape_);
   check(index >= 0 && index < shape_[axis], "select", "index {} is out of range for axis {} of shape {}", index, axis,
         shape_);
@@ -95,32 +95,32 @@ Tensor Tensor::select_view(int axis, std::int64_t index) const {
     strides[shape.rank] = strides_[from];
     shape.append(shape_[from]);
   }
-  return as_strided(shape, strides, offset_ + index * strides_[axis]);
+  return detached_strided(shape, strides, offset_ + index * strides_[axis]);
 }
 
-Tensor Tensor::slice_view(int axis, std::int64_t begin, std::int64_t end) const {
+Tensor Tensor::detached_slice(int axis, std::int64_t begin, std::int64_t end) const {
   axis = normalise_axis("slice", axis, shape_);
   check(0 <= begin && begin <= end && end <= shape_[axis], "slice", "[{}, {}) is out of range for axis {} of shape {}",
         begin, end, axis, shape_);
   Shape shape = shape_;
   shape[axis] = end - begin;
-  return as_strided(shape, strides_, offset_ + begin * strides_[axis]);
+  return detached_strided(shape, strides_, offset_ + begin * strides_[axis]);
 }
 
-Tensor Tensor::transpose_view(int a, int b) const {
+Tensor Tensor::detached_transpose(int a, int b) const {
   a = normalise_axis("transpose", a, shape_);
   b = normalise_axis("transpose", b, shape_);
   Shape shape = shape_;
   Strides strides = strides_;
   std::swap(shape[a], shape[b]);
   std::swap(strides[a], strides[b]);
-  return as_strided(shape, strides, offset_);
+  return detached_strided(shape, strides, offset_);
 }
 
-Tensor Tensor::reshape_view(const Shape& shape) const {
+Tensor Tensor::detached_reshape(const Shape& shape) const {
   check(shape.numel() == numel(), "reshape", "shape {} has {} elements and cannot become {}", shape_, numel(), shape);
   check_internal(dense(), "reshape", "a view of strided elements was asked for");
-  return as_strided(shape, dense_strides(shape), offset_);
+  return detached_strided(shape, dense_strides(shape), offset_);
 }
 
 Tensor Tensor::clone() const {
@@ -151,7 +151,7 @@ Tensor Tensor::to(Device target) const {
 
 void Tensor::copy_from(const Tensor& source) {
   const Tensor here = source.to(device());
-  kernels(device()).copy(view(), here.broadcast_view("copy", shape_).view());
+  kernels(device()).copy(view(), here.detached_broadcast("copy", shape_).view());
   storage_->bump_version();
 }
 

@@ -83,15 +83,16 @@ class Tensor {
   // The argument of kernels. An undefined tensor gives a null view.
   View view() const;
 
-  // Other views of the same elements, without gradients: the operations of autograd/ops.hpp record them.
-  Tensor as_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const;
+  // Views of the same elements that gradients do not pass. Differentiable are slice(x, ...), select, transpose, reshape
+  // and broadcast_to of autograd/ops.hpp.
+  Tensor detached_strided(const Shape& shape, const Strides& strides, std::int64_t offset) const;
   // Stride 0 where sizes are 1 and the target is not. Throws Error("[where] ...") unless the shape broadcasts to it.
-  Tensor broadcast_view(std::string_view where, const Shape& shape) const;
-  Tensor select_view(int axis, std::int64_t index) const;                   // drops the axis
-  Tensor slice_view(int axis, std::int64_t begin, std::int64_t end) const;  // [begin, end)
-  Tensor transpose_view(int a, int b) const;
+  Tensor detached_broadcast(std::string_view where, const Shape& shape) const;
+  Tensor detached_select(int axis, std::int64_t index) const;                   // drops the axis
+  Tensor detached_slice(int axis, std::int64_t begin, std::int64_t end) const;  // [begin, end)
+  Tensor detached_transpose(int a, int b) const;
   // Same elements in a new shape; throws unless dense and of equal element count.
-  Tensor reshape_view(const Shape& shape) const;
+  Tensor detached_reshape(const Shape& shape) const;
 
   // A dense copy on the same device (always fresh memory); never records gradients.
   Tensor clone() const;

@@ -70,7 +70,7 @@ bool decays(std::string_view what, const NamedTensors::value_type& parameter) {
   return what == "all" || values.rank() >= 2;
 }
 
-Tensor row_of(const Tensor& rows, std::size_t i) { return rows.select_view(0, static_cast<std::int64_t>(i)); }
+Tensor row_of(const Tensor& rows, std::size_t i) { return rows.detached_select(0, static_cast<std::int64_t>(i)); }
 
 }  // namespace
 
@@ -221,7 +221,7 @@ Tensor Optimizer::hyperparameters(std::int64_t n, double lr, double gradient_sca
 void Optimizer::clip(const Tensor& hyperparameters, const Tensor& squares, const Tensor& loss) const {
   if (hyperparameters.numel() == 0) return;
   kernels(hyperparameters.device())
-      .clip_scale(hyperparameters.select_view(1, 0).view(), squares.view(), loss.view(), options_.clip);
+      .clip_scale(hyperparameters.detached_select(1, 0).view(), squares.view(), loss.view(), options_.clip);
 }
 
 void Optimizer::update(const Tensor& hyperparameters) {

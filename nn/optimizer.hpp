@@ -111,7 +111,7 @@ class Optimizer {
 
     // For rules composed of operations instead of a kernel: number n of the row, rank 0, and a function that stores a
     // new value, unless the scale of the gradients is NaN.
-    Tensor number(std::int64_t n) const { return row.select_view(0, n); }
+    Tensor number(std::int64_t n) const { return row.detached_select(0, n); }
     void assign(Tensor target, const Tensor& value) const;
   };
 

@@ -207,7 +207,7 @@ Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
   Strides strides = by_token.strides();
   std::swap(strides[1], strides[2]);
-  return by_token.as_strided(shape, strides, by_token.offset());
+  return by_token.detached_strided(shape, strides, by_token.offset());
 }
 
 namespace {

@@ -66,13 +66,13 @@ Along axis_of(const OperandRule& rule) {
 
 Tensor view_of(const Part& part, Along along, const Tensor& whole) {
   if (!whole.defined()) return {};
-  const auto keys = [&](int axis) { return whole.slice_view(axis, part.first_key, part.end); };
+  const auto keys = [&](int axis) { return whole.detached_slice(axis, part.first_key, part.end); };
   switch (along) {
     case Along::nothing: return whole;
-    case Along::rows: return whole.slice_view(2, part.begin, part.end);
+    case Along::rows: return whole.detached_slice(2, part.begin, part.end);
     case Along::keys: return keys(2);
-    case Along::pairs: return keys(3).slice_view(2, part.begin, part.end);
-    case Along::distances: return whole.slice_view(2, 0, std::min(whole.size(2), part.end - part.first_key));
+    case Along::pairs: return keys(3).detached_slice(2, part.begin, part.end);
+    case Along::distances: return whole.detached_slice(2, 0, std::min(whole.size(2), part.end - part.first_key));
   }
   return {};
 }
@@ -126,7 +126,7 @@ Tensor products_of(const Part& part, const Moving& moving, std::int64_t block, d
 Tensor others_of(const Tensor& x, std::int64_t first) {
   if (x.size(3) > first) return slice(x, 3, first, x.size(3));
   const Shape none{x.size(0), x.size(1), x.size(2), 1};
-  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).broadcast_view(operation_name, none);
+  return Tensor::zeros({1, 1, 1, 1}, x.dtype(), x.device()).detached_broadcast(operation_name, none);
 }
 
 Tensor attend_part(const Part& part, Problem x, std::int64_t block, std::int64_t length) {

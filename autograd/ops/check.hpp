@@ -95,11 +95,11 @@ inline Tensor reuse_or_empty(const Tensor& x) {
 }
 
 // Whether x, heads [B, H, T, w], is a view of a dense [B, T, H, w], whose rows need no copy.
-inline bool lies_by_token(const Tensor& x) { return x.rank() == 4 && !x.dense() && x.transpose_view(1, 2).dense(); }
+inline bool lies_by_token(const Tensor& x) { return x.rank() == 4 && !x.dense() && x.detached_transpose(1, 2).dense(); }
 
 // x [..., N] as a dense matrix [R, N]: a view if x is dense, else a copy.
 inline Tensor as_rows(const Tensor& x) {
-  return x.to_dense().reshape_view({leading_axes(x.shape()).numel(), x.size(-1)});
+  return x.to_dense().detached_reshape({leading_axes(x.shape()).numel(), x.size(-1)});
 }
 
 // The same elements with an axis of size 1 put in before `axis`; x may have any strides.
@@ -112,7 +112,7 @@ inline Tensor insert_axis_view(const Tensor& x, int axis) {
     shape.append(x.shape()[from]);
     strides[shape.rank - 1] = x.strides()[from];
   }
-  return x.as_strided(shape, strides, x.offset());
+  return x.detached_strided(shape, strides, x.offset());
 }
 
 }  // namespace tally

@@ -34,7 +34,8 @@ Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tenso
   check_numbers(name, a);
   const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
   kernels(y.device())
-      .compare(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
+      .compare(op, y.view(), a.detached_broadcast(name, y.shape()).view(),
+               b.detached_broadcast(name, y.shape()).view());
   return y;
 }
 
@@ -129,7 +130,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   check_numbers(name, a);
   Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), a.dtype(), a.device());
   kernels(y.device())
-      .binary(op, y.view(), a.broadcast_view(name, y.shape()).view(), b.broadcast_view(name, y.shape()).view());
+      .binary(op, y.view(), a.detached_broadcast(name, y.shape()).view(), b.detached_broadcast(name, y.shape()).view());
   if (needs_grad({a, b})) record(name, y, {a, b}, binary_derivative(op, a, b, y));
   return y;
 }
@@ -157,8 +158,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
   kernels(y.device())
-      .where(y.view(), condition.broadcast_view("where", shape).view(), a.broadcast_view("where", shape).view(),
-             b.broadcast_view("where", shape).view());
+      .where(y.view(), condition.detached_broadcast("where", shape).view(), a.detached_broadcast("where", shape).view(),
+             b.detached_broadcast("where", shape).view());
   record("where", y, {a, b}, [kept = Saved("where", condition)](const Tensor& d_y, Gradients& d) {
     if (d.wants(0)) d.set(0, gradient_where(kept.get(), d_y, false, d.shape(0)));
     if (d.wants(1)) d.set(1, gradient_where(kept.get(), d_y, true, d.shape(1)));

@@ -57,7 +57,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   check_same_device("embedding", table, ids);
   check(table.rank() == 2, "embedding", "the table must have shape [V, D], got {}", table.shape());
   check(ids.dtype() == DType::i32, "embedding", "ids must be i32, got {} {}", ids.dtype(), ids.shape());
-  const Tensor indices = ids.to_dense().reshape_view({ids.numel()});
+  const Tensor indices = ids.to_dense().detached_reshape({ids.numel()});
   if (ids.device().type == DeviceType::cpu) check_ids("embedding", ids, table);
   Tensor y = Tensor::empty(append_axes(ids.shape(), {table.size(1)}), table.dtype(), table.device());
   kernels(table.device()).embedding(as_rows(y).view(), table.view(), indices.view());

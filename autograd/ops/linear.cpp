@@ -59,11 +59,12 @@ Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
   Tensor y, added;
   if (residual.defined()) {
     y = reuse_or_empty(residual);
-    added = residual.to_dense().reshape_view(matrix);
+    added = residual.to_dense().detached_reshape(matrix);
   } else {  // only on the CPU can the epilogue write bf16
     y = Tensor::empty(shape, is_cpu(x.device()) ? output_type(precision, type) : type, x.device());
   }
-  multiply_into(y.reshape_view(matrix), rows, transposed(by.weight), {.bias = bias.view(), .residual = added.view()});
+  multiply_into(y.detached_reshape(matrix), rows, transposed(by.weight),
+                {.bias = bias.view(), .residual = added.view()});
   return y;
 }
 
@@ -77,7 +78,7 @@ void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, 
     multiply_into(sum_rows, d_rows, weight.get(), {.residual = sum_rows.view()});
     d.added_to_it(n);
   } else if (d.wants(n)) {
-    d.set(n, product(d_rows, weight.get()).reshape_view(d.shape(n)));
+    d.set(n, product(d_rows, weight.get()).detached_reshape(d.shape(n)));
   }
   if (d.wants(n + 1)) d.set(n + 1, product(transposed(d_rows), as_rows(x.get())));
   if (d.wants(n + 2)) d.set(n + 2, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
@@ -170,7 +171,7 @@ Tensor mlp(UnaryOp op, Tensor x, const LinearWeights& up, const LinearWeights& d
   const Saved saved_x = save_operand(name, x, up.weight);
   const Tensor cached_up = cache_operand(up.weight), cached_down = cache_operand(down.weight);
   const Activated hidden = activated(op, as_rows(x), up, wants_hidden && !from_output);
-  const Tensor result = hidden.result.reshape_view(append_axes(leading_axes(x.shape()), {up.weight.size(0)}));
+  const Tensor result = hidden.result.detached_reshape(append_axes(leading_axes(x.shape()), {up.weight.size(0)}));
   check_linear(result, down, residual);
   Tensor y = affine(result, down, residual);
   record(name, y, {x, up.weight, up.bias, down.weight, down.bias, residual},

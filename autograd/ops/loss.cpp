@@ -44,7 +44,8 @@ void check_logits(const Tensor& logits, const Tensor& targets, const Tensor& mas
 
 // x[n] *= factor, a tensor with one element.
 void scale(const Tensor& x, const Tensor& factor) {
-  kernels(x.device()).binary(BinaryOp::multiply, x.view(), x.view(), factor.broadcast_view("scale", x.shape()).view());
+  kernels(x.device())
+      .binary(BinaryOp::multiply, x.view(), x.view(), factor.detached_broadcast("scale", x.shape()).view());
 }
 
 // Enough rows for efficient matmuls, few enough to stay in a cache unless the vocabulary is very large.
@@ -100,9 +101,9 @@ LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, c
   const ProfileScope scope("cross_entropy");
   check_logits(logits, targets, mask);
   check_factor("cross_entropy", weight, logits);
-  const Tensor rows = as_rows(logits), factor = weight.detach().reshape_view({});
-  const Tensor row_targets = targets.to_dense().reshape_view({rows.size(0)});
-  const Tensor row_mask = mask.to_dense().reshape_view({rows.size(0)});
+  const Tensor rows = as_rows(logits), factor = weight.detach().detached_reshape({});
+  const Tensor row_targets = targets.to_dense().detached_reshape({rows.size(0)});
+  const Tensor row_mask = mask.to_dense().detached_reshape({rows.size(0)});
   const Tensor row_loss = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   const Tensor log_sum = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   kernels(logits.device())
@@ -112,12 +113,13 @@ LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, c
          [log_sum, kept_factor = Saved("cross_entropy", factor), kept_rows = Saved("cross_entropy", rows),
           kept_targets = Saved("cross_entropy", row_targets),
           kept_mask = Saved("cross_entropy", row_mask)](const Tensor& d_loss, Gradients& d) {
-           const Tensor d_row = multiply(d_loss, kept_factor.get()).broadcast_view("cross_entropy", log_sum.shape());
+           const Tensor d_row =
+               multiply(d_loss, kept_factor.get()).detached_broadcast("cross_entropy", log_sum.shape());
            const Tensor d_rows = Tensor::empty(kept_rows.get().shape(), d_loss.dtype(), d_loss.device());
            kernels(d_loss.device())
                .cross_entropy_backward(d_rows.view(), d_row.view(), log_sum.view(), kept_rows.get().view(),
                                        kept_targets.get().view(), kept_mask.get().view());
-           d.set(0, d_rows.reshape_view(d.shape(0)));
+           d.set(0, d_rows.detached_reshape(d.shape(0)));
          });
   return {loss, row_loss};
 }
@@ -130,7 +132,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
 
 TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
   const LossAndRows found = cross_entropy_of_rows(logits, targets, mask, weight);
-  return {found.loss, found.rows.reshape_view(leading_axes(logits.shape())), argmax(logits.detach())};
+  return {found.loss, found.rows.detached_reshape(leading_axes(logits.shape())), argmax(logits.detach())};
 }
 
 TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,
@@ -142,9 +144,10 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
   check(head.rank() == 2 && head.size(1) == x.size(-1) && head.size(0) > 0, name, "rows {} need a head [V, {}], got {}",
         x.shape(), x.size(-1), head.shape());
   check_factor(name, weight, x);
-  const Tensor rows = as_rows(x), classes = head.to_dense(), factor = weight.detach().reshape_view({});
+  const Tensor rows = as_rows(x), classes = head.to_dense(), factor = weight.detach().detached_reshape({});
   const std::int64_t count = rows.size(0), vocabulary = classes.size(0);
-  const Tensor row_targets = targets.to_dense().reshape_view({count}), row_mask = mask.to_dense().reshape_view({count});
+  const Tensor row_targets = targets.to_dense().detached_reshape({count}),
+               row_mask = mask.to_dense().detached_reshape({count});
   const Tensor row_loss = Tensor::empty({count}, x.dtype(), x.device());
   const Tensor best = Tensor::empty({count}, DType::i64, x.device());
   Tensor d_rows, d_head;
@@ -157,14 +160,14 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
     const Tensor sums = Tensor::empty({height}, x.dtype(), x.device());
     for (std::int64_t begin = 0; begin < count; begin += height) {
       const std::int64_t end = std::min(begin + height, count);
-      const auto part = [&](const Tensor& all) { return all.slice_view(0, begin, end); };
-      const Tensor logits = strip.slice_view(0, 0, end - begin), log_sum = sums.slice_view(0, 0, end - begin);
+      const auto part = [&](const Tensor& all) { return all.detached_slice(0, begin, end); };
+      const Tensor logits = strip.detached_slice(0, 0, end - begin), log_sum = sums.detached_slice(0, 0, end - begin);
       const View target = part(row_targets).view(), counts = part(row_mask).view();
       multiply_into(logits, part(rows), transposed(classes));
       on.cross_entropy(part(row_loss).view(), log_sum.view(), logits.view(), target, counts);
       on.argmax(part(best).view(), logits.view());
       if (!d_rows.defined() && !d_head.defined()) continue;
-      const Tensor d_row = factor.broadcast_view(name, log_sum.shape());
+      const Tensor d_row = factor.detached_broadcast(name, log_sum.shape());
       on.cross_entropy_backward(logits.view(), d_row.view(), log_sum.view(), logits.view(), target, counts);
       if (d_rows.defined()) multiply_into(part(d_rows), logits, classes);
       if (d_head.defined()) multiply_into(d_head, transposed(logits), part(rows), {.residual = d_head.view()});
@@ -174,7 +177,7 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
   record(name, loss, {x, head}, [d_rows, d_head](const Tensor& d_loss, Gradients& d) {
     if (d.wants(0)) {
       scale(d_rows, d_loss);
-      d.set(0, d_rows.reshape_view(d.shape(0)));
+      d.set(0, d_rows.detached_reshape(d.shape(0)));
     }
     if (d.wants(1)) {
       scale(d_head, d_loss);
@@ -182,7 +185,7 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
     }
   });
   const Shape leading = leading_axes(x.shape());
-  return {loss, row_loss.reshape_view(leading), best.reshape_view(leading)};
+  return {loss, row_loss.detached_reshape(leading), best.detached_reshape(leading)};
 }
 
 }  // namespace tally

@@ -29,8 +29,8 @@ Tensor earlier_rows(const Tensor& y, const Tensor& hidden) {
   const std::int64_t length = y.size(1);
   const Tensor earlier = Tensor::empty(y.shape(), y.dtype(), y.device());
   if (length > 0) {
-    earlier.select_view(1, 0).copy_from(hidden);
-    earlier.slice_view(1, 1, length).copy_from(y.slice_view(1, 0, length - 1));
+    earlier.detached_select(1, 0).copy_from(hidden);
+    earlier.detached_slice(1, 1, length).copy_from(y.detached_slice(1, 0, length - 1));
   }
   return as_rows(earlier);
 }
@@ -67,7 +67,7 @@ LstmSteps lstm(const Tensor& x, const Tensor& weight, const Tensor& hidden, cons
                             workspace.data());
            d.set(0, d_x);
            if (d.wants(1)) {
-             d.set(1, matmul(as_rows(d_x).transpose_view(0, 1), earlier_rows(kept_y.get(), kept_hidden.get())));
+             d.set(1, matmul(as_rows(d_x).detached_transpose(0, 1), earlier_rows(kept_y.get(), kept_hidden.get())));
            }
            d.set(2, d_hidden);
            d.set(3, d_cell);

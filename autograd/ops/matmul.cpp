@@ -24,7 +24,7 @@ Tensor readable(const Tensor& x) {
   if (layout_of(x.view())) return x;
   Shape own = x.shape();
   for (int axis = 0; axis < own.rank - 2; ++axis) own[axis] = x.strides()[axis] == 0 ? 1 : own[axis];
-  return x.as_strided(own, x.strides(), x.offset()).clone().broadcast_view("matmul", x.shape());
+  return x.detached_strided(own, x.strides(), x.offset()).clone().detached_broadcast("matmul", x.shape());
 }
 
 }  // namespace
@@ -50,22 +50,22 @@ namespace {
 // the same for all sequences then gives a result with the same layout.
 Tensor product(const Tensor& a, const Tensor& b, double alpha) {
   if (a.rank() == 4 && b.rank() <= 3 && !a.dense()) {
-    const Tensor by_row = a.transpose_view(1, 2);
+    const Tensor by_row = a.detached_transpose(1, 2);
     if (by_row.dense()) {
-      if (b.rank() == 2) return product(by_row, b, alpha).transpose_view(1, 2);
+      if (b.rank() == 2) return product(by_row, b, alpha).detached_transpose(1, 2);
       const Shape& s = by_row.shape();  // [B, T, H, d]
-      const Tensor by_head = by_row.reshape_view({s[0] * s[1], s[2], s[3]}).transpose_view(0, 1);
-      return product(by_head, b, alpha).reshape_view({s[2], s[0], s[1], b.size(-1)}).transpose_view(0, 1);
+      const Tensor by_head = by_row.detached_reshape({s[0] * s[1], s[2], s[3]}).detached_transpose(0, 1);
+      return product(by_head, b, alpha).detached_reshape({s[2], s[0], s[1], b.size(-1)}).detached_transpose(0, 1);
     }
   }
   if (b.rank() == 2 && a.rank() > 2 && a.dense()) {
-    return product(as_rows(a), b, alpha).reshape_view(append_axes(leading_axes(a.shape()), {b.size(1)}));
+    return product(as_rows(a), b, alpha).detached_reshape(append_axes(leading_axes(a.shape()), {b.size(1)}));
   }
   const Shape leading = broadcast_shapes("matmul", leading_axes(a.shape(), 2), leading_axes(b.shape(), 2));
   const DType dtype = compute_type(a.dtype());
   const Tensor c = Tensor::empty(append_axes(leading, {a.size(-2), b.size(-1)}), dtype, a.device());
-  const Tensor a_all = a.broadcast_view("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
-  const Tensor b_all = b.broadcast_view("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
+  const Tensor a_all = a.detached_broadcast("matmul", append_axes(leading, {a.size(-2), a.size(-1)}));
+  const Tensor b_all = b.detached_broadcast("matmul", append_axes(leading, {b.size(-2), b.size(-1)}));
   multiply_into(c, a_all, b_all, {.alpha = alpha});
   return c;
 }
@@ -74,7 +74,7 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha) {
 // matter, so heads that are views of [B, T, H, .] are read in place.
 Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
   const bool turned = lies_by_token(a) && lies_by_token(c);
-  const auto rows = [&](const Tensor& x) { return as_rows(turned ? x.transpose_view(1, 2) : x); };
+  const auto rows = [&](const Tensor& x) { return as_rows(turned ? x.detached_transpose(1, 2) : x); };
   return product(transposed(rows(a)), rows(c), alpha);
 }
 

@@ -42,7 +42,7 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
   } else {
     on.rms_norm(y_rows.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(), eps);
   }
-  Tensor y = y_rows.reshape_view(x.shape());
+  Tensor y = y_rows.detached_reshape(x.shape());
   record(name, y, {x, weight, bias},
          [centered, saved_x = save_activation(name, rows), saved_weight = Saved(name, own_weight), mean, rstd](
              const Tensor& d_y, Gradients& d) {
@@ -52,7 +52,7 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
              return Tensor::empty(shape, d_y_rows.dtype(), d_y_rows.device());
            };
            const bool add = sum.defined();
-           const Tensor d_rows = add ? sum.reshape_view(x_rows.shape()) : empty(x_rows.shape());
+           const Tensor d_rows = add ? sum.detached_reshape(x_rows.shape()) : empty(x_rows.shape());
            const Tensor d_weight = empty(factor.shape()), d_bias = centered ? empty(factor.shape()) : Tensor();
            const Kernels& on_its_device = kernels(d_y.device());
            const Workspace workspace(on_its_device.norm_backward_workspace(x_rows.view()), d_y.device());
@@ -67,7 +67,7 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
            if (add) {
              d.added_to_it(0);
            } else {
-             d.set(0, d_rows.reshape_view(d.shape(0)));
+             d.set(0, d_rows.detached_reshape(d.shape(0)));
            }
            d.set(1, d_weight);
            d.set(2, d_bias);
@@ -91,13 +91,13 @@ Tensor rms_norm(const Tensor& x, double eps) {
   check_rank("rms_norm", x, 1, "[..., N]");
   check(x.size(-1) > 0, "rms_norm", "the last axis of shape {} is empty", x.shape());
   const bool by_token = lies_by_token(x);
-  const auto in_order = [by_token](const Tensor& of) { return by_token ? of.transpose_view(1, 2) : of; };
+  const auto in_order = [by_token](const Tensor& of) { return by_token ? of.detached_transpose(1, 2) : of; };
   const Tensor given = in_order(x), rows = as_rows(given);
   const Tensor one = Tensor::full({rows.size(1)}, 1.0, x.dtype(), x.device());
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
   kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), {}, rows.view(), one.view(), eps);
-  Tensor y = in_order(y_rows.reshape_view(given.shape()));
+  Tensor y = in_order(y_rows.detached_reshape(given.shape()));
   record("rms_norm", y, {x},
          [saved = save_activation("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y,
                                                                                                    Gradients& d) {
@@ -109,9 +109,9 @@ Tensor rms_norm(const Tensor& x, double eps) {
            const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
            on.rms_norm_backward(d_rows.view(), nothing.view(), as_rows(in_order(d_y)).view(), n.view(), one.view(),
                                 ones.view(), false, workspace.data());
-           const Tensor factor = rstd.reshape_view({n.size(0), 1}).broadcast_view("rms_norm", n.shape());
+           const Tensor factor = rstd.detached_reshape({n.size(0), 1}).detached_broadcast("rms_norm", n.shape());
            on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
-           d.set(0, in_order(d_rows.reshape_view(shape)));
+           d.set(0, in_order(d_rows.detached_reshape(shape)));
          });
   return y;
 }

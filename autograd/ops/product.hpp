@@ -13,6 +13,6 @@ void multiply_into(const Tensor& c, const Tensor& a, const Tensor& b, const Epil
 // The sum [N] over the rows of x [R, N]; x is f32, f64 or bf16.
 Tensor sum_of_rows(const Tensor& x);
 
-inline Tensor transposed(const Tensor& matrix) { return matrix.transpose_view(-2, -1); }
+inline Tensor transposed(const Tensor& matrix) { return matrix.detached_transpose(-2, -1); }
 
 }  // namespace tally

@@ -50,7 +50,7 @@ Shape dropped_shape(const Shape& shape, const std::vector<int>& axes) {
 Tensor sum_of_rows(const Tensor& x) {
   const Tensor total = Tensor::empty({1, x.size(1)}, compute_type(x.dtype()), x.device());
   reduce(ReduceOp::sum, total, x);
-  return total.reshape_view({x.size(1)});
+  return total.detached_reshape({x.size(1)});
 }
 
 // y = sum of x over axes;  d_x = d_y, the same for all summed elements: a view with stride 0.
@@ -60,9 +60,9 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep) {
   const Shape kept = kept_shape("sum", x.shape(), axes);
   const Tensor total = Tensor::empty(kept, x.dtype(), x.device());
   reduce(ReduceOp::sum, total, x);
-  Tensor y = keep ? total : total.reshape_view(dropped_shape(x.shape(), axes));
+  Tensor y = keep ? total : total.detached_reshape(dropped_shape(x.shape(), axes));
   record("sum", y, {x}, [kept](const Tensor& d_y, Gradients& d) {
-    d.set(0, d_y.to_dense().reshape_view(kept).broadcast_view("sum", d.shape(0)));
+    d.set(0, d_y.to_dense().detached_reshape(kept).detached_broadcast("sum", d.shape(0)));
   });
   return y;
 }
@@ -87,8 +87,9 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   for (int axis = 0; axis < shape.rank; ++axis) padded.append(shape[axis]);
   const Tensor total = Tensor::empty(padded, x.dtype(), x.device());
   reduce(ReduceOp::sum, total, x);
-  Tensor y = total.reshape_view(shape);
-  record("sum_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.broadcast_view("sum_to", d.shape(0))); });
+  Tensor y = total.detached_reshape(shape);
+  record("sum_to", y, {x},
+         [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.detached_broadcast("sum_to", d.shape(0))); });
   return y;
 }
 
@@ -102,19 +103,19 @@ Tensor max(const Tensor& x, int axis, bool keep) {
   const Shape kept = kept_shape("max", x.shape(), {axis});
   const Tensor largest = Tensor::empty(kept, x.dtype(), x.device());
   reduce(ReduceOp::maximum, largest, x);
-  Tensor y = keep ? largest : largest.reshape_view(dropped_shape(x.shape(), {axis}));
+  Tensor y = keep ? largest : largest.detached_reshape(dropped_shape(x.shape(), {axis}));
   if (!needs_grad({x})) return y;
 
-  const Tensor axis_last = x.transpose_view(axis, -1).detach();
+  const Tensor axis_last = x.detached_transpose(axis, -1).detach();
   const Tensor index = Tensor::empty(leading_axes(axis_last.shape()), DType::i64, x.device());
   kernels(x.device()).argmax(index.view(), axis_last.view());
   record("max", y, {x}, [axis, kept, length, index](const Tensor& d_y, Gradients& d) {
     std::vector<std::int64_t> indices(static_cast<std::size_t>(length));
     std::iota(indices.begin(), indices.end(), 0);
     const Tensor chosen = equal(insert_axis_view(index, index.rank()), Tensor::from(indices, {length}, index.device()));
-    const Tensor d_largest = d_y.to_dense().reshape_view(kept);
+    const Tensor d_largest = d_y.to_dense().detached_reshape(kept);
     const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
-    d.set(0, where(chosen.transpose_view(axis, -1), d_largest, zero));
+    d.set(0, where(chosen.detached_transpose(axis, -1), d_largest, zero));
   });
   return y;
 }

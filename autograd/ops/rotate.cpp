@@ -24,7 +24,7 @@ Tensor half_of_pairs(const Tensor& x, std::int64_t pairs, bool interleaved, bool
   shape[last] = pairs;
   const std::int64_t step = interleaved ? 1 : pairs, begin = second ? step * strides[last] : 0;
   if (interleaved) strides[last] *= 2;
-  return x.as_strided(shape, strides, x.offset() + begin);
+  return x.detached_strided(shape, strides, x.offset() + begin);
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ Tensor turn_pairs(const Tensor& x, const Tensor& angle, bool interleaved) {
   const Shape shape = append_axes(leading_axes(x.shape()), {pairs});
   const auto rows_of = [&](Tensor (*turned)(const Tensor&)) {
     const NoGrad values_alone;
-    return as_rows(cast(turned(angle), x.dtype()).broadcast_view(name, shape));
+    return as_rows(cast(turned(angle), x.dtype()).detached_broadcast(name, shape));
   };
   const Tensor cosines = rows_of(cos), sines = rows_of(sin);
   Tensor y = rotated(x, cosines, sines, interleaved, false);

@@ -41,7 +41,7 @@ Tensor decayed_cumsum(const Tensor& x, const Tensor& decay) {
   const ProfileScope scope(name);
   check_same_floating(name, x, decay);
   check_rank(name, x, 1, "[..., N]");
-  const Tensor factors = decay.broadcast_view(name, x.shape());
+  const Tensor factors = decay.detached_broadcast(name, x.shape());
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernels(x.device()).decayed_cumsum(y.view(), factors.view(), x.view());
   record(name, y, {x, decay}, [factors = Saved(name, factors), kept = Saved(name, y)](const Tensor& d_y, Gradients& d) {

@@ -14,8 +14,9 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   check_defined("reshape", x);
   check(shape.numel() == x.numel(), "reshape", "shape {} has {} elements and cannot become {}", x.shape(), x.numel(),
         shape);
-  Tensor y = x.to_dense().reshape_view(shape);
-  record("reshape", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().reshape_view(d.shape(0))); });
+  Tensor y = x.to_dense().detached_reshape(shape);
+  record("reshape", y, {x},
+         [](const Tensor& d_y, Gradients& d) { d.set(0, d_y.to_dense().detached_reshape(d.shape(0))); });
   return y;
 }
 
@@ -23,8 +24,8 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
 Tensor transpose(const Tensor& x, int a, int b) {
   const ProfileScope scope("transpose");
   check_defined("transpose", x);
-  Tensor y = x.transpose_view(a, b);
-  record("transpose", y, {x}, [a, b](const Tensor& d_y, Gradients& d) { d.set(0, d_y.transpose_view(a, b)); });
+  Tensor y = x.detached_transpose(a, b);
+  record("transpose", y, {x}, [a, b](const Tensor& d_y, Gradients& d) { d.set(0, d_y.detached_transpose(a, b)); });
   return y;
 }
 
@@ -47,18 +48,18 @@ Tensor part_of(std::string_view name, const Tensor& x, const ViewOf& view_of) {
 }  // namespace
 
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end) {
-  return part_of("slice", x, [=](const Tensor& all) { return all.slice_view(axis, begin, end); });
+  return part_of("slice", x, [=](const Tensor& all) { return all.detached_slice(axis, begin, end); });
 }
 
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
-  return part_of("select", x, [=](const Tensor& all) { return all.select_view(axis, index); });
+  return part_of("select", x, [=](const Tensor& all) { return all.detached_select(axis, index); });
 }
 
 // d_x = d_y summed over the axes that were repeated.
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   const ProfileScope scope("broadcast_to");
   check_defined("broadcast_to", x);
-  Tensor y = x.broadcast_view("broadcast_to", shape);
+  Tensor y = x.detached_broadcast("broadcast_to", shape);
   record("broadcast_to", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, sum_to(to_f32(d_y), d.shape(0))); });
   return y;
 }
@@ -70,7 +71,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
   const int own = axis < 0 ? axis + x.rank() + 1 : axis;
   check(own >= 0 && own <= x.rank(), "unsqueeze", "axis {} is out of range for shape {}", axis, x.shape());
   Tensor y = insert_axis_view(x, own);
-  record("unsqueeze", y, {x}, [own](const Tensor& d_y, Gradients& d) { d.set(0, d_y.select_view(own, 0)); });
+  record("unsqueeze", y, {x}, [own](const Tensor& d_y, Gradients& d) { d.set(0, d_y.detached_select(own, 0)); });
   return y;
 }
 
@@ -94,14 +95,14 @@ Tensor concat(const std::vector<Tensor>& parts, int axis) {
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
     const std::int64_t end = begin + part.shape()[axis];
-    y.slice_view(axis, begin, end).copy_from(part);
+    y.detached_slice(axis, begin, end).copy_from(part);
     begin = end;
   }
   record("concat", y, parts, [axis, count = parts.size()](const Tensor& d_y, Gradients& d) {
     std::int64_t start = 0;
     for (std::size_t part = 0; part < count; ++part) {
       const std::int64_t stop = start + d.shape(part)[axis];
-      d.set(part, d_y.slice_view(axis, start, stop));
+      d.set(part, d_y.detached_slice(axis, start, stop));
       start = stop;
     }
   });

@@ -47,11 +47,11 @@ class HostReducer final : public GradientReducer {
   void begin(const Tensor& bucket, std::int64_t terms) override {
     if (ranks_.alone()) return;
     const std::vector<std::int64_t> begins = parts_of(bucket.numel(), ranks_.size());
-    const Tensor flat = bucket.reshape_view({bucket.numel()});
+    const Tensor flat = bucket.detached_reshape({bucket.numel()});
     Bucket& work = begun_.emplace_back(ranks_);
     work.tag = next_tag();
     for (std::size_t r = 0; r + 1 < begins.size(); ++r) {
-      work.parts.push_back(flat.slice_view(0, begins[r], begins[r + 1]));
+      work.parts.push_back(flat.detached_slice(0, begins[r], begins[r + 1]));
     }
     const Tensor& own = work.parts[own_index()];
     for (std::int64_t r = 0; r < terms; ++r) {

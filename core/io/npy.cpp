@@ -158,7 +158,7 @@ Tensor read_npy(const std::string& path) {
     strides[axis] = step;
     step *= header.shape[axis];
   }
-  return tensor.as_strided(header.shape, strides, 0).to_dense();
+  return tensor.detached_strided(header.shape, strides, 0).to_dense();
 }
 
 void write_npy(const std::string& path, const Tensor& tensor) {

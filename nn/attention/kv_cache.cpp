@@ -22,11 +22,11 @@ void CacheEntry::append(const Tensor& rows, int axis) {
     Shape shape = tensor_.shape();
     shape[axis] = count + count / 8 + 16;
     room_ = std::make_shared<Room>(Room{Tensor::empty(shape, tensor_.dtype(), tensor_.device()), 0});
-    room_->memory.slice_view(axis, 0, before).copy_from(tensor_);
+    room_->memory.detached_slice(axis, 0, before).copy_from(tensor_);
   }
-  room_->memory.slice_view(axis, before, count).copy_from(rows);
+  room_->memory.detached_slice(axis, before, count).copy_from(rows);
   room_->filled = count;
-  tensor_ = room_->memory.slice_view(axis, 0, count);
+  tensor_ = room_->memory.detached_slice(axis, 0, count);
 }
 
 namespace {

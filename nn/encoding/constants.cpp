@@ -17,27 +17,28 @@ Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device dev
 Tensor Constants::of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(t); };
   const Key key{reinterpret_cast<void (*)()>(number)};
-  return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+  return table(key, end, 1, dtype, device, value).detached_select(1, 0).detached_slice(0, first, end);
 }
 
 Tensor Constants::of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end,
                      DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(t, values); };
   const Key key{reinterpret_cast<void (*)()>(number), {}, values};
-  return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+  return table(key, end, 1, dtype, device, value).detached_select(1, 0).detached_slice(0, first, end);
 }
 
 Tensor Constants::of_keys_seen(Number number, const AttentionMask& mask, std::int64_t first, std::int64_t end,
                                DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(mask.count(t)); };
   const Key key{reinterpret_cast<void (*)()>(number), mask};
-  return table(key, end, 1, dtype, device, value).select_view(1, 0).slice_view(0, first, end);
+  return table(key, end, 1, dtype, device, value).detached_select(1, 0).detached_slice(0, first, end);
 }
 
 Tensor Constants::of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype,
                      Device device) {
   const auto value = [&](std::int64_t t, std::int64_t column) { return element(t, column, columns); };
-  return table({reinterpret_cast<void (*)()>(element)}, end, columns, dtype, device, value).slice_view(0, first, end);
+  return table({reinterpret_cast<void (*)()>(element)}, end, columns, dtype, device, value)
+      .detached_slice(0, first, end);
 }
 
 Tensor Constants::table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,

@@ -21,7 +21,8 @@ Rotary::Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved,
 Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
   const std::int64_t end = first + x.size(2);
   const Tables tables = end <= tables_.cosine.size(0) ? tables_ : make_tables(end, tables_.cosine.dtype(), x.device());
-  return rotate_pairs(x, tables.cosine.slice_view(0, first, end), tables.sine.slice_view(0, first, end), interleaved_);
+  return rotate_pairs(x, tables.cosine.detached_slice(0, first, end), tables.sine.detached_slice(0, first, end),
+                      interleaved_);
 }
 
 Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device device) const {

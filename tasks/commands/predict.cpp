@@ -26,8 +26,8 @@ struct PredictSettings {
 
 // The last row of one head's matrix.
 std::vector<double> last_row(const Tensor& squares, std::int64_t head) {
-  const Tensor square = squares.select_view(0, 0).select_view(0, head);
-  return square.select_view(0, square.size(0) - 1).to(DType::f64).to_vector<double>();
+  const Tensor square = squares.detached_select(0, 0).detached_select(0, head);
+  return square.detached_select(0, square.size(0) - 1).to(DType::f64).to_vector<double>();
 }
 
 // Indices of the `count` largest values, largest first. Ties keep their order.
@@ -49,7 +49,7 @@ JsonValue predict(const TrainedModel& trained, const std::vector<std::int32_t>& 
   std::vector<AttentionTrace> trace;
   const Tensor logits = trained.model->forward(Tensor::from(tokens, {1, length}), {.trace = &trace});
   const std::vector<double> probabilities =
-      softmax(logits.select_view(0, 0).select_view(0, length - 1).to(DType::f64)).to_vector<double>();
+      softmax(logits.detached_select(0, 0).detached_select(0, length - 1).to(DType::f64)).to_vector<double>();
 
   const std::vector<std::size_t> best = largest(probabilities, top);
   JsonValue candidates = JsonValue::array(), attention = JsonValue::array();

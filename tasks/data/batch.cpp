@@ -18,7 +18,7 @@ std::vector<Batch> Batch::parts(std::int64_t sequences) const {
   const std::int64_t count = tokens.size(0), length = tokens.size(1);
   for (std::int64_t begin = 0, end = 0; begin < count; begin = end) {
     end = sequences > 0 ? std::min(begin + sequences, count) : count;
-    const auto rows = [&](const Tensor& x) { return x.slice_view(0, begin, end); };
+    const auto rows = [&](const Tensor& x) { return x.detached_slice(0, begin, end); };
     parts.push_back({rows(tokens), rows(targets), rows(loss_mask), rows(score_mask)});
     if (!keys.empty()) parts.back().keys.assign(keys.begin() + begin * length, keys.begin() + end * length);
     if (!starts.empty()) parts.back().starts.assign(starts.begin() + begin, starts.begin() + end);

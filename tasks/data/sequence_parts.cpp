@@ -70,7 +70,7 @@ SequenceParts::SequenceParts(const Batch& batch, std::int64_t at_once) : shape_(
   for (std::int64_t begin = 0; begin < sequences; begin += at_once) {
     parts_.push_back({begin * length, std::min(at_once, sequences - begin), length, begin});
   }
-  const auto in_a_row = [&](const Tensor& x) { return x.reshape_view({shape_.numel()}); };
+  const auto in_a_row = [&](const Tensor& x) { return x.detached_reshape({shape_.numel()}); };
   tokens = in_a_row(batch.tokens), targets = in_a_row(batch.targets), loss_mask = in_a_row(batch.loss_mask);
 }
 
@@ -112,7 +112,7 @@ Tensor SequenceParts::positions() const {
 }
 
 Tensor SequenceParts::put_back(const Tensor& computed) const {
-  if (!separate_) return computed.reshape_view(shape_);
+  if (!separate_) return computed.detached_reshape(shape_);
   return computed.dtype() == DType::i64 ? scattered<std::int64_t>(computed, sources_, filled_up, shape_)
                                         : scattered<double>(computed, sources_, filled_up, shape_);
 }

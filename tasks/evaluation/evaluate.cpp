@@ -111,12 +111,12 @@ struct Found {
 Tensor in_a_row(const std::vector<Tensor>& parts) {
   std::int64_t size = 0;
   for (const Tensor& part : parts) size += part.numel();
-  if (parts.size() == 1) return parts.front().reshape_view({size});
+  if (parts.size() == 1) return parts.front().detached_reshape({size});
   Tensor all = Tensor::empty({size}, parts.front().dtype());
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
     const std::int64_t end = begin + part.numel();
-    all.slice_view(0, begin, end).reshape_view(part.shape()).copy_from(part);
+    all.detached_slice(0, begin, end).detached_reshape(part.shape()).copy_from(part);
     begin = end;
   }
   return all;
@@ -133,7 +133,7 @@ Found found_of(SequenceModel& model, const Batch& batch) {
   std::vector<Tensor> best, nats;  // of each part, on the host
   for (const SequencePart& now : sequences.parts()) {
     const auto part = [&](const Tensor& all) {
-      return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
+      return all.detached_slice(0, now.first, now.end()).detached_reshape({now.rows, now.length});
     };
     ForwardContext pass;
     if (sequences.separate()) pass.positions.end = sequences.positions_end();

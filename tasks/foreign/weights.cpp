@@ -295,7 +295,7 @@ std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t
       const std::int64_t rows = theirs.size(0) / count, in = theirs.numel() / theirs.size(0);
       const Tensor by_head = reshape(theirs, {heads, count, rows / heads * in});
       const Shape shape = theirs.rank() == 2 ? Shape{rows, in} : Shape{rows};
-      for (std::int64_t n = 0; n < count; ++n) ours.push_back(reshape(by_head.select_view(1, n).clone(), shape));
+      for (std::int64_t n = 0; n < count; ++n) ours.push_back(reshape(by_head.detached_select(1, n).clone(), shape));
       return ours;
     }
   }

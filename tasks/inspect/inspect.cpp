@@ -175,7 +175,7 @@ JsonValue encodings_json(const EncodingChoice& choice) {
 // {"answers", "sure"}: the largest logit of every position and its probability. Adds the answers to the `shown`
 // symbols.
 void add_answers(const Tensor& logits, JsonValue& sequence, std::set<std::int32_t>& shown) {
-  const Tensor probabilities = softmax(logits.select_view(0, 0).to(Device{}).to(DType::f64));
+  const Tensor probabilities = softmax(logits.detached_select(0, 0).to(Device{}).to(DType::f64));
   const auto symbols = static_cast<std::size_t>(probabilities.size(1));
   const std::vector<double> all = probabilities.to_vector<double>();
   JsonValue answers = JsonValue::array(), sure = JsonValue::array();
@@ -224,7 +224,7 @@ void Inspection::Parts::Run::add(const Example& example, const Grouping& by_id, 
   const auto pack = [&](const Tensor& squares, std::size_t layer, const Quantity& quantity) {
     JsonValue heads = JsonValue::array();
     for (std::int64_t head = 0; head < squares.size(1); ++head) {
-      const std::vector<double> square = numbers_of(squares.select_view(0, 0).select_view(0, head));
+      const std::vector<double> square = numbers_of(squares.detached_select(0, 0).detached_select(0, head));
       if (std::ranges::all_of(square, [](double v) { return v == 0; })) {
         heads.push({});
         continue;

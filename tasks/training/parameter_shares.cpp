@@ -10,7 +10,7 @@ namespace tally {
 namespace {
 
 // A scalar is one row.
-Tensor in_rows(const Tensor& tensor) { return tensor.rank() == 0 ? tensor.reshape_view({1}) : tensor.detach(); }
+Tensor in_rows(const Tensor& tensor) { return tensor.rank() == 0 ? tensor.detached_reshape({1}) : tensor.detach(); }
 
 std::span<std::byte> bytes_of(const Tensor& on_host) {
   return {static_cast<std::byte*>(on_host.view().data),
@@ -40,7 +40,7 @@ ParameterShares::ParameterShares(NamedTensors parameters, const ProcessGroup& ra
 
 Tensor ParameterShares::rows_of(const Tensor& whole, std::size_t i, std::int64_t rank) const {
   const auto r = static_cast<std::size_t>(rank);
-  return in_rows(whole).slice_view(0, bounds_[i][r], bounds_[i][r + 1]);
+  return in_rows(whole).detached_slice(0, bounds_[i][r], bounds_[i][r + 1]);
 }
 
 void ParameterShares::take_gradients() const {
@@ -69,7 +69,7 @@ void ParameterShares::share_parameters(GradientReducer* exchange) const {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const Tensor rows = rows_of(parameters_[i].second, i, rank);
       if (rows.numel() == 0) continue;
-      copy(rows, all.slice_view(0, at, at + rows.numel()).reshape_view(rows.shape()));
+      copy(rows, all.detached_slice(0, at, at + rows.numel()).detached_reshape(rows.shape()));
       at += rows.numel();
     }
   };

@@ -36,10 +36,10 @@ void RankSum::set(std::size_t i, const Tensor& tensor) {
   check_internal(!set_[i], "rank sum", "tensor {} is set twice", i);
   set_[i] = true;
   defined_[i] = tensor.defined() && ranks_.rank() < terms_;
-  Tensor place = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel());
+  Tensor place = elements_.detached_slice(0, begins_[i], begins_[i] + shapes_[i].numel());
   // An undefined tensor must add nothing: x + -0 is x, to the bit, even for x = -0, but x + 0 is not.
   if (defined_[i]) {
-    place.copy_from(tensor.reshape_view(place.shape()));
+    place.copy_from(tensor.detached_reshape(place.shape()));
   } else {
     place.fill(-0.0);
   }
@@ -52,7 +52,7 @@ void RankSum::begin_full_buckets() {
   while (sent_ < ready) {
     const std::int64_t end = std::min(sent_ + bucket_elements_, all);
     if (end > ready) break;
-    exchange_.begin(elements_.slice_view(0, sent_, end), terms_);
+    exchange_.begin(elements_.detached_slice(0, sent_, end), terms_);
     sent_ = end;
   }
   exchange_.advance();
@@ -81,7 +81,7 @@ std::vector<Tensor> RankSum::take() {
   std::vector<Tensor> sums(shapes_.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (!defined[i]) continue;
-    sums[i] = elements_.slice_view(0, begins_[i], begins_[i] + shapes_[i].numel()).reshape_view(shapes_[i]);
+    sums[i] = elements_.detached_slice(0, begins_[i], begins_[i] + shapes_[i].numel()).detached_reshape(shapes_[i]);
   }
   return sums;
 }

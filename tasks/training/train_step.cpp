@@ -73,7 +73,7 @@ void TrainStep::compute_gradients() {
   const std::span<const SequencePart> own = parts_of(ranks_.rank());
   for (const SequencePart& now : own) {
     const auto part = [&](Tensor& all) {
-      return all.slice_view(0, now.first, now.end()).reshape_view({now.rows, now.length});
+      return all.detached_slice(0, now.first, now.end()).detached_reshape({now.rows, now.length});
     };
     ForwardContext pass{.training = true,
                         .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};

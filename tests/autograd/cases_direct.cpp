@@ -67,7 +67,7 @@ Tensor stacked(const std::vector<Tensor>& parts) {
   const Tensor all = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
-    all.slice_view(0, begin, begin + part.size(0)).copy_from(part);
+    all.detached_slice(0, begin, begin + part.size(0)).copy_from(part);
     begin += part.size(0);
   }
   return all;
@@ -151,7 +151,7 @@ OpCase clip_case(const std::string& name, double clip) {
                 squares.copy_from(multiply(x[1], x[1]).detach());
                 const Tensor scales = Tensor::zeros({2, 2}, x[0].dtype(), x[0].device());
                 kernels(x[0].device())
-                    .clip_scale(scales.select_view(1, 0).view(), squares.view(), x[0].to_dense().view(), clip);
+                    .clip_scale(scales.detached_select(1, 0).view(), squares.view(), x[0].to_dense().view(), clip);
                 return scales;
               },
           .reference =

@@ -46,7 +46,7 @@ TEST(DeviceWork, OneProductLooksUpTheTablesOfAllSequencesAndHeads) {
     const Found expected = look_ups(Device{}, table, &calls);
     EXPECT_EQ(calls, 0u);
     EXPECT_EQ(to_text(found.y.shape()), "[3, 4, 5, 7]");
-    const Tensor dense = numbers({3, 5, 4, 8}, 1).transpose_view(1, 2).to_dense();
+    const Tensor dense = numbers({3, 5, 4, 8}, 1).detached_transpose(1, 2).to_dense();
     const Tensor plain = matmul(dense, transpose(numbers(table, 2), -1, -2));
     const auto expect_near = [](const Tensor& x, const Tensor& y) {
       const std::vector<double> a = x.to_vector<double>(), b = y.to_vector<double>();

@@ -282,7 +282,7 @@ TEST(Backward, AResultChangedThroughAViewIsAnError) {
   const Tensor x = leaf({1, 2, 3});
   const Tensor y = exp(x);
   const Tensor loss = sum(y);
-  y.slice_view(0, 0, 1).fill(0);
+  y.detached_slice(0, 0, 1).fill(0);
   expect_error(error_of([&] { backward(loss); }), {"[exp]", "changed in place"});
 }
 

@@ -36,7 +36,7 @@ std::string error_of(const std::function<void()>& f) {
 TEST(Finite, SeesNumbersInBf16) {
   const Tensor x = Tensor::full({3, 5}, 1.0, DType::bf16);
   EXPECT_TRUE(all_finite(x));
-  x.select_view(0, 1).fill(std::numeric_limits<double>::quiet_NaN());
+  x.detached_select(0, 1).fill(std::numeric_limits<double>::quiet_NaN());
   EXPECT_FALSE(all_finite(x));
 }
 
@@ -47,8 +47,8 @@ TEST(Finite, ToldForEveryType) {
     const Tensor x = Tensor::from(std::vector<float>{1, value, 2, 3}, {2, 2});
     EXPECT_FALSE(all_finite(x));
     EXPECT_FALSE(all_finite(x.to(DType::f64)));
-    EXPECT_FALSE(all_finite(x.transpose_view(0, 1)));
-    EXPECT_TRUE(all_finite(x.slice_view(0, 1, 2)));  // what is beside it does not count
+    EXPECT_FALSE(all_finite(x.detached_transpose(0, 1)));
+    EXPECT_TRUE(all_finite(x.detached_slice(0, 1, 2)));  // other columns do not count
   }
   EXPECT_TRUE(all_finite(Tensor::zeros({2}, DType::i32)));
   EXPECT_TRUE(all_finite(Tensor::zeros({0})));

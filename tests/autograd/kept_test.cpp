@@ -50,10 +50,10 @@ std::size_t live_bytes() { return memory_counters(default_device()).live_bytes; 
 TEST_P(Kept, ElementsAreRoundedOnceForAllWhoKeepThem) {
   const Tensor x = drawn("x", {6, 5});
   const Tensor first = to_bf16_cached(x);
-  const Tensor turned = to_bf16_cached(x.transpose_view(0, 1));
+  const Tensor turned = to_bf16_cached(x.detached_transpose(0, 1));
   EXPECT_EQ(turned.storage(), first.storage());
-  EXPECT_EQ(to_f32(turned).to_vector<float>(), to_f32(first).transpose_view(0, 1).to_vector<float>());
-  const Tensor part = to_bf16_cached(x.slice_view(0, 2, 4));
+  EXPECT_EQ(to_f32(turned).to_vector<float>(), to_f32(first).detached_transpose(0, 1).to_vector<float>());
+  const Tensor part = to_bf16_cached(x.detached_slice(0, 2, 4));
   EXPECT_NE(part.storage(), first.storage());
   EXPECT_EQ(part.storage()->bytes(), std::size_t{2 * 5 * 2});
 }
@@ -124,13 +124,13 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
     View turned = x;  // rows of which every element is far from the next
     turned.shape = {50, 70};
     turned.strides = {{1, 50}};
-    const Tensor d = d_x.reshape_view({50, 70});
-    on.unary_backward(UnaryOp::gelu, 0, d.view(), d_y.reshape_view({50, 70}).view(), turned, {});
+    const Tensor d = d_x.detached_reshape({50, 70});
+    on.unary_backward(UnaryOp::gelu, 0, d.view(), d_y.detached_reshape({50, 70}).view(), turned, {});
   });
   expect_same("softmax",
               [&](const Tensor& d_x, const View& y) { on.softmax_backward(d_x.view(), d_y.view(), y, false); });
   const Tensor weight = drawn("weight", {50}), moments = drawn("moments", {2, 70});
-  const Tensor mean = moments.select_view(0, 0), rstd = moments.select_view(0, 1);
+  const Tensor mean = moments.detached_select(0, 0), rstd = moments.detached_select(0, 1);
   std::vector<std::vector<float>> parameters;
   const auto norm = [&](const Tensor& d_x, const View& x, bool centered) {
     const Tensor d_weight = Tensor::empty({50}, DType::f32, default_device()), d_bias = d_weight.clone();
@@ -171,7 +171,7 @@ TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(given.storage()->cached_bf16(), nullptr);
   EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::bf16);
   EXPECT_EQ(save_activation("test", activation("x", {3}).to(DType::f64)).get().dtype(), DType::f64);
-  const Tensor repeated = activation("x", {1, 3}).broadcast_view("test", {50, 3});
+  const Tensor repeated = activation("x", {1, 3}).detached_broadcast("test", {50, 3});
   EXPECT_EQ(save_activation("test", repeated).get().storage(), repeated.storage());
   set_matmul_precision(MatmulPrecision::f32);
   EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::f32);

@@ -161,7 +161,7 @@ TEST_P(Layers, AddToWhatNobodyElseHolds) {
     const std::vector<float> before = residual.to_vector<float>();
     const Tensor beside = linear(x, weight, {}, residual);
     EXPECT_EQ(residual.to_vector<float>(), before);
-    const Tensor other = drawn("residual", {40, 7}, DType::f32).transpose_view(0, 1);
+    const Tensor other = drawn("residual", {40, 7}, DType::f32).detached_transpose(0, 1);
     EXPECT_EQ(linear(x, weight, {}, other).to_vector<float>(),
               linear(x, weight, {}, other.to_dense()).to_vector<float>());
     const void* const place = residual.view().data;
@@ -213,7 +213,7 @@ TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
     set_requires_grad(up);
     set_matmul_precision(first);
     const Tensor h = rms_norm(x, drawn("weight", {24}, DType::f32), 1e-6, OutputPrecision::matmul_input);
-    const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.broadcast_view("bias", {40});
+    const Tensor down = drawn("down", {24, 40}, DType::f32), spread = bias.detached_broadcast("bias", {40});
     Tensor y = mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
     for (int n = 1; n < readers; ++n) y = y + mlp(UnaryOp::gelu, h, {up, spread}, {down, {}});
     set_matmul_precision(later);

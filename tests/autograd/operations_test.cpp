@@ -113,7 +113,7 @@ Tensor reversed_axes(const Tensor& x) {
     strides[shape.rank] = x.strides()[axis];
     shape.append(x.shape()[axis]);
   }
-  return x.as_strided(shape, strides, x.offset());
+  return x.detached_strided(shape, strides, x.offset());
 }
 
 // The same, recorded.
@@ -228,7 +228,7 @@ TEST_P(Operation, AcceptsAnyStrides) {
       Shape wide = x.shape();
       wide[x.rank() - 1] += 3;
       const Tensor y = Tensor::full(wide, 1, x.dtype(), x.device());
-      y.slice_view(-1, 2, wide.back() - 1).copy_from(x);
+      y.detached_slice(-1, 2, wide.back() - 1).copy_from(x);
       return y;
     };
     const auto inner = [](const Tensor& x) { return x.rank() == 0 ? x : slice(x, -1, 2, x.size(-1) - 1); };
@@ -240,12 +240,12 @@ TEST_P(Operation, AcceptsAnyStrides) {
 
     // Rows that repeat: stride 0 against the same elements written out.
     const auto first = [](const Tensor& x) {
-      return x.rank() == 0 || x.size(0) == 0 ? x.clone() : x.slice_view(0, 0, 1).clone();
+      return x.rank() == 0 || x.size(0) == 0 ? x.clone() : x.detached_slice(0, 0, 1).clone();
     };
     const auto repeated_operands = [&](bool materialised) {
       std::vector<Tensor> repeated;
       for (const Tensor& operand : operands) {
-        const Tensor view = first(operand).broadcast_view("test", operand.shape());
+        const Tensor view = first(operand).detached_broadcast("test", operand.shape());
         repeated.push_back(materialised ? view.clone() : view);
       }
       return repeated;
@@ -258,7 +258,8 @@ TEST_P(Operation, AcceptsAnyStrides) {
     const auto fresh = [&] { return leaves_of([](const Tensor& x) { return x.clone(); }); };
     const Tensor turned_d_y = reversed_axes(reversed_axes(make_d_y(dense.y)).clone());
     expect_nearly_equal(evaluate(op(), fresh(), turned_d_y), dense, op(), "d_y with axes reversed");
-    const Tensor one = Tensor::scalar(0.5, dense.y.dtype(), dense.y.device()).broadcast_view("test", dense.y.shape());
+    const Tensor one =
+        Tensor::scalar(0.5, dense.y.dtype(), dense.y.device()).detached_broadcast("test", dense.y.shape());
     expect_nearly_equal(evaluate(op(), fresh(), one), evaluate(op(), fresh(), one.clone()), op(), "d_y with stride 0");
   }
 }
@@ -329,7 +330,7 @@ TEST_P(Operation, NeverUsesAChangedValue) {
     // write.
     Tensor all = (changed < leaves.size() ? leaves[changed] : y).detach();
     for (int axis = 0; axis < all.rank(); ++axis) {
-      if (all.strides()[axis] == 0 && all.size(axis) > 1) all = all.slice_view(axis, 0, 1);
+      if (all.strides()[axis] == 0 && all.size(axis) > 1) all = all.detached_slice(axis, 0, 1);
     }
     all.fill(0);
     try {

@@ -145,10 +145,10 @@ OverlappingParts parts_of_columns() {
   };
   return {3,
           [=](std::size_t part, std::size_t input, const Tensor& whole) {
-            return input == 0 ? whole.slice_view(1, 0, end_of(part)) : whole;
+            return input == 0 ? whole.detached_slice(1, 0, end_of(part)) : whole;
           },
           [=](std::size_t part, const Tensor& whole) {
-            return whole.slice_view(1, static_cast<std::int64_t>(part) * columns_of_part, end_of(part));
+            return whole.detached_slice(1, static_cast<std::int64_t>(part) * columns_of_part, end_of(part));
           }};
 }
 Tensor columns_from(const std::vector<Tensor>& x, std::int64_t first) {

@@ -46,8 +46,8 @@ Tensor run_steps(const Case& c, DType dtype, Step&& step) {
   const Tensor gradients = c.in(1, dtype);
   const Tensor states = Tensor::empty(gradients.shape(), dtype, default_device());
   for (std::int64_t n = 0; n < gradients.size(0); ++n) {
-    step(parameter, gradients.select_view(0, n).clone(), n + 1);
-    states.select_view(0, n).copy_from(parameter);
+    step(parameter, gradients.detached_select(0, n).clone(), n + 1);
+    states.detached_select(0, n).copy_from(parameter);
   }
   return states;
 }
@@ -96,8 +96,8 @@ Tensor run_decayed_cumsum(const Case& c, DType dtype) {
   set_requires_grad(decay);
   const Tensor y = decayed_cumsum(x, decay);
   backward(y, c.in(2, dtype));
-  return concat({y.detach().reshape_view({y.numel()}), gradient(x).reshape_view({x.numel()}),
-                 gradient(decay).to_dense().reshape_view({decay.numel()})},
+  return concat({y.detach().detached_reshape({y.numel()}), gradient(x).detached_reshape({x.numel()}),
+                 gradient(decay).to_dense().detached_reshape({decay.numel()})},
                 0);
 }
 
@@ -111,8 +111,8 @@ Tensor run_linear_cross_entropy(const Case& c, DType dtype) {
   const Tensor weight = Tensor::scalar(1 / count, dtype, x.device());
   const Tensor loss = linear_cross_entropy(x, head, targets, mask, weight, 4).loss;
   backward(loss);
-  return concat({loss.detach().reshape_view({1}), gradient(x).reshape_view({x.numel()}),
-                 gradient(head).reshape_view({head.numel()})},
+  return concat({loss.detach().detached_reshape({1}), gradient(x).detached_reshape({x.numel()}),
+                 gradient(head).detached_reshape({head.numel()})},
                 0);
 }
 
@@ -127,7 +127,7 @@ Tensor run_lstm(const Case& c, DType dtype) {
   backward(y, c.in(4, dtype));
   std::vector<Tensor> parts{y.detach()};
   for (const Tensor& leaf : in) parts.push_back(gradient(leaf));
-  for (Tensor& part : parts) part = part.to_dense().reshape_view({part.numel()});
+  for (Tensor& part : parts) part = part.to_dense().detached_reshape({part.numel()});
   return concat(parts, 0);
 }
 

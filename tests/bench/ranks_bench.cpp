@@ -46,7 +46,7 @@ int main() {
       const std::unique_ptr<tally::GradientReducer> exchange = tally::make_gradient_reducer(ranks, tally::Device{});
       const double seconds = best_seconds(ranks, 10, [&] {
         for (std::int64_t at = 0; at < elements; at += bucket) {
-          exchange->begin(values.slice_view(0, at, std::min(at + bucket, elements)), ranks.size());
+          exchange->begin(values.detached_slice(0, at, std::min(at + bucket, elements)), ranks.size());
         }
         exchange->finish();
       });

@@ -80,7 +80,7 @@ TEST_P(Bfloat16s, WidenExactlyFillAndCompareWithZero) {
   const Tensor few = tensor(std::vector<float>{0.0F, -0.0F, 2.0F}).to(DType::bf16);
   EXPECT_EQ(few.to(DType::boolean).to(Device{}).to_vector<bool>(), (std::vector<bool>{false, false, true}));
   EXPECT_EQ(few.to(DType::i32).to(Device{}).to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0, 2}));
-  EXPECT_EQ(few.select_view(0, 2).item(), 2.0);
+  EXPECT_EQ(few.detached_select(0, 2).item(), 2.0);
 }
 
 TEST_F(Safetensors, OfBf16AreReadAndWrittenBitForBit) {

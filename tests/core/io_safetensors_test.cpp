@@ -76,7 +76,7 @@ TEST_F(Safetensors, DataBeginAtAMultipleOfEight) {
 TEST_F(Safetensors, StridedTensorsAreWrittenRowMajor) {
   const std::string path = folder_.file("a.safetensors");
   const Tensor tensor = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
-  write_safetensors(path, {{"turned", tensor.transpose_view(0, 1)}, {"column", tensor.select_view(1, 1)}});
+  write_safetensors(path, {{"turned", tensor.detached_transpose(0, 1)}, {"column", tensor.detached_select(1, 1)}});
   const SafetensorsFile file = SafetensorsFile::open(path);
   expect_same(file.read("turned"), std::vector<float>{1, 4, 2, 5, 3, 6}, {3, 2});
   expect_same(file.read("column"), std::vector<float>{2, 5}, {2});

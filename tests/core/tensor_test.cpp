@@ -83,7 +83,7 @@ TEST(Tensor, PrintsAsNumPyDoes) {
 TEST(Tensor, PrintsViewsAndOtherTypes) {
   EXPECT_EQ(to_text(Tensor()), "undefined");
   EXPECT_EQ(to_text(Tensor::zeros({2, 0})), "[]");
-  EXPECT_EQ(to_text(Tensor::from({{1, 2}, {3, 4}}).transpose_view(0, 1)), "[[1. 3.]\n [2. 4.]]");
+  EXPECT_EQ(to_text(Tensor::from({{1, 2}, {3, 4}}).detached_transpose(0, 1)), "[[1. 3.]\n [2. 4.]]");
   EXPECT_EQ(to_text(Tensor::from({0.5, 2}, DType::bf16)), "[0.5 2. ]");
 }
 

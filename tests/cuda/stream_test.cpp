@@ -173,15 +173,15 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
     const Tensor there = host.to(device);
     EXPECT_EQ(there.device(), device);
     EXPECT_EQ(there.to_vector<std::int32_t>(), values);
-    EXPECT_EQ(there.transpose_view(0, 1).to(Device{}).to_vector<std::int32_t>(),
+    EXPECT_EQ(there.detached_transpose(0, 1).to(Device{}).to_vector<std::int32_t>(),
               (std::vector<std::int32_t>{1, 4, 2, 5, 3, 6}));
     Tensor back = Tensor::zeros({2, 3}, DType::f32);
     back.copy_from(there);
     EXPECT_EQ(back.to_vector<float>(), (std::vector<float>{1, 2, 3, 4, 5, 6}));
     Tensor onto = Tensor::zeros({2, 2, 3}, DType::i32, device);
     onto.copy_from(host);
-    EXPECT_EQ(onto.slice_view(0, 1, 2).to_vector<std::int32_t>(), values);
-    EXPECT_EQ(there.select_view(0, 1).select_view(0, 2).item(), 6);
+    EXPECT_EQ(onto.detached_slice(0, 1, 2).to_vector<std::int32_t>(), values);
+    EXPECT_EQ(there.detached_select(0, 1).detached_select(0, 2).item(), 6);
     EXPECT_THROW(there.span<std::int32_t>(), Error);
   }
 }

@@ -246,7 +246,12 @@ TEST(Combination, TracesHoldAllHeads) {
   EXPECT_EQ(trace[1].gates.shape(), trace[1].weights.shape());
   for (const double total : sum(trace[1].weights, {3}).to_vector<double>()) EXPECT_NEAR(total, 1, 1e-14);
   EXPECT_EQ(sum(select(trace[1].positions, 1, 0)).item(), 0);
-  EXPECT_GT(select(trace[1].gates, 1, 3).select_view(0, 0).select_view(0, 4).select_view(0, 4).to(DType::f64).item(),
+  EXPECT_GT(select(trace[1].gates, 1, 3)
+                .detached_select(0, 0)
+                .detached_select(0, 4)
+                .detached_select(0, 4)
+                .to(DType::f64)
+                .item(),
             0);
 }
 

@@ -220,7 +220,7 @@ TEST_P(Fox, AClosedGateHidesWhatCameBefore) {
   sizes.heads = 1;
   Operands in(sizes);
   in.x = Tensor::zeros(in.x.shape(), DType::f64, default_device());
-  in.x.slice_view(1, 3, 4).fill(-1e3);
+  in.x.detached_slice(1, 3, 4).fill(-1e3);
   const auto fox = make("fox", {}, sizes,
                         {{"fox.forget.weight", Tensor::full({1, sizes.width()}, 1, DType::f64, default_device())},
                          {"fox.forget.bias", list({50})}});  // open, to the last bit, where x is 0

@@ -155,7 +155,7 @@ TEST_P(Cope, IsConstantBeyondTheTable) {
 
   // The last row alone sends gradients: 1 to each of its logits.
   Tensor d_logits = Tensor::zeros(logits.shape(), DType::f64, default_device());
-  d_logits.slice_view(2, length - 1, length).fill(1);
+  d_logits.detached_slice(2, length - 1, length).fill(1);
   backward(logits, d_logits);
   const std::vector<double> positions =
       select(select(select(trace.positions, 0, 0), 0, 0), 0, length - 1).to_vector<double>();

@@ -62,7 +62,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
     const Tensor y = linear(x, weight, {}, {}, precision);
     EXPECT_EQ(y.dtype(), rounds ? DType::bf16 : dtype);
     // What is given back is looked at by an operation of the graph.
-    Tensor seen = y.reshape_view(y.shape());
+    Tensor seen = y.detached_reshape(y.shape());
     record("seen", seen, {y}, [rounds, dtype](const Tensor& d_y, Gradients& d) {
       EXPECT_EQ(d_y.dtype(), rounds ? DType::bf16 : dtype);
       d.set(0, d_y);

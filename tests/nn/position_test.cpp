@@ -144,8 +144,8 @@ TEST_P(Kerple, ParametersStayInTheirRange) {
     choice.set_option("kernel", kernel);
     Transformer model(options, choice, 5, 8, 1, DType::f32, default_device());
     for (auto& [path, parameter] : model.parameters()) {
-      parameter.copy_from(Tensor::from(std::vector<float>{-3}, {1}).broadcast_view("test", parameter.shape()));
-      if (path.find("kerple") != std::string::npos) parameter.select_view(0, 0).copy_from(Tensor::scalar(50));
+      parameter.copy_from(Tensor::from(std::vector<float>{-3}, {1}).detached_broadcast("test", parameter.shape()));
+      if (path.find("kerple") != std::string::npos) parameter.detached_select(0, 0).copy_from(Tensor::scalar(50));
     }
     model.project_parameters();
     int seen = 0;
@@ -243,9 +243,9 @@ TEST_P(AddedPositions, AreThoseWhereTokensStand) {
         encoding->embed(x, {.each = Tensor::from(places, {2, 3}, default_device()), .end = 7}).to(Device{});
     for (std::int64_t n = 0; n < 6; ++n) {
       const std::int64_t b = n / 3, t = n % 3;
-      const Tensor one = x.slice_view(0, b, b + 1).slice_view(1, t, t + 1).to_dense();
+      const Tensor one = x.detached_slice(0, b, b + 1).detached_slice(1, t, t + 1).to_dense();
       const Tensor expected = encoding->embed(one, {.first = places[static_cast<std::size_t>(n)]});
-      EXPECT_EQ(found.slice_view(0, b, b + 1).slice_view(1, t, t + 1).to_vector<double>(),
+      EXPECT_EQ(found.detached_slice(0, b, b + 1).detached_slice(1, t, t + 1).to_vector<double>(),
                 expected.to(Device{}).to_vector<double>())
           << n;
     }

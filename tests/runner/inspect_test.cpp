@@ -50,7 +50,10 @@ class Inspect : public ::testing::Test {
   void expect_as_dumped(const JsonValue& data, std::size_t run) {
     const auto of_head = [&](const SafetensorsFile& dump, const std::string& name, std::size_t head) {
       const Tensor all = dump.read(name);
-      return all.select_view(0, 0).select_view(0, static_cast<std::int64_t>(head)).to(DType::f64).to_vector<double>();
+      return all.detached_select(0, 0)
+          .detached_select(0, static_cast<std::int64_t>(head))
+          .to(DType::f64)
+          .to_vector<double>();
     };
     const JsonValue::Array& sequences = data.elements("runs")[run].elements("sequences");
     for (std::size_t n = 0; n < sequences.size(); ++n) {

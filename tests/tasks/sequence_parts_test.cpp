@@ -50,7 +50,7 @@ std::vector<Batch> alone(const Batch& batch) {
   for (std::size_t row = 0; row < lengths.size(); ++row) {
     std::int64_t begin = 0;
     for (const std::int64_t tokens : lengths[row]) {
-      const auto part = [&](const Tensor& x) { return x.slice_view(1, begin, begin + tokens).to_dense(); };
+      const auto part = [&](const Tensor& x) { return x.detached_slice(1, begin, begin + tokens).to_dense(); };
       const Batch& from = rows[row];
       each.push_back({part(from.tokens), part(from.targets), part(from.loss_mask), part(from.score_mask)});
       begin += tokens;
@@ -68,10 +68,10 @@ Batch in_place(const Batch& batch) {
     for (const std::int64_t tokens : lengths[row]) {
       Example& example = examples.emplace_back();
       const std::int64_t end = begin + tokens;
-      example.tokens = rows[row].tokens.slice_view(1, 0, end).to_vector<std::int32_t>();
+      example.tokens = rows[row].tokens.detached_slice(1, 0, end).to_vector<std::int32_t>();
       std::fill_n(example.tokens.begin(), begin, 0);
-      example.targets = rows[row].targets.slice_view(1, 0, end).to_vector<std::int32_t>();
-      const std::vector<bool> counts = rows[row].loss_mask.slice_view(1, 0, end).to_vector<bool>();
+      example.targets = rows[row].targets.detached_slice(1, 0, end).to_vector<std::int32_t>();
+      const std::vector<bool> counts = rows[row].loss_mask.detached_slice(1, 0, end).to_vector<bool>();
       for (std::int64_t t = 0; t < end; ++t)
         example.loss_mask.push_back(t >= begin && counts[static_cast<std::size_t>(t)]);
       example.score_mask = example.loss_mask;
@@ -124,7 +124,7 @@ TEST(SequenceParts, AreAsLongAsTheirTexts) {
   const Tensor places = parts.put_back(parts.positions().to(DType::i64));
   for (std::int64_t row = 0; row < 4; ++row) {
     for (std::int64_t t = 0; t < length; ++t) {
-      EXPECT_EQ(places.select_view(0, row).to_vector<std::int64_t>()[static_cast<std::size_t>(t)], t);
+      EXPECT_EQ(places.detached_select(0, row).to_vector<std::int64_t>()[static_cast<std::size_t>(t)], t);
     }
   }
   const auto counted = [](const Tensor& mask) {
