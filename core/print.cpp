@@ -75,7 +75,7 @@ std::vector<std::string> texts_of_floats(const std::vector<T>& values) {
     FloatText& part = parts[n];
     std::string text = part.whole;
     if (std::isfinite(values[n])) {
-      // All numbers with an exponent have as many digits as the longest.
+      // All numbers with an exponent have the same number of digits.
       if (scientific) {
         part.split(characters(values[n], std::chars_format::scientific, static_cast<int>(fraction)));
         part.exponent.insert(2, exponent - part.exponent.size(), '0');
