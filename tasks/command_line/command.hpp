@@ -62,9 +62,11 @@ using Target = std::variant<bool*, std::int64_t*, std::string*, std::vector<std:
 struct Rules {
   std::string group = "What";  // title in the help; "" hides the option
   std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::string> allowed = {};   // texts; any when empty
-  std::vector<std::string> excludes = {};  // options declared earlier that exclude this one
-  std::vector<std::string> needs = {};     // options declared earlier without which this one has no effect
+  std::vector<std::string> allowed = {};  // texts; any when empty
+  // Options declared earlier that exclude this one, or without which it has no effect. "--out=*.html|*.htm": only with
+  // a value that ends so; "WHAT=train": only with this value.
+  std::vector<std::string> excludes = {}, needs = {};
+  std::string idle = {};  // why the option has no effect here, "SOURCE is a run": it is refused if given
   bool required = false;
   bool flag = false;       // for a function: the value may be omitted
   std::string usual = {};  // for a function: the default

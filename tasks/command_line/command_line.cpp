@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
+#include "tasks/command_line/grid.hpp"
 #include "tasks/runs/option_hint.hpp"
 
 namespace tally {
@@ -38,8 +40,12 @@ void declare(CLI::App& app, const Option& option) {
   if (option.names.starts_with('-')) declared->group(rules.group);
   if (rules.least > any_least || rules.most < any_most) declared->check(CLI::Range(rules.least, rules.most));
   if (!rules.allowed.empty()) declared->check(CLI::IsMember(rules.allowed));
-  for (const std::string& other : rules.excludes) declared->excludes(app.get_option(other));
-  for (const std::string& other : rules.needs) declared->needs(app.get_option(other));
+  for (const std::string& other : rules.excludes) {
+    if (other.find('=') == std::string::npos) declared->excludes(app.get_option(other));
+  }
+  for (const std::string& other : rules.needs) {
+    if (other.find('=') == std::string::npos) declared->needs(app.get_option(other));
+  }
   declared->required(rules.required);
 }
 
@@ -86,6 +92,38 @@ void refuse_empty_values(std::string_view command, const CLI::App& app, const st
   }
 }
 
+// "*.html" allows every value that ends so.
+bool is_allowed(const std::string& value, const std::string& allowed) {
+  return std::ranges::any_of(split_text(allowed, '|'), [&](const std::string& one) {
+    return one.starts_with('*') ? value.ends_with(one.substr(1)) : value == one;
+  });
+}
+
+// Refuses a given option that has no effect, or none with the values of other options.
+void refuse_idle(std::string_view command, const CLI::App& app, const Option& option) {
+  const std::string name = option.names.substr(0, option.names.find(','));
+  if (app.get_option(name)->count() == 0) return;
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(formatted("{}: {} has no effect {}", command, name, why));
+  };
+  if (!option.rules.idle.empty()) refuse(formatted("here: {}", option.rules.idle));
+  for (const std::vector<std::string>* conditions : {&option.rules.needs, &option.rules.excludes}) {
+    const bool is_needed = conditions == &option.rules.needs;
+    for (const std::string& condition : *conditions) {
+      const std::size_t equals = condition.find('=');
+      if (equals == std::string::npos) continue;
+      const std::string other = condition.substr(0, equals), allowed = condition.substr(equals + 1);
+      const CLI::Option* declared = app.get_option(other);
+      const std::string value = declared->count() > 0 ? declared->results().back() : declared->get_default_str();
+      if (is_allowed(value, allowed) == is_needed) continue;
+      std::string wanted = is_needed ? formatted("; it is for {}", joined(split_text(allowed, '|'), " or ")) : "";
+      std::erase(wanted, '*');
+      refuse(value.empty() ? formatted("without {}{}", other, wanted)
+                           : formatted("with {} {}{}", other, value, wanted));
+    }
+  }
+}
+
 }  // namespace
 
 CommandLine::CommandLine(std::vector<std::string> words) : words_(std::move(words)) {
@@ -125,6 +163,7 @@ std::string CommandLine::parse(std::string_view command, std::string_view summar
   } catch (const CLI::ParseError& error) {
     throw UsageError(formatted("{}: {}", command, usage_text(app, error, words_)));
   }
+  for (const Option& option : options_) refuse_idle(command, app, option);
   return "";
 }
 

@@ -27,7 +27,6 @@ std::vector<Option> CommonOptions::options() {
            "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
            "are faster",
            {.group = "Common", .allowed = precisions}},
-          {"--products", &precision, "the same", {.group = "", .allowed = precisions}},  // the old name
           {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},
           {"--quiet", &quiet, "print results only", rules},
           {"--json", &json, "", rules}};
@@ -36,7 +35,6 @@ std::vector<Option> CommonOptions::options() {
 std::vector<std::string> CommonOptions::words() {
   std::vector<std::string> words;
   for (const Option& option : options()) {
-    if (option.rules.group.empty()) continue;
     if (bool* const* flag = std::get_if<bool*>(&option.target)) {
       if (**flag) words.push_back(option.names);
     } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {

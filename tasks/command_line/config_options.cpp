@@ -62,7 +62,8 @@ std::string sum_of(const std::vector<std::string>& encodings) {
   return joined(names, "+");
 }
 
-void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted) {
+void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted,
+                                   const std::vector<std::string>& needs) {
   RunConfig config = given.clone();
   const std::string rule = line.look_ahead("--optimiser.name");
   if (!rule.empty()) as_usage([&] { config.set("optimiser.name", rule); });
@@ -76,7 +77,8 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
       settings_.emplace(before, name, flag && value.empty() ? "true" : value);
     };
     line.add(formatted("--{}{}{}", field.name, field.alias.empty() ? "" : ",--", field.alias), set,
-             describe(field.option), {.group = field.title, .flag = flag, .usual = to_text(field.option.value)});
+             describe(field.option),
+             {.group = field.title, .needs = needs, .flag = flag, .usual = to_text(field.option.value)});
     if (field.name.starts_with("pe.") && field.alias.empty()) ambiguous.insert(field.option.name);
   }
   // An option that several encodings share needs the name of one of them. Without it, the error lists the candidates.
@@ -89,23 +91,23 @@ void ConfigOptions::declare_fields(CommandLine& line, const RunConfig& given, co
 
 std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool several) {
   auto options = std::make_shared<ConfigOptions>();
-  line.add("--task", &options->task_, "what to train on ('tally list tasks')");
+  line.add("--task", &options->task_, "what to train on ('tally describe tasks')");
   line.add("--pe", &options->encoding_,
            several
                ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
                  "names layers or heads: 'cope;0:none,1-3:cope'"
                : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
                  "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: an assignment without layers goes on "
-                 "with those before it); 'tally list encodings' shows them");
+                 "with those before it); 'tally describe encodings' shows them");
   line.add("--preset", &options->preset_,
-           formatted("the task's settings: {} ('tally list presets')", preset_names(line.look_ahead("--task"))));
+           formatted("the task's settings: {} ('tally describe presets')", preset_names(line.look_ahead("--task"))));
   line.add("--config", &options->file_, "JSON file of settings; single options win over it");
   std::vector<const PresetEntry*> suite;
   if (several) {
     const std::string name = line.look_ahead("--suite");
     if (!name.empty()) suite = as_usage([&] { return find_suite(name).presets; });
     line.add("--suite", &options->suite_,
-             formatted("presets of several tasks instead of one: {} ('tally list suites')", suite_names()),
+             formatted("presets of several tasks instead of one: {} ('tally describe suites')", suite_names()),
              {.excludes = {"--task", "--preset", "--config"}});
   }
   as_usage([&] {
@@ -135,9 +137,9 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
 }
 
 std::shared_ptr<ConfigOptions> ConfigOptions::declare_for(CommandLine& line, const RunConfig& config,
-                                                          const Wanted& wanted) {
+                                                          const Wanted& wanted, const std::vector<std::string>& needs) {
   auto options = std::make_shared<ConfigOptions>();
-  options->declare_fields(line, config, wanted);
+  options->declare_fields(line, config, wanted, needs);
   return options;
 }
 
@@ -154,7 +156,7 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare_for_encodings(CommandLine&
 
 std::vector<std::string> ConfigOptions::encodings() const {
   const std::string text = encoding_.empty() ? missing_encoding() : encoding_;
-  if (text.empty()) throw UsageError("[usage] --pe is missing; 'tally list encodings' shows what there is");
+  if (text.empty()) throw UsageError("[usage] --pe is missing; 'tally describe encodings' shows what there is");
   return split_encodings(text);
 }
 
@@ -211,8 +213,8 @@ RunConfig ConfigOptions::begin(const std::string& wanted) const {
       }
       config = blaming_file([&] { return RunConfig::from_json(json); });
     } else {
-      check(!task_.empty(), "usage", "--task is missing; 'tally list tasks' shows what there is");
-      check(!encoding.empty(), "usage", "--pe is missing; 'tally list encodings' shows what there is");
+      check(!task_.empty(), "usage", "--task is missing; 'tally describe tasks' shows what there is");
+      check(!encoding.empty(), "usage", "--pe is missing; 'tally describe encodings' shows what there is");
       config = RunConfig::make(task_, encoding, preset_);
     }
     apply(config);

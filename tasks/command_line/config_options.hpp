@@ -24,10 +24,11 @@ class ConfigOptions {
   // its own list of seeds. A --suite may then replace the task and its preset; a task option must then exist in all
   // tasks of the suite.
   static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
-  // Declares only the options of a given configuration whose full names `wanted` accepts.
+  // Declares only the options of a given configuration whose full names `wanted` accepts. `needs`: as in Rules.
   using Wanted = std::function<bool(std::string_view name)>;
   static std::shared_ptr<ConfigOptions> declare_for(
-      CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; });
+      CommandLine& line, const RunConfig& config, const Wanted& wanted = [](std::string_view) { return true; },
+      const std::vector<std::string>& needs = {});
   // Declares only the options of these encodings, for commands that inspect encodings and train nothing. Empty names
   // bring no options.
   static std::shared_ptr<ConfigOptions> declare_for_encodings(CommandLine& line, const std::vector<std::string>& names);
@@ -77,7 +78,8 @@ class ConfigOptions {
  private:
   // The default of --pe: "none" for a model that does not use encodings, else nothing.
   std::string missing_encoding() const;
-  void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted);
+  void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted,
+                      const std::vector<std::string>& needs = {});
 
   std::string task_, encoding_, preset_, file_, suite_;        // encoding_ as given, perhaps a list
   std::vector<std::pair<std::string, std::string>> settings_;  // in the order given

@@ -12,6 +12,7 @@
 #include "core/version.hpp"
 #include "nn/options.hpp"
 #include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/value_text.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/runs/train.hpp"
 
@@ -49,24 +50,6 @@ int run_command(const Command& command, std::vector<std::string> words) {
   return print(line.common, run());
 }
 
-// "  step          500" for a member of an object; members of nested objects are indented.
-std::string facts_text(const JsonValue& value, std::size_t indent = 0) {
-  std::size_t width = 0;
-  for (const JsonMember& member : value.members()) width = std::max(width, member.name.size());
-  std::string text;
-  for (const JsonMember& member : value.members()) {
-    text += formatted("{}{}", std::string(indent, ' '), member.name);
-    const std::string pad(width + 2 - member.name.size(), ' ');
-    if (member.value.is_object()) {
-      text += "\n" + facts_text(member.value, indent + 2);
-    } else {
-      text += formatted("{}{}\n", pad,
-                        member.value.is_string() ? printable(member.value.string()) : write_json(member.value));
-    }
-  }
-  return text;
-}
-
 }  // namespace
 
 std::span<const Command> commands() {
@@ -93,7 +76,7 @@ int print(const CommonOptions& common, const Result& result) {
   if (common.json) {
     if (!result.value.is_null()) std::cout << write_json(result.value) << "\n";
   } else if (!(common.quiet && result.notice)) {
-    std::cout << (result.text.empty() && !result.value.is_null() ? facts_text(result.value) : result.text);
+    std::cout << (result.text.empty() && !result.value.is_null() ? value_text(result.value) : result.text);
   }
   return result.code;
 }
@@ -148,6 +131,18 @@ bool asks_for_help(const std::vector<std::string>& words) {
                      [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
+// Commands of earlier versions, each with its replacement.
+constexpr std::pair<std::string_view, std::string_view> former_commands[] = {{"data", "describe TASK --sequences N"},
+                                                                             {"dump", "inspect --out FILE.safetensors"},
+                                                                             {"explain", "inspect"},
+                                                                             {"export", "convert"},
+                                                                             {"gradcheck", "check --only gradients"},
+                                                                             {"import", "convert"},
+                                                                             {"list", "describe"},
+                                                                             {"predict", "inspect --text TEXT"},
+                                                                             {"show", "describe FILE"},
+                                                                             {"vary", "eval --over"}};
+
 int run_words(const std::vector<std::string>& words) {
   const bool speaks = mpi::own_rank() == 0;  // for all processes of mpirun
   if (words.empty()) {
@@ -187,8 +182,12 @@ int run_words(const std::vector<std::string>& words) {
       return failed(exit_code::failed, error.what());
     }
   }
-  if (speaks)
-    complain(formatted("unknown command '{}'{} ('tally --help' lists them)", words[0], did_you_mean(words[0], names)));
+  if (!speaks) return exit_code::usage;
+  std::string hint = did_you_mean(words[0], names) + " ('tally --help' lists them)";
+  for (const auto& [former, now] : former_commands) {
+    if (former == words[0]) hint = formatted("; it is 'tally {}' now", now);
+  }
+  complain(formatted("unknown command '{}'{}", words[0], hint));
   return exit_code::usage;
 }
 

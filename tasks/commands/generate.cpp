@@ -279,18 +279,6 @@ class Generator {
   std::string note_;
 };
 
-// At temperature 0 the largest logit is chosen, so the other sampling options have no effect.
-void refuse_idle(const GenerateSettings& settings) {
-  if (settings.sampling.temperature != 0) return;
-  const auto refuse = [](std::string_view option) {
-    throw UsageError(formatted("[generate] --{} has no effect with --temperature 0, which draws nothing", option));
-  };
-  const GenerateSettings usual;
-  if (settings.sampling.top_k != usual.sampling.top_k) refuse("top-k");
-  if (settings.sampling.top_p != usual.sampling.top_p) refuse("top-p");
-  if (settings.seed != usual.seed) refuse("seed");
-}
-
 }  // namespace
 
 std::function<Result()> declare_generate(CommandLine& line) {
@@ -300,14 +288,19 @@ std::function<Result()> declare_generate(CommandLine& line) {
   line.add("--prompt-file", &settings->prompt_file, "the same from a file, or - from the standard input",
            {.excludes = {"--prompt"}});
   line.add("--count", &settings->count, "tokens at most", {.least = 1, .most = 1 << 24});
+  // At temperature 0 the largest logit is chosen, so the other sampling options have no effect.
+  const std::vector<std::string> drawn{"--temperature=0"};
   for (const OptionInfo& option : list_options(settings->sampling)) {
     line.add(formatted("--{}", option.name),
              [settings, name = option.name](const std::string& value) {
                as_usage([&] { set_option(settings->sampling, "generate", name, value); });
              },
-             option.help_with_range(), {.usual = to_text(option.value)});
+             option.help_with_range(),
+             {.excludes = option.name == "temperature" ? std::vector<std::string>{} : drawn,
+              .usual = to_text(option.value)});
   }
-  line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text", {.least = 0});
+  line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text",
+           {.least = 0, .excludes = drawn});
   line.add("--samples", &settings->samples, "texts from the same prompt", {.least = 1, .most = 1024});
   line.add("--specials", &settings->specials,
            "on text: a special token whose name in the prompt means the token; else it is text like any other");
@@ -315,14 +308,10 @@ std::function<Result()> declare_generate(CommandLine& line) {
   line.add("--full", &settings->full, "where the model takes no longer text: stop, or go on from its last half",
            {.allowed = {"stop", "slide"}});
   line.add("--show-probability", &settings->show_probability,
-           "behind each token how probable the model had it; of one sample alone");
+           "after each token, its probability by the model; only of one sample", {.excludes = {"--samples"}});
   line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped, and no line end is added");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] {
-    if (settings->show_probability && settings->samples > 1) {
-      throw UsageError("[generate] --show-probability tells of one sample; with --samples, --json tells of each");
-    }
-    refuse_idle(*settings);
     const TrainedModel trained = load_trained(settings->run, settings->checkpoint);
     Generator generator(trained, *settings, common);
     generator.run();

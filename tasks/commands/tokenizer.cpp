@@ -223,19 +223,6 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   return {.value = std::move(value), .text = text};
 }
 
-void refuse_idle(const TokenizerSettings& settings) {
-  const TokenizerSettings usual;
-  const auto refuse = [&](const char* option, const char* wants) {
-    throw UsageError(formatted("[tokenizer] --{} has no effect on {}; it is for {}", option, settings.what, wants));
-  };
-  const bool trains = settings.what == "train", shows = settings.what == "show";
-  if (!settings.out.empty() && (trains || shows)) refuse("out", "encode and decode");
-  if (!settings.specials.empty() && settings.what != "encode" && !shows) refuse("specials", "encode and show");
-  if (settings.token_type != usual.token_type && settings.what != "decode") refuse("token-type", "decode");
-  if (settings.vocabulary != usual.vocabulary && !trains) refuse("vocabulary", "train");
-  if (settings.min_count != usual.min_count && !trains) refuse("min-count", "train");
-}
-
 }  // namespace
 
 std::function<Result()> declare_tokenizer(CommandLine& line) {
@@ -251,25 +238,23 @@ std::function<Result()> declare_tokenizer(CommandLine& line) {
       {.required = true});
   line.add("FILE", &settings->files, "texts; of decode ids or a .bin file of tokens; - for the standard input");
   line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
-  line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes");
+  line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes",
+           {.needs = {"WHAT=encode|decode"}});
   line.add("--token-type", &settings->token_type, formatted("of decode: {}", token_format_help),
-           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
-  line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token");
-  line.add(
-      "--special-id",
-      [settings](const std::string& text) {
-        settings->special_ids.push_back(as_usage([&] { return parse_special(text); }));
-      },
-      special_id_help);
+           {.allowed = {std::begin(token_format_names), std::end(token_format_names)}, .needs = {"WHAT=decode"}});
+  line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token",
+           {.needs = {"WHAT=encode|show"}});
+  line.add("--special-id",
+           [settings](const std::string& text) {
+             settings->special_ids.push_back(as_usage([&] { return parse_special(text); }));
+           },
+           special_id_help, {.needs = {"TOKENIZER=*.tiktoken"}});
   line.add("--vocabulary", &settings->vocabulary, "of train: bytes, merges and <|endoftext|>",
-           {.least = 257, .most = 1 << 24});
-  line.add("--min-count", &settings->min_count, "of train: a pair that stands less often is not merged", {.least = 1});
+           {.least = 257, .most = 1 << 24, .needs = {"WHAT=train"}});
+  line.add("--min-count", &settings->min_count, "of train: a rarer pair is not merged",
+           {.least = 1, .needs = {"WHAT=train"}});
   line.add("--pattern", &settings->pattern, "of train and .tiktoken: gpt2, llama3, cl100k, or a pattern of PCRE2");
   return [settings, &common = line.common] {
-    if (!settings->special_ids.empty() && !settings->tokenizer.ends_with(".tiktoken")) {
-      throw UsageError("[tokenizer] --special-id is for a .tiktoken file alone");
-    }
-    refuse_idle(*settings);
     if (settings->what == "train") return train(*settings, common);
     if (settings->what == "encode") return encode(*settings, common);
     return settings->what == "decode" ? decode(*settings, common) : show(*settings, common);

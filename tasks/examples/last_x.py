@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Why positions in tokens cannot find the last x: what a trained head adds for content, and what for position.
 
-Usage: last_x.py [--near-gap N] DUMP.safetensors..., from `tally dump RUN --split S --count N --out DUMP.safetensors`
+Usage: last_x.py [--near-gap N] DUMP.safetensors..., from `tally inspect RUN --split S --count N --out DUMP.safetensors`
 for a run of the task last-x; the splits of one run together. N is the largest gap that was trained (preset quick: 7).
 tasks/last_x.md tells what the numbers mean.
 

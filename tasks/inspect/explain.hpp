@@ -1,5 +1,5 @@
 // Explains the heads of a trained model by measurements on sequences: means over pairs of a query and a key visible to
-// it, grouped by the role of the key (Task::roles). `tally explain` prints them; tasks/explained.md explains how to
+// it, grouped by the role of the key (Task::roles). `tally inspect` prints them; tasks/explained.md explains how to
 // read them.
 #pragma once
 

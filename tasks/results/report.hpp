@@ -76,7 +76,7 @@ struct Report {
   std::vector<std::string> problems;  // runs that could not be read, and why
 };
 
-// Whether a folder holds a model that `tally import` reads. Its config.json has members that no run has.
+// Whether a folder holds a model that `tally convert` reads. Its config.json has members that no run has.
 bool is_foreign_model(const std::string& folder);
 
 // Each path is a run, or a folder with runs at any depth. All of them are read, except runs that --force moved aside.

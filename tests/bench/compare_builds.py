@@ -31,7 +31,7 @@ def step_seconds(program, pe, arguments, folder):
 
 
 def all_encodings(program):
-    listed = subprocess.run([program, "list", "encodings", "--json"], check=True, capture_output=True, text=True)
+    listed = subprocess.run([program, "describe", "encodings", "--json"], check=True, capture_output=True, text=True)
     entries = json.loads(listed.stdout)
     if isinstance(entries, dict):
         entries = entries["encodings"]

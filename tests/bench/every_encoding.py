@@ -81,7 +81,7 @@ def main():
     if args.pe:
         names = args.pe.split(",")
     else:
-        listed = json.loads(subprocess.run([args.tally, "list", "encodings", "--json"], capture_output=True, text=True,
+        listed = json.loads(subprocess.run([args.tally, "describe", "encodings", "--json"], capture_output=True, text=True,
                                            check=True).stdout)
         names = [entry["name"] for entry in listed["encodings"]]
         # It is a way to attend, and says nothing of positions.

@@ -62,7 +62,7 @@ def main():
     options.add_argument("--rounds", type=int, default=3)
     args = options.parse_args()
     tally = args.tally.resolve()
-    listed = subprocess.run([tally, "list", "encodings", "--json"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run([tally, "describe", "encodings", "--json"], capture_output=True, text=True, check=True).stdout
     names = args.pe.split(",") if args.pe else [entry["name"] for entry in json.loads(listed)["encodings"]]
     folder = pathlib.Path(tempfile.mkdtemp())
     try:

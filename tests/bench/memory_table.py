@@ -41,7 +41,7 @@ LONG = {16384: 2, 65536: 6}  # tokens, and GiB that a step is to keep to
 def long_texts(tally, names):
     """Rows of the table: GiB for each length, least first."""
     if not names:
-        listed = subprocess.run([tally, "list", "encodings", "--json"], check=True, capture_output=True, text=True)
+        listed = subprocess.run([tally, "describe", "encodings", "--json"], check=True, capture_output=True, text=True)
         names = [entry["name"] for entry in json.loads(listed.stdout)["encodings"]]
     rows = []
     for name in names:

@@ -1,4 +1,4 @@
-"""The position encodings of `tally list encodings` in PyTorch, each the way one writes it there today.
+"""The position encodings of `tally describe encodings` in PyTorch, each the way one writes it there today.
 
 A module of ENCODINGS computes causal attention: from q, k, v [B, H, T, d] and x [B, T, D], which they were projected
 from, y [B, H, T, d]. A module of EMBEDDINGS adds positions to token embeddings [B, T, D]. Formulas and defaults are those

@@ -7,7 +7,7 @@
     torch_step.py --pe cope --attention --length 4096 --batch 1  # one layer's attention alone, forward and backward
     torch_step.py --pe rope --device cuda --graph                # on a GPU, the whole step replayed as a CUDA graph
 
-It knows every encoding of `tally list encodings` with its default options, and absolute+hard; torch_encodings.py has
+It knows every encoding of `tally describe encodings` with its default options, and absolute+hard; torch_encodings.py has
 them. none, absolute, sinusoidal, rope and xpos always use PyTorch's fused scaled_dot_product_attention. The others are
 written with [B, H, T, T] tensors, as their papers' listings are; cope-mlp keeps N = --hidden times as many numbers, 4.3
 GB a layer in a step of the default sizes. --fused-bias hands what can be written as a bias on the logits (alibi, t5,

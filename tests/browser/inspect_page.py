@@ -77,7 +77,7 @@ class InspectPage(unittest.TestCase):
 
     def test_weights_below_zero(self):
         run, dump = self.train("mta"), self.folder / "dump-mta.safetensors"
-        self.run_tally("dump", run, "--count", "1", "--out", dump)
+        self.run_tally("inspect", run, "--count", "1", "--out", dump)
         shape, exact = tensor(dump, "blocks.0.weights")
         page = self.open(run, "--count", "1")
         page.evaluate("page.pane.moveTo(0, 0)")
@@ -167,7 +167,7 @@ class InspectPage(unittest.TestCase):
     def test_numbers_are_those_of_the_dump(self):
         run, dump = self.train("cope"), self.folder / "dump.safetensors"
         page = self.open(run, "--count", "1")
-        self.run_tally("dump", run, "--count", "1", "--out", dump)
+        self.run_tally("inspect", run, "--count", "1", "--out", dump)
         for show, name, exact in [("weights", "weights", lambda v: math.sqrt(v) / 255), ("gates", "gates", lambda v: 1 / 255),
                                   ("positions", "positions", lambda v: 1 / 510),
                                   ("position_weights", "position_weights", lambda v: math.sqrt(v) / 255)]:

@@ -3,7 +3,7 @@
 
     check.py WEIGHTS.safetensors CONFIG.json DUMP.safetensors [WEIGHTS CONFIG DUMP ...]
 
-WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally dump ... --gradients`.
+WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally inspect ... --gradients`.
 Needs Python 3 and numpy. Exit code 0: all within tolerance, 1: not, 77: numpy is missing (nothing was checked).
 
 Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (The gradient of a bias is a

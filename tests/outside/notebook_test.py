@@ -2,7 +2,7 @@
 """tasks/tally.py against the program itself, and against files that are not what they should be.
 
 Usage: notebook_test.py TALLY [SUITE...], TALLY being the program. Trains tiny runs, and compares
-what tally.py reads with what `tally report`, `tally show` and `tally dump` say.
+what tally.py reads with what `tally report`, `tally describe` and `tally inspect` print.
 """
 import json
 import os
@@ -111,7 +111,7 @@ class Agreement(unittest.TestCase):
         self.assertEqual(run.checkpoint_steps, [2, 4])
         tensors = run.checkpoint()
         self.assertEqual(tensors.bad_checksums(), [])
-        shown = json.loads(program("show", tensors.path, "--json"))
+        shown = json.loads(program("describe", tensors.path, "--json"))
         self.assertEqual([(name, tensors.describe(name)) for name in tensors],
                          [(tensor["name"], (tensor["type"], tuple(tensor["shape"]))) for tensor in shown["tensors"]])
         self.assertEqual(tensors.metadata, shown["metadata"])
@@ -120,11 +120,11 @@ class Agreement(unittest.TestCase):
     def test_dump(self):
         out = FOLDER / "dump.safetensors"
         run = FOLDER / "grid" / "cope-seed1"
-        said = json.loads(program("dump", run, "--split", "ood-dense", "--count", "2", "--out", out, "--json"))
+        said = json.loads(program("inspect", run, "--split", "ood-dense", "--count", "2", "--out", out, "--json"))
         dump = tally.Tensors(out)
         self.assertEqual(len(dump), said["tensors"])
         self.assertEqual(dump["tokens"].shape, (2, 16))
-        text = program("data", "--task", "flip-flop", "--length=16", "--split", "ood-dense", "--count", "2").split()
+        text = program("describe", "flip-flop", "--length=16", "--split", "ood-dense", "--sequences", "2").split()
         self.assertEqual(["".join("wri01"[token] for token in row) for row in dump["tokens"]], text)
         logits, mask = dump["logits"].astype(np.float64), dump["loss_mask"]
         self.assertEqual(mask.dtype, np.bool_)
@@ -138,7 +138,7 @@ class Agreement(unittest.TestCase):
 
     def test_npy(self):
         out = FOLDER / "tokens.npy"
-        program("data", "--task", "flip-flop", "--length=16", "--split", "train", "--count", "3", "--out", out)
+        program("describe", "flip-flop", "--length=16", "--split", "train", "--sequences", "3", "--out", out)
         tokens = tally.read_npy(out)
         self.assertEqual(tokens.shape, (3, 16))
         self.assertEqual(tokens[:, 0].tolist(), [0, 0, 0])  # a write comes first
@@ -174,7 +174,7 @@ class LastX(unittest.TestCase):
             run, dump = FOLDER / f"last-x-{encoding}", FOLDER / "last-x.safetensors"
             program("train", run, "--task=last-x", "--preset=quick", f"--pe={encoding}", "--quiet", "--threads=1",
                     *settings)
-            program("dump", run, "--split=in-distribution", "--count=10", "--out", dump)
+            program("inspect", run, "--split=in-distribution", "--count=10", "--out", dump)
             words = [sys.executable, "-B", TASKS / "examples" / "last_x.py", "--near-gap=2", dump]
             told = subprocess.run(list(map(str, words)), check=True, capture_output=True, text=True).stdout
             self.assertIn(f"{encoding}, 10 sequences", told)

@@ -40,7 +40,7 @@ TEST(Combinations, AreTrainedSavedAndResumed) {
   EXPECT_EQ(read_file(run + last), read_file(straight + last));
 
   // Only the head with gates distinguishes positions.
-  const Finished predicted = run_tally({"predict", run, "w0i1r", "--json"}, folder);
+  const Finished predicted = run_tally({"inspect", run, "--text=w0i1r", "--json"}, folder);
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   const JsonValue prediction = parse_json(predicted.out, {}, "stdout");
   for (const JsonValue& head : prediction.elements("attention")) {
@@ -145,7 +145,7 @@ TEST(Combinations, AreDescribed) {
   const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);
   EXPECT_EQ(result.code, 0) << result.err;
   for (const char* part : {"layers 0, all heads: rope\n", "layers 1-3, heads 2-3: alibi\n", "4 layers, 4 heads",
-                           "  model.blocks.3.position.cope.table [65, d]\n", "encoding alibi: ", "encoding rope: "}) {
+                           "  model.blocks.3.position.cope.table  [65, d]\n", "name     alibi", "name     rope"}) {
     EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
   }
   EXPECT_FALSE(holds(result.out, "blocks.0.position"));

@@ -1,36 +1,31 @@
-// Commands that only read: list, describe, eval, export, show, info.
+// Commands that read a run: eval, convert. Pages with tables of the program: encodings, results.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <set>
 #include <sstream>
 #include <string>
 
-#include "core/cpu/parallel.hpp"
-#include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/tensor.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "nn/optimizer.hpp"
-#include "tasks/data/task.hpp"
-#include "tasks/runs/preset.hpp"
+#include "tasks/command_line/grid.hpp"
 #include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 namespace commands_test {
 
-// The encodings in README.md match the program's list.
-TEST(Repository, ReadmeHasTheEncodingsAsListed) {
-  const TemporaryFolder folder;
-  const Finished listed = run_tally({"list", "encodings", "--markdown"}, folder);
-  ASSERT_EQ(listed.code, 0) << listed.err;
-  const std::string page = read_file(TALLY_SOURCE_DIR "/nn/position/encodings.md");
-  EXPECT_NE(page.find("\n\n" + listed.out + "\n"), std::string::npos)
-      << "the table in nn/position/encodings.md is not what 'tally list encodings --markdown' prints:\n"
-      << listed.out;
-  EXPECT_EQ(run_tally({"list", "--markdown", "--json"}, folder).code, 2);
+TEST(Repository, EncodingsAreThoseOfTheTable) {
+  std::string table = "| name | what it does | options | source |\n|---|---|---|---|\n";
+  const auto cell = [](const std::string& text) { return joined(split_text(text, '|'), "\\|"); };
+  for (const EncodingEntry* entry : encoding_registry()) {
+    std::string options;
+    for (const OptionInfo& option : list_options(*entry->make_options()))
+      options += formatted("{}`{}`", options.empty() ? "" : " ", option.name);
+    table += formatted("| `{}` | {} | {} | {} |\n", entry->name, cell(entry->summary), options, cell(entry->paper));
+  }
+  EXPECT_NE(read_file(TALLY_SOURCE_DIR "/nn/position/encodings.md").find("\n\n" + table + "\n"), std::string::npos)
+      << "nn/position/encodings.md must have this table:\n"
+      << table;
 }
 
 // The cells of a row of a Markdown table.
@@ -65,126 +60,6 @@ TEST(Results, ReadmeHasThoseOfTable2) {
   }
 }
 
-TEST(List, HasAllThatIsRegistered) {
-  const TemporaryFolder folder;
-  const Finished all = run_tally({"list"}, folder);
-  EXPECT_EQ(all.code, 0);
-  for (const TaskEntry* entry : task_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
-  for (const EncodingEntry* entry : encoding_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
-  for (const OptimizerEntry* entry : optimizer_registry()) EXPECT_TRUE(holds(all.out, entry->summary)) << entry->name;
-  for (const PresetEntry& entry : preset_registry()) EXPECT_TRUE(holds(all.out, entry.summary)) << entry.name;
-  const JsonValue tasks = json_of(run_tally({"list", "tasks", "--json"}, folder));
-  EXPECT_EQ(tasks.members().size(), 1U);
-  EXPECT_EQ(tasks.elements("tasks").size(), task_registry().size());
-}
-
-TEST(List, StartsWithinFiftyMilliseconds) {
-  const TemporaryFolder folder;
-  double best = 1e9;
-  for (int i = 0; i < 10; ++i) {  // the fastest of a few, because the machine may have other work
-    const auto begin = std::chrono::steady_clock::now();
-    ASSERT_EQ(run_tally({"list"}, folder).code, 0);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-#if defined(NDEBUG) && !defined(TALLY_SANITIZED)
-  EXPECT_LT(best, 0.05);
-#else
-  EXPECT_LT(best, 0.5);
-#endif
-}
-
-TEST(Describe, Optimisers) {
-  const TemporaryFolder folder;
-  const Finished adamw = run_tally({"describe", "adamw"}, folder);
-  for (const char* part : {"optimiser adamw: adam with decoupled weight decay", "--optimiser.beta2 (default 0.999"}) {
-    EXPECT_TRUE(holds(adamw.out, part)) << part << "\n" << adamw.out;
-  }
-}
-
-TEST(Describe, EncodingTaskAndPreset) {
-  const TemporaryFolder folder;
-  const Finished cope = run_tally({"describe", "cope"}, folder);
-  EXPECT_EQ(cope.code, 0);
-  for (const char* part : {"p_ij = sum", "--pe.p-max (default 64; 1 to", "none|sqrt-d", "2405.18719",
-                           "model.blocks.N.position.cope.table [65, d]", "model.position.cope.table [65, d]",
-                           "model.blocks.N.position.cope.gate.weight [D, D]", "[H, 65, d]"}) {
-    EXPECT_TRUE(holds(cope.out, part)) << part << "\n" << cope.out;
-  }
-  EXPECT_TRUE(holds(run_tally({"describe", "absolute"}, folder).out, "model.position.absolute.table [T_max, D]"));
-  const Finished task = run_tally({"describe", "flip-flop"}, folder);
-  for (const char* part :
-       {"--task.length (default 512", "ood-sparse", "100,000 sequences", "endless", "paper", "quick"}) {
-    EXPECT_TRUE(holds(task.out, part)) << part << "\n" << task.out;
-  }
-  const Finished preset = run_tally({"describe", "quick"}, folder);
-  for (const char* part : {"of task counting", "of task flip-flop", "of task selective-copy", "--optimiser.lr"}) {
-    EXPECT_TRUE(holds(preset.out, part)) << part << "\n" << preset.out;
-  }
-  // One preset with its own source, one with the source of its base.
-  for (const auto& [name, source] : {std::pair{"flip-flop paper", "CoPE paper (arXiv 2405.18719), section 5.1"},
-                                     {"parity paper", "2023 (arXiv 2207.02098): 5 layers"}}) {
-    const std::string out = run_tally({"describe", name}, folder).out;
-    EXPECT_TRUE(holds(out, "\nSource\n  ") && holds(out, source) && holds(out, "\nNote\n  ")) << out;
-  }
-}
-
-TEST(Describe, HasAllOfItAsAValue) {
-  const TemporaryFolder folder;
-  const auto found = [&](const std::vector<std::string>& words) {
-    const JsonValue value = parse_json(run_tally(words, folder).out, {}, words[1]);
-    EXPECT_EQ(value.string("name"), words[1]);
-    return value.elements("found");
-  };
-  const JsonValue cope = found({"describe", "cope", "--json"}).at(0);
-  const JsonValue& p_max = cope.elements("options").at(0);
-  EXPECT_EQ(p_max.string("name"), "pe.p-max");
-  EXPECT_EQ(p_max.integer("default"), 64);
-  EXPECT_EQ(p_max.string("range"), "1 to 1048576");
-  EXPECT_EQ(cope.elements("options").at(1).elements("allowed").at(1).string(), "sqrt-d");
-  const JsonValue& parameters = cope.at("parameters");
-  EXPECT_EQ(parameters.elements("tensors").at(0).string("shape"), "[65, d]");
-  EXPECT_EQ(parameters.elements("with").at(0).string("value"), "layers");
-  const JsonValue task = found({"describe", "flip-flop", "--json"}).at(0);
-  EXPECT_EQ(task.elements("splits").at(2).integer("count"), 100'000);
-  EXPECT_EQ(task.integer("vocabulary"), 5);
-  EXPECT_EQ(found({"describe", "cope+rope", "--json"}).at(0).elements("parts").size(), 2);
-  EXPECT_EQ(found({"describe", "rope[window=256]", "--json"}).size(), 1);
-  const std::vector<JsonValue> presets = found({"describe", "quick", "--json"});
-  EXPECT_GT(presets.size(), 5);
-  EXPECT_EQ(presets.at(0).string("kind"), "preset");
-}
-
-TEST(Describe, NamesMemoryThatGrowsWithTheSquareOfTheLength) {
-  const TemporaryFolder folder;
-  for (const auto& [encoding, text] :
-       {std::pair{"hard", "costs about 2 B H T² numbers a layer"},
-        {"relative", "costs B H T min(T, K) numbers a layer"},
-        {"transformer-xl", "costs B H T² numbers a layer"},
-        {"fire", "combined with another running sum costs H T² numbers a layer where T > L + 1; in backward,"}}) {
-    const Finished result = run_tally({"describe", encoding}, folder);
-    EXPECT_TRUE(holds(result.out, text)) << result.out;
-  }
-}
-
-TEST(Describe, OnePresetByTheNameThatListPrints) {
-  const TemporaryFolder folder;
-  const Finished preset = run_tally({"describe", "parity", "paper"}, folder);
-  EXPECT_TRUE(preset.code == 0 && preset.out.starts_with("preset paper of task parity: ")) << preset.out << preset.err;
-  EXPECT_FALSE(holds(preset.out, "of task counting")) << preset.out;
-  EXPECT_TRUE(holds(preset.out, "(arXiv 2207.02098)") && holds(preset.out, "p_max is ours")) << "source and note";
-  const Finished wrong = run_tally({"describe", "flip-flop", "papre"}, folder);
-  EXPECT_EQ(wrong.code, 2);
-  EXPECT_TRUE(holds(wrong.err, "did you mean 'flip-flop paper'?")) << wrong.err;
-}
-
-TEST(Describe, KnowsEveryName) {
-  const TemporaryFolder folder;
-  for (const EncodingEntry* entry : encoding_registry()) {
-    EXPECT_EQ(run_tally({"describe", entry->name}, folder).code, 0) << entry->name;
-  }
-  for (const TaskEntry* entry : task_registry()) EXPECT_EQ(run_tally({"describe", entry->name}, folder).code, 0);
-}
-
 class OnARun : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(run_tally(tiny_training(run(), "cope", {"--steps=6"}), folder_).code, 0); }
@@ -193,8 +68,7 @@ class OnARun : public ::testing::Test {
 };
 
 using Eval = OnARun;
-using Export = OnARun;
-using Show = OnARun;
+using Convert = OnARun;
 
 TEST_F(Eval, GivesTheLastEvaluationOfTheRun) {
   const JsonValue result = json_of(run_tally({"eval", run(), "--json"}, folder_));
@@ -318,9 +192,9 @@ TEST_F(Eval, TasksWithoutALengthHaveNoLengths) {
   EXPECT_TRUE(holds(result.err, "no option 'length'")) << result.err;
 }
 
-TEST_F(Export, HoldsTheWeightsAlone) {
+TEST_F(Convert, WritesTheWeightsAlone) {
   const std::string out = folder_ / "weights.safetensors";
-  ASSERT_EQ(run_tally({"export", run(), "--out", out}, folder_).code, 0);
+  ASSERT_EQ(run_tally({"convert", run(), out}, folder_).code, 0);
   const SafetensorsFile weights = SafetensorsFile::open(out);
   const SafetensorsFile checkpoint = SafetensorsFile::open(run() + "/checkpoints/step-00000006.safetensors");
   EXPECT_TRUE(verify_checksums(weights).empty());
@@ -335,60 +209,8 @@ TEST_F(Export, HoldsTheWeightsAlone) {
   EXPECT_EQ(weights.entries().size(), model_tensors);
   EXPECT_TRUE(parse_json(weights.metadata().at("config"), {}, "config") ==
               parse_json(read_file(run() + "/config.json"), {}, "config.json"));
-  EXPECT_EQ(run_tally({"export", run()}, folder_).code, 2);
-  EXPECT_EQ(run_tally({"export", run(), "--out", folder_ / "no/such/folder.safetensors"}, folder_).code, 1);
-}
-
-TEST_F(Show, PrintsNamesTypesShapesAndMetadata) {
-  const std::string checkpoint = run() + "/checkpoints/step-00000006.safetensors";
-  const Finished text = run_tally({"show", checkpoint}, folder_);
-  EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part :
-       {"model.blocks.0.attention.query.weight", "F32", "[8, 8]", "optimiser.", "step: 6", "all checksums hold"}) {
-    EXPECT_TRUE(holds(text.out, part)) << part << "\n" << text.out;
-  }
-  EXPECT_EQ(json_of(run_tally({"show", checkpoint, "--json"}, folder_)).at("metadata").string("step"), "6");
-
-  std::string bytes = read_file(checkpoint);
-  bytes.back() = static_cast<char>(bytes.back() ^ 1);
-  write_file(checkpoint, bytes);
-  const Finished broken = run_tally({"show", checkpoint}, folder_);
-  EXPECT_EQ(broken.code, 1);
-  EXPECT_TRUE(holds(broken.out, "checksum does not hold: ")) << broken.out;
-}
-
-TEST(ShowFile, EscapesWhatCouldHarmATerminal) {
-  const TemporaryFolder folder;
-  write_safetensors(folder / "f.safetensors", {{"a\x1b[2J\nb", Tensor::zeros({2, 3})}}, {{"k\x07", "v\x1b"}});
-  const Finished result = run_tally({"show", folder / "f.safetensors"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_FALSE(holds(result.out, "\x1b") || holds(result.out, "\x07"));
-  EXPECT_TRUE(holds(result.out, "\\n") && holds(result.out, "[2, 3]")) << result.out;
-}
-
-TEST(ShowFile, NpyAndWhatIsNeither) {
-  const TemporaryFolder folder;
-  write_npy(folder / "x.npy", Tensor::zeros({2, 5}, DType::f64));
-  const Finished npy = run_tally({"show", folder / "x.npy"}, folder);
-  EXPECT_EQ(npy.code, 0);
-  EXPECT_TRUE(holds(npy.out, "f64 [2, 5]")) << npy.out;
-  write_file(folder / "text", "neither of the two, but longer than eight bytes");
-  write_file(folder / "json", R"({"task":{"name": "flip-flop"}})");
-  write_file(folder / "nothing", "");
-  for (const char* name : {"text", "json", "nothing"}) {
-    const Finished result = run_tally({"show", folder / name}, folder);
-    EXPECT_TRUE(holds(result.err, "is neither a safetensors nor a .npy file")) << result.err;
-  }
-  write_file(folder / "cut.npy", "\x93NUMPY");
-  const Finished cut = run_tally({"show", folder / "cut.npy"}, folder);
-  EXPECT_EQ(cut.code, 1);
-  EXPECT_TRUE(holds(cut.err, folder / "cut.npy") && holds(cut.err, "ends within its header")) << cut.err;
-  for (const std::string& path :
-       {folder / "text", folder / "json", folder / "nothing", folder / "missing", folder.path().string()}) {
-    const Finished result = run_tally({"show", path}, folder);
-    EXPECT_EQ(result.code, 1) << path;
-    EXPECT_TRUE(holds(result.err, path)) << result.err;
-  }
+  EXPECT_EQ(run_tally({"convert", run()}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"convert", run(), folder_ / "no/such/folder.safetensors"}, folder_).code, 1);
 }
 
 TEST(Info, NamesWhatComputes) {

@@ -27,7 +27,6 @@ TEST(CommonOptions, EachOfThemReachesAChild) {
   CommonOptions given;
   std::vector<std::string> before = given.words();
   for (const Option& option : given.options()) {
-    if (option.rules.group.empty()) continue;  // an older name of another
     SCOPED_TRACE(option.names);
     change(option);
     EXPECT_NE(given.words(), before) << "the words for a child do not tell it";
@@ -71,14 +70,6 @@ TEST(CommonOptions, AnOperationThatIsNotFiniteIsNamedInASweepToo) {
   EXPECT_EQ(run_tally(words, folder).code, 1);
   const std::string log = read_file(folder / "sweep/none-optimiser.lr=1e30-seed1.log");
   EXPECT_TRUE(holds(log, "the result, [")) << log;
-}
-
-TEST(CommonOptions, PrecisionUnderItsOldName) {
-  const TemporaryFolder folder;
-  const std::vector<std::string> words{"data", "--task=flip-flop", "--count=1", "--products=tf32"};
-  const Finished refused = run_tally(words, folder);
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "--precision tf32 is for --device cuda and cuda-host")) << refused.err;
 }
 
 }  // namespace common_options_test

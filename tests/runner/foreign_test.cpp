@@ -43,9 +43,9 @@ void expect_refused(const Finished& result, const std::string& path, const std::
 // Runs a command on the file with at most 64 MiB of data, and expects a refusal within 100 ms of CPU time.
 void expect_refused_at_once(const std::string& path, const std::string& message, const TemporaryFolder& folder) {
 #ifdef TALLY_SANITIZED  // sanitizers need more data of their own
-  expect_refused(run_tally({"show", path}, folder), path, message);
+  expect_refused(run_tally({"describe", path}, folder), path, message);
 #else
-  const std::string limited = "ulimit -d 65536; exec '" TALLY_RUNNER "' show '" + path + "'";
+  const std::string limited = "ulimit -d 65536; exec '" TALLY_RUNNER "' describe '" + path + "'";
   const Finished result = run_program({"/bin/sh", "-c", limited}, folder);
   expect_refused(result, path, message);
   constexpr double bytes_per_second = 50e6;  // allowed in addition for headers of megabytes
@@ -111,7 +111,7 @@ class ForeignFilesOfARun : public ::testing::Test {
   }
 
   Finished dump(const std::string& tokens) {
-    return run_tally({"dump", run_, "--tokens", tokens, "--out", folder_ / "out.safetensors"}, folder_);
+    return run_tally({"inspect", run_, "--tokens", tokens, "--out", folder_ / "out.safetensors"}, folder_);
   }
 
   TemporaryFolder folder_;

@@ -1,4 +1,4 @@
-// tally import and export --as: imports a model of another library as a run that every command accepts, and exports it.
+// tally convert: reads a model of another library as a run that every command accepts, and writes it again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class ImportedRuns : public ::testing::Test {
     return path;
   }
   Finished import(const std::string& run, const std::string& from, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"import", folder_ / run, "--from", from, "--quiet"});
+    more.insert(more.begin(), {"convert", from, folder_ / run, "--quiet"});
     return run_tally(more, folder_);
   }
   Finished expect_done(const std::vector<std::string>& words) {
@@ -69,9 +69,9 @@ TEST_F(ImportedRuns, AreTakenByEveryCommand) {
   ASSERT_EQ(import("run", source("llama")).code, 0);
   const std::string run = folder_ / "run";
   EXPECT_NE(expect_done({"generate", run, "--prompt=fu", "--count=3"}).out, "");
-  EXPECT_NE(expect_done({"predict", run, "func"}).out, "");
+  EXPECT_NE(expect_done({"inspect", run, "--text=func"}).out, "");
   expect_done({"inspect", run, "--out", folder_ / "page.html", "--text=func f"});
-  EXPECT_TRUE(holds(expect_done({"show", checkpoint("run", 0)}).out, "model.embedding.weight"));
+  EXPECT_TRUE(holds(expect_done({"describe", checkpoint("run", 0)}).out, "model.embedding.weight"));
   // The run has a tokenizer, but no text.
   expect_refused(run_tally({"eval", run}, folder_), 1, "a tokenizer without a text");
   expect_refused(run_tally({"inspect", run, "--out", folder_ / "page.html"}, folder_), 1, "a tokenizer without a text");
@@ -92,7 +92,7 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
   const SafetensorsFile own = SafetensorsFile::open(checkpoint("llama", 0));
   for (const std::string floats : {"bf16", "f16"}) {
     const std::string out = folder_ / floats, again = floats + "-again";
-    expect_done({"export", folder_ / "llama", "--as=llama", "--floats", floats, "--out", out, "--quiet"});
+    expect_done({"convert", folder_ / "llama", "--as=llama", "--floats", floats, out, "--quiet"});
     EXPECT_EQ(parse_json(read_text(out + "/config.json", 1 << 20), {}, "config.json").string("torch_dtype"),
               floats == "f16" ? "float16" : "bfloat16");
     ASSERT_EQ(import(again, out).code, 0);
@@ -109,8 +109,8 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
     EXPECT_LE(largest, half_a_step);
     EXPECT_GT(largest, half_a_step / 2);
   }
-  expect_refused(run_tally({"export", folder_ / "llama", "--floats=f16", "--out", folder_ / "x"}, folder_), 2,
-                 "--floats is for models of other libraries");
+  expect_refused(run_tally({"convert", folder_ / "llama", "--floats=f16", folder_ / "x"}, folder_), 2,
+                 "--floats requires --as");
 }
 
 // Files in the run's folder are found after the folder or the working directory changes. A text is still found at its
@@ -119,8 +119,7 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   const auto in_folder = [&](const std::string& folder, const std::string& words) {
     return run_program({"/bin/sh", "-c", formatted("cd '{}' && exec '{}' {}", folder, TALLY_RUNNER, words)}, folder_);
   };
-  const Finished imported =
-      in_folder(folder_.path().string(), formatted("import run --from '{}' --quiet", source("llama")));
+  const Finished imported = in_folder(folder_.path().string(), formatted("convert '{}' run --quiet", source("llama")));
   ASSERT_EQ(imported.code, 0) << imported.err;
   fs::create_directory(folder_ / "elsewhere");
   fs::rename(folder_ / "run", folder_ / "elsewhere/run");
@@ -150,7 +149,7 @@ TEST_F(ImportedRuns, AreWrittenBack) {
   for (const char* name : {"gpt2", "llama", "neox"}) {
     ASSERT_EQ(import(name, source(name), {data()}).code, 0);
     const std::string out = folder_ / formatted("{}-back", name);
-    const Finished exported = expect_done({"export", folder_ / name, "--as", name, "--out", out});
+    const Finished exported = expect_done({"convert", folder_ / name, "--as", name, out});
     const bool noted = holds(exported.out,
                              "puts no token in front of a text; a llama model's own tokenizer usually "
                              "puts bos_token_id (0) there\n");
@@ -165,15 +164,15 @@ TEST_F(ImportedRuns, AreWrittenBack) {
       EXPECT_EQ(a.read(entry.name).to_vector<float>(), b.read(entry.name).to_vector<float>()) << entry.name;
     }
     EXPECT_EQ(a.metadata().at("model"), b.metadata().at("model")) << name;
-    expect_refused(run_tally({"export", folder_ / name, "--as", name, "--out", out}, folder_), 1, "is there already");
+    expect_refused(run_tally({"convert", folder_ / name, "--as", name, out}, folder_), 1, "is there already");
   }
-  expect_refused(run_tally({"export", folder_ / "llama", "--as=gpt2", "--out", folder_ / "x"}, folder_), 1,
+  expect_refused(run_tally({"convert", folder_ / "llama", "--as=gpt2", folder_ / "x"}, folder_), 1,
                  "gpt2 cannot say --pe rope");
-  expect_refused(run_tally({"export", folder_ / "llama", "--as=neox", "--out", folder_ / "x"}, folder_), 1,
+  expect_refused(run_tally({"convert", folder_ / "llama", "--as=neox", folder_ / "x"}, folder_), 1,
                  "neox cannot say model.norm = rms");
-  expect_refused(run_tally({"export", folder_ / "neox", "--as=llama", "--out", folder_ / "x"}, folder_), 1,
+  expect_refused(run_tally({"convert", folder_ / "neox", "--as=llama", folder_ / "x"}, folder_), 1,
                  "llama cannot say model.norm = layer");
-  expect_refused(run_tally({"export", folder_ / "neox", "--as=lama", "--out", folder_ / "x"}, folder_), 2,
+  expect_refused(run_tally({"convert", folder_ / "neox", "--as=lama", folder_ / "x"}, folder_), 2,
                  "did you mean 'llama'");
   EXPECT_FALSE(fs::exists(folder_ / "x") || fs::exists(folder_ / "x.partial"));
 }
@@ -192,7 +191,7 @@ TEST_F(ImportedRuns, KeepEveryFieldOfTheirConfiguration) {
     expect_refused(import(run, from), 1, "'house_mark' is not a key that tally knows");
     expect_refused(import(run, from, {"--ignore-key=vocab_size", "--ignore-key=house_mark"}), 1, "cannot be ignored");
     ASSERT_EQ(import(run, from, {"--ignore-key=house_mark"}).code, 0);
-    expect_done({"export", folder_ / run, "--as", name, "--out", out, "--quiet"});
+    expect_done({"convert", folder_ / run, "--as", name, out, "--quiet"});
     const JsonValue back = read_json(out + "/config.json");
     for (const auto& [key, value] : config.members()) {
       const bool of_the_file = key == "dtype" || key == "transformers_version", of_rope = key == "rope_parameters";
@@ -242,7 +241,7 @@ TEST_F(ImportedRuns, AreNotMadeOfPointersOfGitLfs) {
     write_file(from + "/" + file, kept);
   }
   write_file(folder_ / "train.bin", pointer);
-  expect_refused(run_tally({"show", folder_ / "train.bin"}, folder_), 1, "is a Git LFS pointer");
+  expect_refused(run_tally({"describe", folder_ / "train.bin"}, folder_), 1, "is a Git LFS pointer");
   ASSERT_EQ(import("run", source("gpt2")).code, 0);
   expect_refused(run_tally(training("run", {"--data=" + (folder_ / "train.bin"), "--task.vocabulary=264"}), folder_), 1,
                  "is a Git LFS pointer");
@@ -278,7 +277,7 @@ TEST_F(ImportedRuns, TrainNamedParametersAlone) {
   EXPECT_EQ(states, 4);
   expect_refused(run_tally({"resume", folder_ / "one", "--train=all", "--steps=6"}, folder_), 2,
                  "before the first step alone");
-  expect_refused(run_tally({"export", folder_ / "one", "--as=neox", "--out", folder_ / "x"}, folder_), 1,
+  expect_refused(run_tally({"convert", folder_ / "one", "--as=neox", folder_ / "x"}, folder_), 1,
                  "neox cannot say --pe cope+rope");
 }
 
@@ -366,7 +365,7 @@ TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
 TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
   const std::string from = source("llama");
   fs::remove(from + "/tokenizer.json");
-  const Finished imported = run_tally({"import", folder_ / "run", "--from", from}, folder_);
+  const Finished imported = run_tally({"convert", from, folder_ / "run"}, folder_);
   ASSERT_EQ(imported.code, 0) << imported.err;
   EXPECT_TRUE(holds(imported.out, "holds no tokenizer: texts are read and written as bytes")) << imported.out;
   EXPECT_EQ(read_file(folder_ / "run/tokenizer/tokenizer.json"), read_file(folder_ / "data/tokenizer.json"));
@@ -405,7 +404,7 @@ TEST_F(ImportedRuns, AreTrainedOnTokenFilesOfTheirOwnIds) {
 
   write_file(from + "/tokenizer.json", R"({"model": {"type": "Unigram"}})");
   expect_refused(import("refused", from), 1, "--data names token files with the model's ids");
-  const Finished unread = run_tally({"import", folder_ / "unread", "--from", from, files[0], files[1]}, folder_);
+  const Finished unread = run_tally({"convert", from, folder_ / "unread", files[0], files[1]}, folder_);
   ASSERT_EQ(unread.code, 0) << unread.err;
   EXPECT_TRUE(holds(unread.out, "the model's tokenizer is not read")) << unread.out;
   expect_trained("unread", {});
@@ -432,7 +431,7 @@ TEST_F(ImportedRuns, AreWrittenBackFromTokenFilesOfANamedType) {
     ASSERT_EQ(import(run, from, files).code, 0);
     expect_done(training(run));
     const std::string out = folder_ / (run + "-back");
-    expect_done({"export", folder_ / run, "--as=llama", "--out", out, "--quiet"});
+    expect_done({"convert", folder_ / run, "--as=llama", out, "--quiet"});
     EXPECT_EQ(fs::exists(out + "/tokenizer.json"), run == "with");
     if (run == "with") {
       EXPECT_EQ(read_file(out + "/tokenizer.json"), read_file(from + "/tokenizer.json"));
@@ -511,7 +510,7 @@ TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
   tokenizer.set("model", model.set("dropout", 0.5));
   write_file(from + "/tokenizer.json", write_json(tokenizer));
   expect_refused(import("none", from), 1, "model.dropout");
-  const Finished imported = run_tally({"import", folder_ / "run", "--from", from, data()}, folder_);
+  const Finished imported = run_tally({"convert", from, folder_ / "run", data()}, folder_);
   ASSERT_EQ(imported.code, 0) << imported.err;
   EXPECT_TRUE(holds(imported.out, "the model's tokenizer is not read, so that of ")) << imported.out;
   EXPECT_TRUE(holds(imported.out, "model.dropout")) << imported.out;

@@ -1,5 +1,6 @@
-// tally inspect: a page for every encoding whose numbers match a dump of the same sequences within the packing's
-// precision; several runs next to each other; refused options. tests/browser checks the page in a browser.
+// tally inspect: a page for every encoding whose numbers match the activations of the same sequences within the
+// packing's precision; several runs next to each other; refused options. tests/browser checks the page in a browser,
+// activations_test.cpp the files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +41,8 @@ class Inspect : public ::testing::Test {
   std::string dump_of(std::size_t n) const { return folder_ / formatted("dump-{}.safetensors", n); }
   void dump_each(const std::string& run, const std::string& split, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n) {
-      const std::vector<std::string> words{"dump",    run, "--split", split,     "--start", std::to_string(n),
-                                           "--count", "1", "--out",   dump_of(n)};
+      const std::vector<std::string> words{"inspect",         run,       "--split", split,   "--start",
+                                           std::to_string(n), "--count", "1",       "--out", dump_of(n)};
       ASSERT_EQ(run_tally(words, folder_).code, 0);
     }
   }
@@ -130,7 +131,7 @@ TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
 TEST_F(Inspect, MeansBySymbol) {
   const std::string run = train("run", "cope@0,fox@1");
   ASSERT_EQ(inspect({run, "--count", "3"}).code, 0);
-  ASSERT_EQ(run_tally({"dump", run, "--count", "3", "--out", dump_}, folder_).code, 0);
+  ASSERT_EQ(run_tally({"inspect", run, "--count", "3", "--out", dump_}, folder_).code, 0);
   const SafetensorsFile dump = SafetensorsFile::open(dump_);
   const auto tokens = dump.read("tokens").to_vector<std::int32_t>();
   std::map<std::string, std::vector<float>> values;
@@ -191,7 +192,7 @@ TEST_F(Inspect, RunsSideBySideReadTheSameSequences) {
 
 TEST_F(Inspect, SaysWhatItCannotDo) {
   const std::string run = train("run", "relative");
-  EXPECT_EQ(run_tally({"inspect", run}, folder_).code, 2);
+  EXPECT_EQ(run_tally({"inspect", run, run}, folder_).code, 2) << "two runs without a page";
   EXPECT_EQ(run_tally({"inspect", run, "--out", folder_ / "page.svg"}, folder_).code, 2);
   EXPECT_EQ(inspect({run, "--split", "ood-spars"}).code, 2);
   EXPECT_EQ(inspect({run, "--text", "w"}).code, 2);

@@ -41,19 +41,18 @@ TEST_F(LstmRun, GoesThroughEveryCommand) {
   ASSERT_EQ(tally(tiny_lstm(run_)).code, 0);
 
   EXPECT_EQ(json_of({"eval", run_, "--lengths", "24,48"}, folder_).elements("evaluations").size(), 6u);
-  const Finished said = tally({"predict", run_, "w0i1r", "--symbols", "3"});
-  EXPECT_EQ(said.code, 0) << said.err;
-  EXPECT_FALSE(holds(said.out, "attends")) << said.out;
-  EXPECT_TRUE(json_of({"predict", run_, "w0i1r"}, folder_).elements("attention").empty());
+  EXPECT_TRUE(json_of({"inspect", run_, "--text=w0i1r"}, folder_).elements("attention").empty());
+  EXPECT_TRUE(holds(tally({"inspect", run_}).err, "which has no attention to look at"));
 
-  ASSERT_EQ(tally({"dump", run_, "--out", folder_ / "dump", "--gradients"}).code, 0);
-  const SafetensorsFile dump = SafetensorsFile::open(folder_ / "dump");
+  const std::string file = folder_ / "activations.safetensors";
+  ASSERT_EQ(tally({"inspect", run_, "--out", file, "--gradients"}).code, 0);
+  const SafetensorsFile dump = SafetensorsFile::open(file);
   EXPECT_TRUE(dump.read("gradients.model.layers.0.recurrent.weight").shape() == (Shape{32, 8}));
   for (const auto& entry : dump.entries()) EXPECT_FALSE(holds(entry.name, "blocks.")) << entry.name;
 
   const Finished report = tally({"report", run_});
   EXPECT_TRUE(holds(report.out, "| lstm")) << report.out;
-  EXPECT_TRUE(holds(tally({"describe", "lstm"}).out, "model.layers.0.recurrent.weight [4D, D]"));
+  EXPECT_TRUE(holds(tally({"describe", "lstm"}).out, "model.layers.0.recurrent.weight  [4D, D]"));
   const Finished bench = tally({"bench", "step", "--pe=none", "--model.kind=lstm", "--model.width=8", "--batch=2",
                                 "--length=16", "--steps=1", "--warmup=0"});
   EXPECT_EQ(bench.code, 0) << bench.err;

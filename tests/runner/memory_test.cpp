@@ -45,26 +45,26 @@ TEST_F(MemoryOfARun, EvalRefusesAHugeModel) {
 
 TEST_F(MemoryOfARun, DumpRefusesAHugeModel) {
   ask_for_a_huge_model();
-  expect_too_large(run_tally({"dump", run_, "--out", out_}, folder_), {"parameters", "checkpoint"});
+  expect_too_large(run_tally({"inspect", run_, "--out", out_}, folder_), {"parameters", "checkpoint"});
 }
 
 TEST_F(MemoryOfARun, PredictRefusesAHugeModel) {
   ask_for_a_huge_model();
-  expect_too_large(run_tally({"predict", run_, "w0r"}, folder_), {"parameters", "checkpoint"});
+  expect_too_large(run_tally({"inspect", run_, "--text=w0r"}, folder_), {"parameters", "checkpoint"});
 }
 
 TEST_F(MemoryOfARun, ExportRefusesAHugeModel) {
   ask_for_a_huge_model();
-  expect_too_large(run_tally({"export", run_, "--out", out_}, folder_), {"parameters", "checkpoint"});
+  expect_too_large(run_tally({"convert", run_, out_}, folder_), {"parameters", "checkpoint"});
 }
 
 TEST_F(MemoryOfARun, WithoutACheckpointNothingIsEstimated) {
   ask_for_a_huge_model();
   std::filesystem::remove_all(run_ + "/checkpoints");
   for (const std::vector<std::string>& words : {std::vector<std::string>{"eval", run_},
-                                                {"export", run_, "--out", out_},
-                                                {"dump", run_, "--out", out_},
-                                                {"predict", run_, "w0r"}}) {
+                                                {"convert", run_, out_},
+                                                {"inspect", run_, "--out", out_},
+                                                {"inspect", run_, "--text=w0r"}}) {
     const Finished result = run_tally(words, folder_);
     EXPECT_EQ(result.code, 1) << words[0];
     EXPECT_TRUE(holds(result.err, "has no checkpoint any more")) << result.err;
@@ -72,7 +72,7 @@ TEST_F(MemoryOfARun, WithoutACheckpointNothingIsEstimated) {
 }
 
 TEST_F(MemoryOfARun, DumpRefusesMoreSequencesThanFit) {
-  const std::vector<std::string> words{"dump", run_, "--out", out_, "--split=train", "--count=1000000000"};
+  const std::vector<std::string> words{"inspect", run_, "--out", out_, "--split=train", "--count=1000000000"};
   expect_too_large(run_tally(words, folder_), {"activations"});
   std::vector<std::string> with_gradients = words;
   with_gradients.emplace_back("--gradients");
@@ -83,7 +83,7 @@ TEST_F(MemoryOfARun, DumpRefusesMoreSequencesThanFit) {
 TEST_F(MemoryOfARun, PredictRefusesATextWhoseAttentionDoesNotFit) {
   std::string text;
   for (int n = 0; n < 32'000; ++n) text += "w0r0";
-  expect_too_large(run_tally({"predict", run_, text}, folder_), {"activations"});
+  expect_too_large(run_tally({"inspect", run_, "--text", text}, folder_), {"activations"});
 }
 
 TEST(Memory, BenchRefusesSizesThatDoNotFit) {

@@ -64,7 +64,7 @@ TEST_F(ModelRecords, AnotherModelIsRefusedWithBothValues) {
           formatted("made with {} {}, the configuration has {}", change.name, change.before, change.after);
       const auto before = checkpoints_of(run_);
       for (const std::vector<std::string>& words :
-           {std::vector<std::string>{"eval", run_}, {"resume", run_}, {"export", run_, "--out", folder_ / "weights"}}) {
+           {std::vector<std::string>{"eval", run_}, {"resume", run_}, {"convert", run_, folder_ / "weights"}}) {
         const Finished result = run_tally(words, folder_);
         EXPECT_EQ(result.code, 1) << words[0] << change.to;
         EXPECT_TRUE(holds(result.err, expected)) << result.err;

@@ -38,20 +38,18 @@ TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
        {run_ + "/config.json", run_ + "/metrics.jsonl", run_ + "/results.json", run_ + "/varied.json",
         run_ + "/imported.json", run_ + "//./config.json", run_ + "/checkpoints/step-00000004.safetensors",
         run_ + "/checkpoints/new", folder_ / "link"}) {
-    expect_refused({"export", run_, "--out", out},
-                   "'" + out + "' is kept by what was trained or prepared in '" + run_ + "'");
-    expect_refused({"dump", run_, "--out", out}, "'" + out + "' is kept by");
+    expect_refused({"convert", run_, out}, "'" + out + "' is kept by what was trained or prepared in '" + run_ + "'");
     expect_refused(tiny_training(folder_ / "new", "none", {"--profile=" + out}), "'" + out + "' is kept by");
     expect_refused({"resume", run_, "--profile", out}, "'" + out + "' is kept by");
     EXPECT_TRUE(files() == before) << out;
   }
-  expect_refused({"data", "--task=flip-flop", "--out", run_ + "/metrics.jsonl"}, "is kept by");
+  expect_refused({"describe", "flip-flop", "--sequences=10", "--out", run_ + "/metrics.jsonl"}, "is kept by");
   EXPECT_TRUE(files() == before);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
   // Other existing files may be replaced, any number of times.
   for (int n = 0; n < 2; ++n) {
     for (const std::string& out : {run_ + "/weights.safetensors", folder_ / "weights"}) {
-      EXPECT_EQ(run_tally({"export", run_, "--out", out}, folder_).code, 0) << out;
+      EXPECT_EQ(run_tally({"convert", run_, out}, folder_).code, 0) << out;
       EXPECT_TRUE(holds(read_file(out), "tally weights")) << out;
     }
     EXPECT_EQ(run_tally({"report", run_, "--out", run_ + "/curves.svg"}, folder_).code, 0);
@@ -66,7 +64,7 @@ TEST_F(Outputs, APreparedTextIsNotWrittenOver) {
   for (const std::string name : {"tokenizer.json", "train.bin", "manifest.json"}) {
     const std::string out = data + "/" + name, before = read_file(out);
     ASSERT_NE(before, "") << name;
-    expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
+    expect_refused({"convert", run_, out}, "'" + out + "' is kept by");
     expect_refused({"tokenizer", "encode", data, text, "--out", out}, "'" + out + "' is kept by");
     EXPECT_EQ(read_file(out), before);
   }
@@ -80,14 +78,14 @@ TEST_F(Outputs, AModelOfAnotherLibraryIsNotWrittenOver) {
     const std::string out = model + "/" + name;
     if (name != "config.json") write_file(out, "of the model");
     const std::string before = read_file(out);
-    expect_refused({"export", run_, "--out", out}, "'" + out + "' is kept by");
+    expect_refused({"convert", run_, out}, "'" + out + "' is kept by");
     EXPECT_EQ(read_file(out), before);
   }
   // A new file may be written. A config.json of another kind protects only itself.
-  EXPECT_EQ(run_tally({"export", run_, "--out", model + "/new.safetensors"}, folder_).code, 0);
+  EXPECT_EQ(run_tally({"convert", run_, model + "/new.safetensors"}, folder_).code, 0);
   for (const std::string text : {"{\"colour\": 1}", "{", "[]"}) {
     write_file(model + "/config.json", text);
-    expect_refused({"export", run_, "--out", model + "/config.json"}, "is kept by");
+    expect_refused({"convert", run_, model + "/config.json"}, "is kept by");
     EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
     EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
   }
@@ -96,7 +94,7 @@ TEST_F(Outputs, AModelOfAnotherLibraryIsNotWrittenOver) {
 TEST_F(Outputs, ARecordOfASweepIsNotWrittenOver) {
   const std::string record = folder_ / "sweep.json";
   write_file(record, "{}");
-  expect_refused({"export", run_, "--out", record}, "'" + record + "' is kept by");
+  expect_refused({"convert", run_, record}, "'" + record + "' is kept by");
   EXPECT_EQ(read_file(record), "{}");
 }
 
@@ -120,13 +118,13 @@ TEST_F(Outputs, AProfileIsRefusedBeforeTheTraining) {
 TEST_F(Outputs, AnEndingSaysWhatIsWritten) {
   expect_refused({"report", run_, "--out", folder_ / "x.png"}, "end in .svg");
   expect_refused({"report", run_, "--out", folder_ / "x"}, "end in .svg");
-  expect_refused({"data", "--task=flip-flop", "--out", folder_ / "x.csv"}, "end in .npy, .jsonl, .txt");
+  expect_refused({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.csv"}, "end in .npy, .jsonl, .txt");
   for (const char* name : {"x.png", "x", "x.csv"}) EXPECT_FALSE(std::filesystem::exists(folder_ / name));
   EXPECT_EQ(run_tally({"report", run_, "--out", folder_ / "x.SVG"}, folder_).code, 0);
   EXPECT_TRUE(read_file(folder_ / "x.SVG").starts_with("<svg"));
-  EXPECT_EQ(run_tally({"data", "--task=flip-flop", "--out", folder_ / "x.NPY"}, folder_).code, 0);
+  EXPECT_EQ(run_tally({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.NPY"}, folder_).code, 0);
   EXPECT_TRUE(read_file(folder_ / "x.NPY").starts_with("\x93NUMPY"));
-  EXPECT_EQ(run_tally({"data", "--task=flip-flop", "--out", folder_ / "x.JsonL"}, folder_).code, 0);
+  EXPECT_EQ(run_tally({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.JsonL"}, folder_).code, 0);
   EXPECT_TRUE(read_file(folder_ / "x.JsonL").starts_with("{\"index\":0"));
 }
 

@@ -1,5 +1,5 @@
 // Trained models recomputed without tally: tests/outside/check.py computes logits, loss, attention, gates, positions
-// and every parameter's gradient from the formulas in NumPy. It compares them with `tally dump --gradients`. Only
+// and every parameter's gradient from the formulas in NumPy. It compares them with `tally inspect --gradients`. Only
 // combinations and cases with changed parameters name encodings; new ones are checked automatically.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class Outside : public ::testing::TestWithParam<const char*> {
     const std::string checkpoint = run + "/checkpoints/step-00000004.safetensors";
     if (change) change_tensors(checkpoint, change);
     const Finished dumped = run_tally(
-        {"dump", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file, "--device", device_},
+        {"inspect", run, "--split", "ood-dense", "--count", "2", "--gradients", "--out", file, "--device", device_},
         folder_);
     EXPECT_EQ(dumped.code, 0) << dumped.err;
     files_.insert(files_.end(), {checkpoint, run + "/config.json", file});

@@ -40,10 +40,9 @@ TEST(PrintedNames, InErrorsOfTheCommandLine) {
         {"eval", folder / evil},
         {"resume", folder / evil},
         {"report", folder / evil},
-        {"show", folder / evil},
-        {"list", evil},
+        {"inspect", folder / evil},
         {"describe", evil},
-        {"data", "--task=flip-flop", "--split=" + evil},
+        {"describe", "flip-flop", "--sequences=1", "--split=" + evil},
         {"sweep", run, "--task=flip-flop", "--pe=cope", "--set", evil}}) {
     const Finished result = run_tally(words, folder);
     EXPECT_GT(result.code, 0) << words.back();
@@ -66,14 +65,15 @@ TEST(PrintedNames, OfRunsAndOutputs) {
   const std::string name = "r\x1b[31mun", run = folder / name;
   std::vector<std::string> words = tiny_training(run, "none");
   std::erase(words, "--quiet");
-  const std::vector<std::vector<std::string>> commands{words,
-                                                       {"eval", run},
-                                                       {"resume", run},
-                                                       {"report", run, "--out", run + ".svg"},
-                                                       {"export", run, "--out", run + ".safetensors"},
-                                                       {"dump", run, "--out", run + ".safetensors"},
-                                                       {"data", "--task=flip-flop", "--out", run + ".txt"},
-                                                       {"show", run + ".safetensors"}};
+  const std::vector<std::vector<std::string>> commands{
+      words,
+      {"eval", run},
+      {"resume", run},
+      {"report", run, "--out", run + ".svg"},
+      {"convert", run, run + ".safetensors"},
+      {"inspect", run, "--out", run + ".safetensors"},
+      {"describe", "flip-flop", "--sequences=2", "--out", run + ".txt"},
+      {"describe", run + ".safetensors"}};
   for (const std::vector<std::string>& command : commands) {
     const Finished result = run_tally(command, folder);
     EXPECT_EQ(result.code, 0) << command[0] << "\n" << result.err;

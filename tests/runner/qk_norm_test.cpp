@@ -23,12 +23,12 @@ TEST(QkNorm, GoesThroughTheCommands) {
   };
   EXPECT_NEAR(number_of(parts, "loss"), number_of(run, "loss"), 1e-5);
   EXPECT_NEAR(number_of(kernels, "loss"), number_of(run, "loss"), 1e-4);
-  const Finished shown = run_tally({"show", run + "/checkpoints/step-00000004.safetensors"}, folder);
+  const Finished shown = run_tally({"describe", run + "/checkpoints/step-00000004.safetensors"}, folder);
   EXPECT_TRUE(holds(shown.out, "model.blocks.1.attention.query_norm.weight")) << shown.out;
   EXPECT_TRUE(holds(shown.out, "model.blocks.1.attention.key_norm.weight")) << shown.out;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"eval", run},
-                                                {"predict", run, "w0i1r"},
-                                                {"explain", run},
+                                                {"inspect", run, "--text=w0i1r"},
+                                                {"inspect", run},
                                                 {"inspect", run, "--out", folder / "page.html"},
                                                 {"resume", run, "--steps=6"}}) {
     const Finished done = run_tally(words, folder);

@@ -187,7 +187,7 @@ TEST_F(RanksOfMpi, WhatOneRankFindsEndsAllAndNamesIt) {
 }
 
 TEST_F(RanksOfMpi, WhatIsTheWorkOfOneIsRefusedOnce) {
-  for (const std::string command : {"sweep", "list", "eval"}) {
+  for (const std::string command : {"sweep", "describe", "eval"}) {
     const Finished refused = run_program(ranks(2, {command, folder_ / "runs"}), folder_);
     EXPECT_EQ(refused.code, 2);
     EXPECT_TRUE(holds(refused.err, "tally: [mpi] mpirun started 2 processes, and 'tally " + command +

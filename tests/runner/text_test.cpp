@@ -30,11 +30,11 @@ TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_run(folder_ / "killed", folder_ / "whole");
   // The model's record names the tokenizer by its checksum instead of listing three hundred symbols.
-  EXPECT_TRUE(
-      holds(run_tally({"show", folder_ / formatted("whole/checkpoints/{}", names_of_checkpoints(folder_ / "whole")[0])},
-                      folder_)
-                .out,
-            "300 tokens, "));
+  EXPECT_TRUE(holds(
+      run_tally({"describe", folder_ / formatted("whole/checkpoints/{}", names_of_checkpoints(folder_ / "whole")[0])},
+                folder_)
+          .out,
+      "300 tokens, "));
 }
 
 TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
@@ -199,7 +199,7 @@ TEST_F(TextRuns, AreLookedIntoByLines) {
   EXPECT_EQ(page.at("symbols").string(std::to_string(sequence.at("tokens").integers()[0])), "<|endoftext|>");
   EXPECT_EQ(marked[1], 1) << "a file begins with a function";
   ASSERT_EQ(
-      run_tally({"dump", folder_ / "run", "--split=test", "--count=1", "--out", folder_ / "d.safetensors"}, folder_)
+      run_tally({"inspect", folder_ / "run", "--split=test", "--count=1", "--out", folder_ / "d.safetensors"}, folder_)
           .code,
       0);
   const Tensor gates = SafetensorsFile::open(folder_ / "d.safetensors").read("blocks.0.gates");

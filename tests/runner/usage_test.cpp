@@ -50,7 +50,8 @@ TEST(Usage, HelpAndVersion) {
   for (const char* word : {"--help", "-h", "help"}) {
     const Finished result = run_tally({word}, folder);
     EXPECT_EQ(result.code, 0);
-    for (const char* command : {"train", "resume", "eval", "list", "check"}) EXPECT_TRUE(holds(result.out, command));
+    for (const char* command : {"train", "resume", "eval", "describe", "check"})
+      EXPECT_TRUE(holds(result.out, command));
   }
   EXPECT_EQ(run_tally({"--version"}, folder).out, "tally " TALLY_VERSION "\n");
   const Finished train = run_tally({"train", "--help"}, folder);
@@ -91,14 +92,15 @@ TEST(Usage, HelpKnowsPresetsAndEncodings) {
   EXPECT_TRUE(holds(help({"train", "--help", "--task=flip-flop"}), "settings: demo, paper, quick (")) << "flip-flop";
   EXPECT_TRUE(holds(help({"train", "--help", "--task=counting"}), "settings: brief, paper, quick (")) << "counting";
   EXPECT_TRUE(holds(help({"train", "--help"}), "settings: " + preset_names() + " (")) << "all tasks together";
-  EXPECT_TRUE(holds(help({"data", "--help", "--task=counting"}), "settings: brief, paper, quick")) << "data";
+  EXPECT_TRUE(holds(help({"describe", "--help", "counting"}), "settings of the task: brief, paper, quick"))
+      << "describe";
   for (const char* command : {"train", "sweep"}) {
     EXPECT_TRUE(holds(help({command, "--help"}), "--help --pe cope")) << command;
     EXPECT_FALSE(holds(help({command, "--help", "--pe", "rope"}), "--help --pe cope")) << command;
   }
   EXPECT_TRUE(holds(help({"train", "--help"}), "mean of gradients (in [0, 1))")) << "an open end";
   EXPECT_TRUE(holds(help({"generate", "--help"}), "reaches p (in (0, 1])")) << "an open end";
-  EXPECT_TRUE(holds(help({"data", "--help"}), "print one JSON object a line")) << "data";
+  EXPECT_TRUE(holds(help({"describe", "--help"}), "with --sequences one a line")) << "describe";
   EXPECT_TRUE(holds(help({"eval", "--help"}), "print one JSON object at the end")) << "eval";
 }
 
@@ -121,6 +123,7 @@ TEST(Usage, ShortNamesOfOptions) {
 TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
   const TemporaryFolder folder;
   expect_refused({{{"trian"}, "did you mean 'train'?"},
+                  {{"list", "tasks"}, "unknown command 'list'; it is 'tally describe' now"},
                   {{"train"}, "RUN is required"},
                   {{"reproduce"}, "NAME is required: table or figure: "},
                   {{"resume"}, "RUN is required"},
@@ -143,7 +146,6 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {train_with(folder, {"--steps=1", "--steps=2"}), "--steps"},
                   {train_with(folder, {"--threads=many"}), "--threads"},
                   {train_with(folder, {"--device=gpu"}), "'gpu' is not a device"},
-                  {{"list", "task"}, "did you mean 'tasks'?"},
                   {{"describe", "ropes"}, "did you mean 'rope'?"},
                   {{"check", "--pe=alibis"}, "did you mean 'alibi'?"}},
                  folder);
@@ -215,7 +217,7 @@ TEST(Usage, AnEmptyValueIsRefusedByName) {
                   {{"train", folder / "run", "--task=flip-flop", "--pe=alibi", "--pe.learned=", "--steps=4"},
                    refused("--pe.learned")},
                   {{"check", "--pe=cope", "--against=", "none"}, refused("--against")},
-                  {{"list", "--device=", "encodings"}, refused("--device")},
+                  {{"describe", "--device=", "encodings"}, refused("--device")},
                   {{"bench", "step", "--steps=", "3"}, refused("--steps")}},
                  folder);
   const Finished empty = run_tally({"train", folder / "run", "--task=flip-flop", "--pe=rope", "--pe.rope.short-factors",
@@ -228,9 +230,9 @@ TEST(Usage, OptionsOfAnotherUseOfTheTokenizerAreRefused) {
   const TemporaryFolder folder;
   const std::string out = folder / "out", made = folder / "made.json";
   write_file_atomically(folder / "text", "a text");
-  const std::string why = " has no effect on ";
+  const std::string why = " has no effect with WHAT ";
   expect_refused(
-      {{{"tokenizer", "show", "bytes", "--text=abc", "--out", out}, "--out" + why + "show; it is for encode"},
+      {{{"tokenizer", "show", "bytes", "--text=abc", "--out", out}, "--out" + why + "show; it is for encode or decode"},
        {{"tokenizer", "train", made, folder / "text", "--out", out}, "--out" + why + "train"},
        {{"tokenizer", "encode", "bytes", "--text=abc", "--vocabulary=300"}, "--vocabulary" + why + "encode"},
        {{"tokenizer", "show", "bytes", "--min-count=3"}, "--min-count" + why + "show; it is for train"},
@@ -290,36 +292,24 @@ TEST(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
       {{train_with(folder, {"--model.width=8x"}), "width must be an integer, got '8x'"},
        {train_with(folder, {"--model.heads=0"}), "heads must be 1 to"},
        {train_with(folder, {"--model.heads=3"}), "width 256 is not divisible by 3 heads"},
-       {train_with(folder, {"--model.layers=1000000000"}), "layers must be 1 to 1000"},
-       {train_with(folder, {"--model.width=99999999999999999999"}), "out of range"},
        {train_with(folder, {"--optimiser.lr=1e999"}), "out of range"},
        {train_with(folder, {"--optimiser.lr=nan"}), "finite"},
-       {train_with(folder, {"--optimiser.lr=-1"}), "at least 0"},
        {train_with(folder, {"--optimiser.beta1=1"}), "beta1 must be in [0, 1), got '1'"},
-       {train_with(folder, {"--optimiser.beta2=1"}), "beta2 must be in [0, 1), got '1'"},
-       {train_with(folder, {"--optimiser.eps=0"}), "eps must be 1e-20 to 1, got '0'"},
        {train_with(folder, {"--optimiser.lr=1", "--optimiser.weight-decay=1"}), "their product must be below 1"},
        {train_with(folder, {"--model.norm-eps=1e-30"}), "norm-eps = 1e-30 must be 0 or at least 1e-20"},
        {train_with(folder, {"--model.width=1", "--model.heads=1"}), "norm = layer makes 0 of a width of 1"},
-       {{"train", folder / "run", "--task=flip-flop", "--pe=stick-breaking[window=1]"}, "every weight is 0"},
        {{"sweep", folder / "run", "--task=flip-flop", "--pe=cope", "--seeds=9223372036854775807"},
         "is not a seed, 0 to"},
-       {train_with(folder, {"--steps=-3"}), "steps must be 1 to 2147483647, got '-3'"},
        {train_with(folder, {"--steps=0"}), "steps must be 1 to 2147483647, got '0'"},
        {train_with(folder, {"--config=" + (folder / "config.json"), "--preset=quick"}), "exclude each other"},
-       {train_with(folder, {"--batch=0"}), "batch must be"},
-       {train_with(folder, {"--length=7"}), "even"},
-       {train_with(folder, {"--model.tied=maybe"}), "true or false"},
        {train_with(folder, {"--optimiser.schedule=lineal"}), "constant, linear, cosine"},
        {train_with(folder, {"--batch=8", "--micro-batch=9"}), "micro-batch 9 is more than the batch of 8"},
        {train_with(folder, {"--batch=8", "--micro-batch=2", "--micro-batches=4"}),
         "micro-batch 2 and micro-batches 4 say the same of a batch; give one of them"},
        {train_with(folder, {"--batch=9", "--micro-batches=4"}),
         "a batch of 9 has no 4 micro-batches of one size; with 3 sequences each there are 3"},
-       {train_with(folder, {"--batch=3", "--micro-batches=4"}), "a batch of 3 has no 4 micro-batches"},
        {train_with(folder, {"--optimiser.warmup=2000"}),
-        "warmup 2000 is longer than the run of 1000 steps; a shorter one is set with --optimiser.warmup"},
-       {{"train", folder / "run", "--task=flip-flop", "--pe=rope", "--model.width=12"}, "even number of dims"}},
+        "warmup 2000 is longer than the run of 1000 steps; a shorter one is set with --optimiser.warmup"}},
       folder);
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
@@ -365,26 +355,11 @@ TEST(Usage, WrongConfigurationFiles) {
       {"{" + run + "} x", "byte"},
       {"{" + run + R"(, "modle": {}})", "did you mean 'model'?"},
       {"{" + run + R"(, "model": {"widht": 8}})", "did you mean 'model.width'?"},
-      {"{" + run + R"(, "model": {"width": 8, "width": 16}})", "width"},
       {"{" + run + R"(, "model": 5})", "'model' must be an object"},
       {"{" + run + R"(, "model": {"width": "8"}})", "'model.width' must be an integer, not a string"},
-      {"{" + run + R"(, "model": {"width": 8.0}})", "'model.width' must be an integer, not a real number"},
-      {"{" + run + R"(, "model": {"width": true}})", "'model.width' must be an integer, not a boolean"},
-      {"{" + run + R"(, "model": {"width": null}})", "not null"},
-      {"{" + run + R"(, "model": {"tied": 1}})", "'model.tied' must be true or false"},
-      {"{" + run + R"(, "model": {"init": 1}})", "'model.init' must be a string"},
-      {"{" + run + R"(, "model": {"heads": 0}})", "heads"},
       {"{" + run + R"(, "model": {"heads": 7}})", "not divisible by 7 heads"},
-      {"{" + run + R"(, "model": {"layers": 1000000000}})", "layers"},
-      {R"({"task": {"name": "flip-flop", "length": 7}, "pe": "cope"})", "even"},
-      {R"({"task": {"name": "flip-flop"}, "pe": "rope", "model": {"width": 12}})", "even number of dims"},
-      {"{" + run + R"(, "run": {"steps": 0}})", "steps must be 1 to"},
-      {"{" + run + R"(, "optimiser": {"lr": 1e999}})", "1e999"},
-      {"{" + run + R"(, "optimiser": {"lr": "fast"}})", "'optimiser.lr' must be a number"},
       {"{" + run + R"(, "run": {"length": 64}})", "unknown key 'run.length'"},
-      {"{" + run + R"(, "pe-options": {"rope": {"base": 100}}})", "not part of cope"},
       {"{" + run + R"(, "format": 2})", "format 2"},
-      {R"({"task": "flip-flop", "pe": "cope"})", "'task' must be an object"},
       {R"({"task": {"name": "flip-flop"}})", "pe"},
       {R"({"task": {"name": "flipflop"}, "pe": "cope"})", "did you mean 'flip-flop'?"},
       {"{" + run + ", \"preset\": \"\xff\"}", "UTF-8"},
@@ -404,7 +379,7 @@ TEST(Usage, WrongConfigurationFiles) {
 // Errors in a run's own config.json.
 TEST(Usage, WrongConfigurationsOfRunsAreNamed) {
   const TemporaryFolder folder;
-  const std::string run = folder / "run", path = run + "/config.json", out = "--out=" + (folder / "out");
+  const std::string run = folder / "run", path = run + "/config.json";
   ASSERT_EQ(run_tally(tiny_training(run, "cope"), folder).code, 0);
   const std::string good = read_file(path);
   for (const auto& [from, to] : {std::pair{"\"heads\": 2", "\"haeds\": 2"},
@@ -416,9 +391,8 @@ TEST(Usage, WrongConfigurationsOfRunsAreNamed) {
     write_file(path, bad.replace(bad.find(from), std::string_view(from).size(), to));
     expect_refused({{{"eval", run}, path, 1},
                     {{"resume", run}, path, 1},
-                    {{"dump", run, out}, path, 1},
-                    {{"predict", run, "w0r"}, path, 1},
-                    {{"export", run, out}, path, 1}},
+                    {{"inspect", run}, path, 1},
+                    {{"convert", run, folder / "out"}, path, 1}},
                    folder);
   }
 }
@@ -466,7 +440,7 @@ TEST(Usage, RunsThatAreNoneAreNamed) {
 
 TEST(Usage, AnOutputThatCannotBeWrittenIsAFailure) {
   const TemporaryFolder folder;
-  EXPECT_EQ(run_program({"/bin/sh", "-c", "exec '" TALLY_RUNNER "' list > /dev/full"}, folder).code, 1);
+  EXPECT_EQ(run_program({"/bin/sh", "-c", "exec '" TALLY_RUNNER "' describe > /dev/full"}, folder).code, 1);
 }
 
 }  // namespace usage_test

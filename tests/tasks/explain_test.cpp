@@ -1,5 +1,5 @@
-// tally explain on models whose weights are set by hand, so that every gate is exactly 1 or 0 and the results can be
-// counted in the sequences.
+// The summary of tally inspect on models whose weights are set by hand, so that every gate is exactly 1 or 0 and the
+// results can be counted in the sequences.
 #include "tasks/inspect/explain.hpp"
 
 #include <gtest/gtest.h>

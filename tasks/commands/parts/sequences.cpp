@@ -8,7 +8,14 @@
 namespace tally {
 namespace {
 
-// The user's own sequences [N, T] (or [T]): position t predicts token t+1, the last predicts nothing.
+// A sequence of the user: position t predicts token t+1, the last predicts nothing.
+Example example_of(std::vector<std::int32_t> tokens) {
+  Example example = next_token_example(std::move(tokens));
+  std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
+  return example;
+}
+
+// The sequences [N, T] (or [T]) of a file.
 std::vector<Example> examples_in_file(const std::string& path, std::int64_t vocabulary) {
   const Tensor file = read_npy(path);
   check(is_integer(file.dtype()), "tokens", "{} must hold i32 or i64 token ids, not {}", path, file.dtype());
@@ -26,26 +33,26 @@ std::vector<Example> examples_in_file(const std::string& path, std::int64_t voca
             path, t, n, id, vocabulary - 1);
       tokens.push_back(static_cast<std::int32_t>(id));
     }
-    Example example = next_token_example(std::move(tokens));
-    std::fill(example.loss_mask.begin(), example.loss_mask.end() - 1, std::uint8_t{1});
-    example.score_mask = example.loss_mask;
-    examples.push_back(std::move(example));
+    examples.push_back(example_of(std::move(tokens)));
+    examples.back().score_mask = examples.back().loss_mask;
   }
   return examples;
 }
 
 }  // namespace
 
-void SequenceChoice::declare_split(CommandLine& line, const std::string& count_help) {
+void SequenceChoice::declare(CommandLine& line) {
   line.add("--split", &split, "where sequences come from; the first evaluation split");
-  line.add("--count", &count, count_help, {.least = 1, .most = endless_count});
+  line.add("--count", &count,
+           "sequences; 0: 100 for the summary, 4 for a file, or all if there are fewer, and at most 5 MB for a page",
+           {.least = 1, .most = endless_count});
   line.add("--start", &start, "number of the first one", {.least = 0, .most = endless_count - 1});
-}
-
-void SequenceChoice::declare(CommandLine& line, const std::string& count_help) {
-  declare_split(line, count_help);
   line.add("--tokens", &tokens, ".npy file of token ids [sequences, tokens] instead of a split",
            {.excludes = {"--split", "--count", "--start"}});
+  line.add("--text", &text,
+           "a sequence as 'tally describe TASK --sequences 1' prints it, instead of a split; without --out, the "
+           "answer to it",
+           {.excludes = {"--split", "--count", "--start", "--tokens"}});
 }
 
 std::span<const Split> evaluation_splits(const Task& task) {
@@ -55,26 +62,33 @@ std::span<const Split> evaluation_splits(const Task& task) {
 }
 
 std::string SequenceChoice::split_of(const Task& task) const {
-  return !tokens.empty() ? "" : split.empty() ? evaluation_splits(task).front().name : split;
-}
-
-void SequenceChoice::count_at_most(std::int64_t most, const Task& task) {
-  const std::string name = split_of(task);
-  if (count > 0 || name.empty()) return;
-  const std::int64_t all = as_usage([&]() -> const Split& { return task.split(name); }).count;
-  count = all == 0 ? most : std::clamp<std::int64_t>(all - start, 1, most);
+  return !tokens.empty() || !text.empty() ? "" : split.empty() ? evaluation_splits(task).front().name : split;
 }
 
 std::vector<Example> SequenceChoice::read(
-    const Task& task, const std::function<void(std::int64_t sequences, std::int64_t length)>& check_fits) const {
-  if (!tokens.empty()) {
-    std::vector<Example> examples = examples_in_file(tokens, static_cast<std::int64_t>(task.vocabulary().size()));
-    check_fits(static_cast<std::int64_t>(examples.size()), static_cast<std::int64_t>(examples.front().tokens.size()));
+    const Task& task, std::int64_t most,
+    const std::function<void(std::int64_t sequences, std::int64_t length)>& check_fits) const {
+  const std::string name = split_of(task);
+  if (name.empty()) {
+    std::vector<Example> examples;
+    if (!tokens.empty()) {
+      examples = examples_in_file(tokens, static_cast<std::int64_t>(task.vocabulary().size()));
+    } else {
+      std::vector<std::int32_t> ids = as_usage([&] { return task.encode(text); });
+      if (ids.size() < 2) throw UsageError("[inspect] the text must have at least two symbols");
+      examples.push_back(example_of(std::move(ids)));
+    }
+    check_fits(std::ssize(examples), std::ssize(examples.front().tokens));
     return examples;
   }
-  const Split from = as_usage([&] { return task.split_holding(split_of(task), start, count); });
-  check_fits(count, from.length);
-  return examples_of(task, from.name, start, start + count);
+  std::int64_t number = count;
+  if (number == 0) {
+    const std::int64_t all = as_usage([&]() -> const Split& { return task.split(name); }).count;
+    number = all == 0 ? most : std::clamp<std::int64_t>(all - start, 1, most);
+  }
+  const Split from = as_usage([&] { return task.split_holding(name, start, number); });
+  check_fits(number, from.length);
+  return examples_of(task, from.name, start, start + number);
 }
 
 }  // namespace tally

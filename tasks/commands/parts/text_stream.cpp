@@ -28,17 +28,6 @@ std::size_t begun(std::string_view text, std::string_view word) {
   return 0;
 }
 
-// The number of bytes that one U+FFFD replaces, at the start of a text that does not begin with a valid character.
-std::size_t subpart(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t whole = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-  for (std::size_t size = std::min(whole - 1, text.size()); size > 1; --size) {
-    // From the third byte on, the valid range is the same for all characters.
-    if (find_invalid_utf8(std::string(text.substr(0, size)).append(whole - size, '\x80')) == text.npos) return size;
-  }
-  return 1;
-}
-
 }  // namespace
 
 std::string with_replacements(std::string_view bytes) {
@@ -49,7 +38,7 @@ std::string with_replacements(std::string_view bytes) {
     bytes.remove_prefix(valid);
     if (bytes.empty()) return text;
     append_utf8(text, 0xfffd);
-    bytes.remove_prefix(subpart(bytes));
+    bytes.remove_prefix(1);
   }
 }
 

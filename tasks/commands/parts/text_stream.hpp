@@ -7,8 +7,7 @@
 
 namespace tally {
 
-// Converts any bytes to UTF-8: each maximal invalid stretch becomes one U+FFFD (Unicode 15, section 3.9, "maximal
-// subparts").
+// Converts any bytes to UTF-8: each invalid byte becomes U+FFFD.
 std::string with_replacements(std::string_view bytes);
 
 class TextStream {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `tally export` writes is read by transformers, with the logits that tally computes.
+"""What `tally convert` writes is read by transformers, with the logits that tally computes.
 
 Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, compares the logits of `tally
 dump` with those stored beside them, trains them on for ten steps of a small text, writes both back and compares the
 logits that transformers computes of what was written: before training with those of the model's own file, after it with
-those of `tally dump`. The same for one model with every way of stretching rope. Skipped (exit status 77) without torch and
+those of `tally inspect`. The same for one model with every way of stretching rope. Skipped (exit status 77) without torch and
 transformers.
 """
 import json
@@ -63,15 +63,15 @@ def check_stretched(work, tally):
         config.pop("rope_parameters", None)
         config |= {"max_position_embeddings": positions, "rope_theta": 100.0, "rope_scaling": scaling}
         (source / "config.json").write_text(json.dumps(config))
-        tally("import", name, "--from", source, "--length", "14")
-        tally("dump", name, "--tokens=stretched.npy", f"--out={name}.safetensors")
+        tally("convert", source, name, "--length", "14")
+        tally("inspect", name, "--tokens=stretched.npy", f"--out={name}.safetensors")
         own = load_file(work / f"{name}.safetensors")["logits"]
         theirs = logits_of(source, tokens)
         loaded = error(own, theirs)
         assert loaded < 3e-6, f"{name}: the logits differ by {loaded}"
         plain = error(theirs, logits_of(HERE / "llama", tokens))
         assert plain > 1e-3, f"{name}: stretching changed nothing"
-        tally("export", name, "--as", "llama", "--out", f"{name}-back")
+        tally("convert", name, "--as", "llama", f"{name}-back")
         back = error(logits_of(work / f"{name}-back", tokens), theirs)
         assert back < 1e-6, f"{name}: what was written differs by {back}"
         print(f"{name}: loaded within {loaded:.1e}, written back within {back:.1e}; unlike the model without by {plain:.2f}")
@@ -99,20 +99,20 @@ def main():
             source = work / f"{name}-from"
             shutil.copytree(HERE / name, source)
             shutil.copy(work / "data/tokenizer.json", source)
-            tally("import", name, "--from", source, "--data", "data")
-            tally("export", name, "--as", name, "--out", f"{name}-start")
+            tally("convert", source, name, "--data", "data")
+            tally("convert", name, "--as", name, f"{name}-start")
             stored = load_file(source / "logits.safetensors")
             tokens, largest = stored["tokens"], stored["logits"].abs().max()
             numpy.save(work / "tokens.npy", tokens.numpy())
-            tally("dump", name, "--tokens=tokens.npy", f"--out={name}-start.safetensors")
+            tally("inspect", name, "--tokens=tokens.npy", f"--out={name}-start.safetensors")
             loaded = error(load_file(work / f"{name}-start.safetensors")["logits"], stored["logits"])
             rounding = (stored["error_f32"] / largest).item()
             assert loaded < 2 * rounding, f"{name}: the logits differ by {loaded}, in f32 those of transformers by {rounding}"
             same = error(logits_of(work / f"{name}-start", tokens), logits_of(source, tokens))
             assert same == 0, f"{name}: what was written differs by {same}"
             tally("train", name, f"--steps={STEPS}", "--batch=2", f"--length={LENGTH}")
-            tally("export", name, "--as", name, "--out", f"{name}-trained")
-            tally("dump", name, "--split=validation", "--count=1", f"--out={name}.safetensors")
+            tally("convert", name, "--as", name, f"{name}-trained")
+            tally("inspect", name, "--split=validation", "--count=1", f"--out={name}.safetensors")
             dumped = load_file(work / f"{name}.safetensors")
             trained = error(dumped["logits"], logits_of(work / f"{name}-trained", dumped["tokens"]))
             assert trained < 2e-6, f"{name}: after training the logits differ by {trained}"

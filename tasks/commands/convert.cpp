@@ -1,0 +1,375 @@
+// tally convert: reads a model of another library (tasks/foreign/) as a run at step 0 of the task text, or writes the
+// weights of a run, also in the format of another library.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/io/atomic_file.hpp"
+#include "core/io/checksum.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/version.hpp"
+#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/config_options.hpp"
+#include "tasks/command_line/output_file.hpp"
+#include "tasks/commands/parts/trained_model.hpp"
+#include "tasks/foreign/foreign_model.hpp"
+#include "tasks/foreign/weights.hpp"
+#include "tasks/language/special_tokens.hpp"
+#include "tasks/print/printable.hpp"
+#include "tasks/print/statistics.hpp"
+#include "tasks/runs/run_folder.hpp"
+#include "tasks/text/byte_characters.hpp"
+#include "tasks/text/prepare/end_token.hpp"
+#include "tasks/text/prepare/prepared_text.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+
+namespace tally {
+namespace fs = std::filesystem;
+namespace {
+
+struct ConvertSettings {
+  std::string source, target;
+  std::string encoding;  // of a run to make
+  IgnoredKeys ignored;
+  bool force = false;
+  std::string format, checkpoint = "newest", floats = "given";  // of a file or a folder to write
+};
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+// Creates the new folder `partial` and calls fill(), which writes its files and moves it to its place. A folder at its
+// place is therefore always complete. After an error the new folder is removed.
+template <class Fill>
+void write_folder(const std::string& partial, const Fill& fill) {
+  std::error_code failure;
+  fs::create_directories(fs::path(partial).parent_path(), failure);
+  // The error path below removes the folder, so this process must be the one that made it.
+  const bool made = fs::create_directory(partial, failure);
+  check(made || !fs::exists(fs::symlink_status(partial)), "convert",
+        "'{}' exists, from a conversion that was interrupted or is at work", printable(partial));
+  check(made, "convert", "cannot make the folder '{}': {}", printable(partial), failure.message());
+  try {
+    fill();
+  } catch (...) {
+    std::error_code error;
+    fs::remove_all(partial, error);
+    throw;
+  }
+}
+
+void move_folder(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  check(!error, "convert", "cannot move '{}' to '{}': {}", printable(from), printable(to), error.message());
+}
+
+// The tokenizer of the folder; nothing if it has none.
+std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
+  std::error_code error;
+  const bool there = fs::exists(folder + "/tokenizer.json", error) || fs::exists(folder + "/vocab.json", error);
+  return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
+}
+
+// Chooses the tokenizer of the run. The folder's own comes first, and a named text must have the same one. Next is the
+// text's. Otherwise it is bytes, which all commands can handle, whatever the model's tokens were. Token files with an
+// unknown tokenizer get none: their ids are the model's.
+std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const std::string& data,
+                                               const std::string& tokenizer, std::int64_t vocabulary,
+                                               const CommonOptions& common) {
+  const bool token_files = !data.empty() && !is_prepared_text(data);
+  std::optional<TokenizerParts> own;
+  try {
+    if (!token_files || tokenizer.empty()) own = tokenizer_in(from);
+  } catch (const Error& error) {
+    check(!data.empty(), "convert",
+          "the model's tokenizer is not read: {}; --data names token files with the model's ids, or a text that was "
+          "prepared with the same tokenizer",
+          error.what());
+    say(common, formatted("the model's tokenizer is not read, so {}{}",
+                          token_files ? formatted("what the ids of {} stand for is not known: ", printable(data))
+                                      : formatted("that of {} is taken to be the same: ", printable(data)),
+                          printable(error.what())));
+  }
+  if (token_files) return tokenizer.empty() ? std::move(own) : read_tokenizer(tokenizer);
+  if (data.empty()) {
+    if (own) return own;
+    check(vocabulary > byte_count, "convert",
+          "{}: holds no tokenizer (tokenizer.json, or vocab.json and merges.txt), and bytes are more than the {} "
+          "tokens of the model; --data names token files with the model's ids, or a text that was prepared with the "
+          "model's tokenizer",
+          printable(from), vocabulary);
+    say(common, formatted("{} holds no tokenizer: texts are read and written as bytes, the ids 0 to {}, which need not "
+                          "be the model's",
+                          printable(from), byte_count));
+    return byte_tokenizer();
+  }
+  const PreparedText prepared(data);
+  TokenizerParts of_data = read_tokenizer(prepared.tokenizer_path());
+  check(!own || tokenizer_json(*own) == tokenizer_json(of_data), "convert",
+        "{}: was prepared with another tokenizer than that of {}", printable(data), printable(from));
+  return of_data;
+}
+
+// The token that ends a text: the choice of `tally prepare`, or else the first end in config.json that the tokenizer
+// has. Throws like end_token() for a name.
+std::optional<std::int32_t> end_in(const TokenizerParts& parts, const std::string& name, const std::string& from,
+                                   const std::vector<std::int64_t>& ends) {
+  if (!name.empty()) return end_token(parts, name, from);
+  if (const std::optional<std::int32_t> known = find_end_token(parts, from)) return known;
+  const auto end = std::ranges::find_if(ends, [&](std::int64_t id) { return id < std::ssize(parts.tokens); });
+  return end != ends.end() ? std::optional(static_cast<std::int32_t>(*end)) : std::nullopt;
+}
+
+// The value of the option end-token for this token.
+std::string name_of(const TokenizerParts& parts, std::int32_t id) {
+  const auto special = std::ranges::find(parts.specials, id, &SpecialToken::id);
+  return special != parts.specials.end() ? special->name : std::to_string(id);
+}
+
+// Writes the tokenizer. With an end token it writes an empty prepared text, so that the run can read and write
+// text.
+void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std::optional<std::int32_t> end) {
+  const std::string text = tokenizer_json(parts);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  check(!error, "convert", "cannot make the folder '{}': {}", folder, error.message());
+  write_file_atomically(folder + "/tokenizer.json", text);
+  if (!end) return;
+  const JsonValue tokenizer = JsonValue::object({{"vocabulary", parts.tokens.size()},
+                                                 {"end_of_text", *end},
+                                                 {"checksum", checksum_text(crc32c(std::as_bytes(std::span(text))))}});
+  write_file_atomically(
+      folder + "/manifest.json",
+      write_json(JsonValue::object({{"version", 1}, {"splits", JsonValue::object()}, {"tokenizer", tokenizer}}), 2) +
+          "\n");
+}
+
+void write_run(const ConvertSettings& settings, RunConfig config, const SequenceModel& model,
+               const std::optional<TokenizerParts>& tokenizer, const ImportedRecord& record) {
+  const std::string run = without_slashes(settings.target), partial = run + ".partial";
+  OwnSettings settings_of_run(config, "a run");
+  const std::string data = settings_of_run.text("task.data");
+  const bool token_files = !data.empty() && !is_prepared_text(data);
+  const bool own_tokenizer =
+      data.empty() || (token_files && tokenizer && settings_of_run.text("task.tokenizer").empty());
+  std::optional<std::int32_t> end;
+  if (own_tokenizer) {
+    const std::string name = settings_of_run.text("task.end-token");
+    if (data.empty() || name.empty()) end = end_in(*tokenizer, name, settings.source, record.ends);
+    if (data.empty()) {
+      if (!end) end = end_token(*tokenizer, name, settings.source);  // throws
+      config.set("task.data", partial + "/tokenizer");
+      config.set("task.end-token", "");  // it is in the manifest
+    } else {
+      config.set("task.tokenizer", partial + "/tokenizer/tokenizer.json");
+      // Only the model's folder names this token.
+      if (end && end != tokenizer->end_of_text()) config.set("task.end-token", name_of(*tokenizer, *end));
+    }
+  }
+  write_folder(partial, [&] {
+    const RunFolder folder = RunFolder::create(partial, config, false, true);
+    if (own_tokenizer) write_tokenizer(partial + "/tokenizer", *tokenizer, data.empty() ? end : std::nullopt);
+    write_imported(partial, record);
+    const std::unique_ptr<Task> task = config.make_task();
+    folder.check_can_write_checkpoints(0, 0);
+    folder.write_checkpoint({0, 0, 0, model_record(config, *task)}, model.parameters(), {});
+    const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);
+    move_folder(partial, run);
+  });
+}
+
+Result convert_to_run(const ConvertSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
+  if (settings.target.empty()) throw UsageError("[usage] the name of the run folder is empty");
+  if (!settings.force) RunFolder::make_way(settings.target, false);
+  const ForeignDescription description = read_description(settings.source, settings.ignored);
+  for (const std::string& note : description.notes) say(common, formatted("note: {}", printable(note)));
+  RunConfig config = as_usage([&] { return config_of(description, settings.encoding); });
+  options.apply(config);
+  as_usage([&] { config.validate(); });
+  OwnSettings own(config, "a run");
+  const std::optional<TokenizerParts> tokenizer = choose_tokenizer(
+      settings.source, own.text("task.data"), own.text("task.tokenizer"), description.model.vocabulary, common);
+  check(!tokenizer || std::ssize(tokenizer->tokens) <= description.model.vocabulary, "convert",
+        "{}: the tokenizer has {} tokens, and the model (vocab_size) {}", printable(settings.source),
+        tokenizer ? tokenizer->tokens.size() : 0, description.model.vocabulary);
+  const ForeignLoaded loaded = load_foreign(settings.source, description, config);
+  write_run(settings, config.clone(), *loaded.model, tokenizer, description.record);
+  for (const std::string& part : loaded.left_out) {
+    say(common, formatted("names of tensors in the file contain '{}', which is left out", printable(part)));
+  }
+  JsonValue started = JsonValue::array();
+  for (const std::string& name : loaded.not_in_file) started.push(name);
+  if (tokenizer) {
+    for (const std::string& note : tokenizer->notes) say(common, formatted("tokenizer: {}", printable(note)));
+  }
+  return {.value = JsonValue::object({{"run", settings.target},
+                                      {"family", description.family->name},
+                                      {"pe", config.encoding.text()},
+                                      {"parameters", loaded.model->parameter_count()},
+                                      {"vocabulary", description.model.vocabulary},
+                                      {"not_in_file", std::move(started)}}),
+          .text = formatted("{} model with {} parameters and a vocabulary of {}, encoding {}\n{}run: {}, at step 0\n",
+                            description.family->name, with_commas(loaded.model->parameter_count()),
+                            with_commas(description.model.vocabulary), config.encoding.text(),
+                            loaded.not_in_file.empty() ? ""
+                                                       : formatted("not in the file, with their start values: {}\n",
+                                                                   joined(loaded.not_in_file)),
+                            printable(settings.target)),
+          .notice = true};
+}
+
+FloatsAs floats_of(const ConvertSettings& settings) {
+  if (settings.floats == "given") return FloatsAs::given;
+  return settings.floats == "f16" ? FloatsAs::f16 : FloatsAs::bf16;
+}
+
+Result result_of(const ConvertSettings& settings, const TrainedModel& trained, std::size_t tensors) {
+  return {.value = JsonValue::object({{"out", settings.target},
+                                      {"step", trained.step},
+                                      {"tensors", tensors},
+                                      {"parameters", trained.model->parameter_count()}}),
+          .notice = true};
+}
+
+Result convert_to_weights(const ConvertSettings& settings) {
+  check_output(settings.target);
+  const TrainedModel trained = load_trained(settings.source, settings.checkpoint);
+  const RunConfig& config = trained.folder.config();
+  const NamedTensors tensors = with_prefix("model.", trained.model->parameters());
+  Metadata metadata{{"format", "tally weights"},
+                    {"config", write_json(config.to_json())},
+                    {"step", std::to_string(trained.step)},
+                    {"version", std::string(version)}};
+  add_checksums(metadata, tensors);
+  write_safetensors(settings.target, tensors, metadata);
+  return result_of(settings, trained, tensors.size());
+}
+
+// tokenizer_config.json with the first and last token and the longest text of config.json. If there are several last
+// tokens, it names the first that is a special token of the tokenizer.
+std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& parts) {
+  const auto number = [&](const char* name) -> std::optional<std::int64_t> {
+    const JsonValue* value = config.find(name);
+    if (value == nullptr || !value->is_array()) {
+      return value != nullptr && value->is_integer() ? std::optional(value->integer()) : std::nullopt;
+    }
+    for (const std::int64_t id : value->integers()) {
+      if (std::ranges::count(parts.specials, id, &SpecialToken::id) > 0) return id;
+    }
+    return std::nullopt;
+  };
+  const std::int64_t length = number("n_positions").value_or(number("max_position_embeddings").value_or(0));
+  return tokenizer_config_json(parts, number("bos_token_id"), number("eos_token_id"), length);
+}
+
+Result convert_to_folder(const ConvertSettings& settings, const CommonOptions& common) {
+  const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
+  const std::string out = without_slashes(settings.target), partial = out + ".partial";
+  for (const std::string& path : {out, partial}) {
+    std::error_code error;
+    const bool empty = path == out && fs::is_directory(out, error) && fs::is_empty(out, error);
+    check(empty || !fs::exists(fs::symlink_status(path)), "convert", "'{}' is there already", printable(path));
+  }
+  const TrainedModel trained = load_trained(settings.source, settings.checkpoint);
+  const RunConfig& config = trained.folder.config();
+  const std::optional<ImportedRecord> imported = read_imported(settings.source);
+  ForeignConfig written = foreign_config(family, config, *trained.task, imported);
+  for (const std::string& note : written.notes) say(common, formatted("note: {}", printable(note)));
+  JsonValue& json = written.json;
+  const FloatsAs floats = floats_of(settings);
+  if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
+  const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
+  write_folder(partial, [&] {
+    const Metadata metadata{{"format", "pt"}};  // the readers of this format require it
+    write_safetensors(partial + "/model.safetensors", tensors, metadata, floats);
+    const auto* text = dynamic_cast<const SpecialTokens*>(trained.task.get());
+    if (text != nullptr && text->tokenizer() != nullptr) {
+      const TokenizerParts& parts = text->tokenizer()->parts();
+      write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
+      write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
+      // Without this, the loaders of the other families add no token.
+      const bool begins = imported && imported->family == "llama" && imported->begin;
+      if (begins) {
+        say(common, formatted("note: the exported tokenizer puts no token in front of a text; a llama model's own "
+                              "tokenizer usually puts bos_token_id ({}) there",
+                              *imported->begin));
+      }
+    }
+    write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
+    if (!written.generation.is_null())
+      write_file_atomically(partial + "/generation_config.json", write_json(written.generation, 2) + "\n");
+    move_folder(partial, out);
+  });
+  return result_of(settings, trained, tensors.size());
+}
+
+// The first word that is a folder with a config.json, or else the first word that is no option.
+std::string find_source(const CommandLine& line) {
+  std::error_code error;
+  for (const std::string& word : line.words()) {
+    if (!word.starts_with('-') && fs::exists(word + "/config.json", error)) return word;
+  }
+  return line.words().empty() || line.words()[0].starts_with('-') ? "" : line.words()[0];
+}
+
+bool is_run(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(folder + "/checkpoints", error) || fs::exists(folder + "/metrics.jsonl", error);
+}
+
+}  // namespace
+
+std::function<Result()> declare_convert(CommandLine& line) {
+  const auto settings = std::make_shared<ConvertSettings>();
+  const std::string source = find_source(line);
+  const bool from_run = is_run(source), to_run = !from_run && !source.empty();
+  line.add("SOURCE", &settings->source,
+           "folder of a run; or of a model of another library (GPT-2, LLaMA, Qwen2, GPT-NeoX), with config.json, "
+           "model.safetensors or its shards, and a tokenizer if there is one. 'tally convert FOLDER --help' lists the "
+           "options of a run of that model: data, length, encoding, optimiser",
+           {.required = true});
+  line.add("TARGET", &settings->target,
+           "of a run: the safetensors file of its weights, or with --as a folder; of another model: the folder of the "
+           "new run",
+           {.required = true});
+  const Rules of_run{.group = "From a run", .idle = to_run ? "SOURCE is not a run" : ""};
+  const auto with_format = [&](std::vector<std::string> allowed) {
+    return Rules{.group = of_run.group, .allowed = std::move(allowed), .needs = {"--as"}, .idle = of_run.idle};
+  };
+  line.add("--as", &settings->format,
+           "gpt2, llama, neox or qwen2: config.json and model.safetensors as transformers reads them", of_run);
+  line.add("--floats", &settings->floats, "the weights as they are, or rounded to two bytes each",
+           with_format({"given", "f16", "bf16"}));
+  line.add("--checkpoint", &settings->checkpoint, checkpoint_help, of_run);
+  const Rules of_model{.group = "From a model of another library", .idle = from_run ? "SOURCE is a run" : ""};
+  line.add("--pe", &settings->encoding,
+           "the model's own encoding in a combination, such as rope+cope; the other parts begin untrained", of_model);
+  line.add("--ignore-key", &settings->ignored,
+           "a key of config.json that tally does not know and that does not change the model, such as "
+           "quantization.note in an object; may be given again",
+           of_model);
+  line.add("--force", &settings->force, "move an existing folder aside", of_model);
+  auto options = std::make_shared<ConfigOptions>();
+  if (to_run) {
+    const ForeignDescription description = read_description(source, line.look_ahead_all("--ignore-key"));
+    const RunConfig config = as_usage([&] { return config_of(description, line.look_ahead("--pe")); });
+    const std::string own = formatted("pe.{}.", description.model.encoding);
+    // Options that the file fixes are not declared.
+    options = ConfigOptions::declare_for(line, config, [own](std::string_view name) {
+      const bool is_fixed =
+          name.starts_with("model.") && name != "model.dropout" && name != "model.attention" && name != "model.init";
+      return !is_fixed && !name.starts_with(own) && name != "task.vocabulary" && name != "task.positions";
+    });
+  }
+  return [settings, options, from_run, &common = line.common] {
+    if (!from_run) return convert_to_run(*settings, *options, common);
+    return settings->format.empty() ? convert_to_weights(*settings) : convert_to_folder(*settings, common);
+  };
+}
+
+}  // namespace tally
