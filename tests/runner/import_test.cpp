@@ -231,23 +231,6 @@ TEST_F(ImportedRuns, GenerateUntilAnyOfTheirEnds) {
   EXPECT_EQ(ids("other"), made);
 }
 
-TEST_F(ImportedRuns, AreNotMadeOfPointersOfGitLfs) {
-  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 548105171\n";
-  for (const char* file : {"tokenizer.json", "model.safetensors", "config.json"}) {
-    const std::string from = source("gpt2"), kept = read_file(from + "/" + file);
-    fs::remove(from + "/" + file);
-    write_file(from + "/" + file, pointer);
-    expect_refused(import("run", from), 1, "is a Git LFS pointer and not the file itself, which has 548105171 bytes");
-    fs::remove(from + "/" + file);
-    write_file(from + "/" + file, kept);
-  }
-  write_file(folder_ / "train.bin", pointer);
-  expect_refused(run_tally({"show", folder_ / "train.bin"}, folder_), 1, "is a Git LFS pointer");
-  ASSERT_EQ(import("run", source("gpt2")).code, 0);
-  expect_refused(run_tally(training("run", {"--data=" + (folder_ / "train.bin"), "--task.vocabulary=264"}), folder_), 1,
-                 "is a Git LFS pointer");
-}
-
 // Only the named parameters have optimiser state and change. A killed and resumed run ends with the same bytes.
 TEST_F(ImportedRuns, TrainNamedParametersAlone) {
   const std::vector<std::string> more = {data(), "--train=pe.cope.*", "--optimiser.lr-scale=pe.*=10", "--save-every=2"};
@@ -289,13 +272,6 @@ TEST_F(ImportedRuns, RefuseNamesThatNobodyHas) {
                  "'head*' names no parameter");
   expect_refused(run_tally(training("run", {"--optimiser.lr-scale=pe.*"}), folder_), 2, "no pattern with a factor");
   EXPECT_EQ(names_of_checkpoints(folder_ / "run").size(), 1U);
-}
-
-TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
-  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
-  fs::resize_file(checkpoint("run", 0), 9000);
-  expect_refused(run_tally({"resume", folder_ / "run", "--steps=2"}, folder_), 1,
-                 "the run begins with the model in it");
 }
 
 // Even if no checkpoint is left: the configuration states that the run was imported.
