@@ -112,7 +112,7 @@ Result run_prepare(Choices& choices, const CommonOptions& common) {
   const JsonValue manifest = prepare_text(choices.out, settings, observer);
   if (redraw) std::fputs("\r\x1b[K", stderr);
   if (manifest.is_null()) {
-    say(common, formatted("stopped; the same command goes on from {}.partial", printable(choices.out)));
+    say(common, formatted("stopped; the same command begins again, and replaces {}.partial", printable(choices.out)));
     return {signal_exit_code()};
   }
   for (const auto& [name, split] : manifest.at("splits").members()) {

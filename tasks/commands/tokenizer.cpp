@@ -8,6 +8,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
@@ -65,24 +66,9 @@ void write_config(const TokenizerParts& parts, const std::string& path, const Co
   }
 }
 
-void write_tokenizer(const TokenizerParts& parts, const std::string& path, const CommonOptions& common) {
-  const std::string vocabulary = "vocab.json", merges = "merges.txt";  // neither is usable without the other
-  const std::string& name = path.ends_with(vocabulary) ? vocabulary : merges;
-  if (!path.ends_with(name)) {
-    write_file_atomically(path, tokenizer_json(parts));
-    return write_config(parts, path, common);
-  }
-  const VocabularyFiles files = vocabulary_files(parts);
-  const std::string beside = path.substr(0, path.size() - name.size());
-  write_file_atomically(beside + vocabulary, files.vocabulary);
-  write_file_atomically(beside + merges, files.merges);
-}
-
 Result train(const TokenizerSettings& settings, const CommonOptions& common) {
   if (settings.files.empty()) throw UsageError("files of text to train on are wanted behind the tokenizer's name");
-  if (known_ending(settings.tokenizer, {".json", ".txt"}) == ".txt" && !settings.tokenizer.ends_with("merges.txt")) {
-    throw UsageError("a name that ends in .json or merges.txt is wanted");
-  }
+  known_ending(settings.tokenizer, {".json"});
   check_output(settings.tokenizer);
   BpeTraining training{.vocabulary = settings.vocabulary, .min_count = settings.min_count};
   if (!settings.pattern.empty()) training.pattern = settings.pattern;
@@ -98,7 +84,8 @@ Result train(const TokenizerSettings& settings, const CommonOptions& common) {
   }
   say(common, formatted("{} bytes, {} different pieces", bytes, counts.size()));
   const TokenizerParts parts = train_bpe(counts, training);
-  write_tokenizer(parts, settings.tokenizer, common);
+  write_file_atomically(settings.tokenizer, tokenizer_json(parts));
+  write_config(parts, settings.tokenizer, common);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return {.value = JsonValue::object({{"out", settings.tokenizer},
                                       {"bytes", bytes},
@@ -127,10 +114,7 @@ Result encode(const TokenizerSettings& settings, const CommonOptions& common) {
     }
     return {.value = JsonValue::object({{"ids", std::move(array)}}), .text = line + "\n"};
   }
-  const std::size_t width = token_bytes(tokenizer.vocabulary());
-  std::string bytes;
-  for (const std::int32_t id : ids) bytes.append(reinterpret_cast<const char*>(&id), width);
-  write_file_atomically(settings.out, bytes);
+  write_file_atomically(settings.out, packed_tokens(ids, token_bytes(tokenizer.vocabulary())));
   return {.value = JsonValue::object({{"out", settings.out},
                                       {"bytes", text.size()},
                                       {"tokens", ids.size()},
@@ -148,25 +132,15 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
     file.read(0, ids);
   } else {
     const std::string text = text_of(settings);
-    const JsonValue numbers = parse_json(
-        "[" +
-            [&] {
-              std::string list;  // decimal ids, separated by blanks or commas
-              for (std::size_t at = 0; at < text.size();) {
-                const std::size_t begin = text.find_first_not_of(" \t\r\n,", at);
-                if (begin == text.npos) break;
-                at = std::min(text.find_first_of(" \t\r\n,", begin), text.size());
-                list += (list.empty() ? "" : ",") + text.substr(begin, at - begin);
-              }
-              return list;
-            }() +
-            "]",
-        {.max_depth = 1, .max_values = 100'000'000, .integers_only = true}, "the ids");
-    for (const std::int64_t id : numbers.integers()) {
-      check(0 <= id && id < tokenizer.vocabulary(), "tokenizer", "{}: id {} is {}, and {} has {} tokens",
+    constexpr const char* separators = " \t\r\n,";
+    for (std::size_t end = 0, begin = 0; (begin = text.find_first_not_of(separators, end)) != text.npos;) {
+      end = std::min(text.find_first_of(separators, begin), text.size());
+      const std::string_view number = std::string_view(text).substr(begin, end - begin);
+      const std::optional<std::int32_t> id = token_id(number, tokenizer.vocabulary());
+      check(id.has_value(), "tokenizer", "{}: id {} is '{}', and {} has the tokens 0 to {}",
             settings.files.size() == 1 ? escape_for_print(settings.files[0], 1000) : std::string("the ids"), ids.size(),
-            id, escape_for_print(settings.tokenizer, 1000), tokenizer.vocabulary());
-      ids.push_back(static_cast<std::int32_t>(id));
+            escape_for_print(number, 60), escape_for_print(settings.tokenizer, 1000), tokenizer.vocabulary() - 1);
+      ids.push_back(*id);
     }
   }
   const std::string bytes = tokenizer.decode(ids);
@@ -184,10 +158,8 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
 Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   const Tokenizer tokenizer = open_tokenizer(settings, common);
   std::vector<std::int32_t> by_length(static_cast<std::size_t>(tokenizer.vocabulary()));
-  for (std::size_t id = 0; id < by_length.size(); ++id) by_length[id] = static_cast<std::int32_t>(id);
-  std::stable_sort(by_length.begin(), by_length.end(), [&](std::int32_t a, std::int32_t b) {
-    return tokenizer.bytes_of(a).size() > tokenizer.bytes_of(b).size();
-  });
+  std::iota(by_length.begin(), by_length.end(), 0);
+  std::ranges::stable_sort(by_length, std::greater(), [&](std::int32_t id) { return tokenizer.bytes_of(id).size(); });
   const auto shown = [&](std::int32_t id) {
     const std::string_view bytes = tokenizer.bytes_of(id);
     return bytes.empty() ? "<special>" : escape_for_print(bytes, 60);

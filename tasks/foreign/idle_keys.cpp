@@ -1,4 +1,4 @@
-#include "tasks/foreign/idle_keys.hpp"
+#include "tasks/foreign/settings.hpp"
 
 #include <algorithm>
 #include <array>

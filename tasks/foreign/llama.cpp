@@ -1,7 +1,6 @@
 // LLaMA (arXiv 2302.13971) and Qwen2 (arXiv 2407.10671) in the format of `transformers`: rotary positions over the
 // whole head, RMSNorm before each part, SwiGLU. Qwen2 has biases only on q, k and v; our other biases are 0.
 #include "tasks/foreign/family.hpp"
-#include "tasks/foreign/rope_settings.hpp"
 
 namespace tally {
 namespace {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "tasks/foreign/family.hpp"
-#include "tasks/foreign/rope_settings.hpp"
 
 namespace tally {
 namespace {

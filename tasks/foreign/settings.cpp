@@ -5,7 +5,6 @@
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
-#include "tasks/foreign/idle_keys.hpp"
 
 namespace tally {
 
@@ -26,10 +25,16 @@ const JsonValue* ForeignSettings::take(std::string_view key, bool needed) {
   return nullptr;
 }
 
+const JsonValue* ForeignSettings::take(std::string_view key, bool needed, bool (JsonValue::*is)() const,
+                                       std::string_view wanted) {
+  const JsonValue* value = take(key, needed);
+  if (value != nullptr && !(value->*is)()) refuse(key, "must be {}, not {}", wanted, value->kind());
+  return value;
+}
+
 std::int64_t ForeignSettings::count(std::string_view key, std::optional<std::int64_t> usual) {
-  const JsonValue* value = take(key, !usual);
+  const JsonValue* value = take(key, !usual, &JsonValue::is_integer, "an integer");
   if (value == nullptr) return *usual;
-  if (!value->is_integer()) refuse(key, "must be an integer, not {}", value->kind());
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   const std::int64_t number = value->integer();
   if (number < 1 || number > most) refuse(key, "is {}; it must be from 1 to {}", number, most);
@@ -37,10 +42,8 @@ std::int64_t ForeignSettings::count(std::string_view key, std::optional<std::int
 }
 
 double ForeignSettings::real(std::string_view key, std::optional<double> usual) {
-  const JsonValue* value = take(key, !usual);
-  if (value == nullptr) return *usual;
-  if (!value->is_number()) refuse(key, "must be a number, not {}", value->kind());
-  return value->real();
+  const JsonValue* value = take(key, !usual, &JsonValue::is_number, "a number");
+  return value == nullptr ? *usual : value->real();
 }
 
 double ForeignSettings::positive(std::string_view key, std::optional<double> usual) {
@@ -61,43 +64,33 @@ std::vector<std::int64_t> ForeignSettings::ids(std::string_view key, std::int64_
     if (!id.is_integer()) refuse(key, "must be an id, an integer, or an array of them, not {}", id.kind());
     if (0 <= id.integer() && id.integer() < end) ids.push_back(id.integer());
   };
-  if (value != nullptr && value->is_array()) {
-    std::ranges::for_each(value->elements(), add);
-  } else if (value != nullptr) {
-    add(*value);
-  }
+  if (value == nullptr) return ids;
+  value->is_array() ? void(std::ranges::for_each(value->elements(), add)) : add(*value);
   return ids;
 }
 
 std::vector<double> ForeignSettings::reals(std::string_view key) {
-  const JsonValue* value = take(key, true);
-  if (!value->is_array()) refuse(key, "must be an array of numbers, not {}", value->kind());
   std::vector<double> numbers;
-  for (const JsonValue& element : value->elements()) {
-    if (!element.is_number()) refuse(key, "must hold numbers alone, not {}", element.kind());
+  for (const JsonValue& element : take(key, true, &JsonValue::is_array, "an array of numbers")->elements()) {
+    if (!element.is_number()) refuse(key, "must hold only numbers, not {}", element.kind());
     numbers.push_back(element.real());
   }
   return numbers;
 }
 
 bool ForeignSettings::flag(std::string_view key, bool usual) {
-  const JsonValue* value = take(key, false);
-  if (value == nullptr) return usual;
-  if (!value->is_bool()) refuse(key, "must be true or false, not {}", value->kind());
-  return value->boolean();
+  const JsonValue* value = take(key, false, &JsonValue::is_bool, "true or false");
+  return value == nullptr ? usual : value->boolean();
 }
 
 std::string ForeignSettings::text(std::string_view key, std::optional<std::string_view> usual) {
-  const JsonValue* value = take(key, !usual);
-  if (value == nullptr) return std::string(*usual);
-  if (!value->is_string()) refuse(key, "must be a string, not {}", value->kind());
-  return value->string();
+  const JsonValue* value = take(key, !usual, &JsonValue::is_string, "a string");
+  return value == nullptr ? std::string(*usual) : value->string();
 }
 
 ForeignSettings ForeignSettings::child(std::string_view key) {
   static const JsonValue empty = JsonValue::object();
-  const JsonValue* value = take(key, false);
-  if (value != nullptr && !value->is_object()) refuse(key, "must be an object, not {}", value->kind());
+  const JsonValue* value = take(key, false, &JsonValue::is_object, "an object");
   const std::string prefix = formatted("{}.", key);
   IgnoredKeys within;
   for (const std::string& name : ignored_) {

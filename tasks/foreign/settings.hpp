@@ -1,6 +1,6 @@
 // The two forms of a model's settings: config.json of another library, and our configuration. On both sides every
 // setting must be read by code that handles its effect on the computed function, or be known to have no effect
-// (idle_keys.hpp). Any other setting is refused by name.
+// (idle_keys.cpp). Any other setting is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,19 @@ namespace tally {
 
 // Keys unknown to tally that the user declares to have no effect: "flash_decoding", "rope_scaling.note".
 using IgnoredKeys = std::vector<std::string>;
+
+// Keys of config.json that do not change the computed function (idle_keys.cpp), in files of any library: metadata,
+// storage types, and settings of training, generation and other tasks. Some are idle only with certain values.
+enum class KeyEffect {
+  none,     // no effect with this value, or with any
+  changes,  // a known key, which with this value changes the function
+  unknown
+};
+// The effect of the member `key` of an object of config.json that no family has read. The value is not null.
+KeyEffect effect_of(std::string_view key, const JsonValue& object);
+
+// Whether the key describes the file itself and must not be copied to another.
+bool is_about_the_file(std::string_view key);
 
 // An object of config.json. A key that is null counts as missing. Errors name file and key.
 class ForeignSettings {
@@ -59,7 +72,9 @@ class ForeignSettings {
   }
 
  private:
+  // The value, or null if it is missing. It must be of this kind.
   const JsonValue* take(std::string_view key, bool needed);
+  const JsonValue* take(std::string_view key, bool needed, bool (JsonValue::*is)() const, std::string_view wanted);
 
   const JsonValue& object_;
   std::string source_;

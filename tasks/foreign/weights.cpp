@@ -40,28 +40,25 @@ std::map<std::string, std::string> read_index(const std::string& path) {
   return shards;
 }
 
-// A list of mismatches, limited in length.
-class Faults {
- public:
-  template <class... Parts>
-  void note(Message<Parts...> fault, const Parts&... parts) {
-    if (++count_ <= 10) text_ += (text_.empty() ? "" : "; ") + formatted(fault, parts...);
-  }
-  void refuse(const std::string& source) const {
-    check(count_ == 0, "import", "{}: {}{}", source, text_, count_ > 10 ? formatted("; {} more", count_ - 10) : "");
-  }
+// The first ten of a list of mismatches.
+void refuse(const std::string& source, std::vector<std::string> faults) {
+  const std::size_t count = faults.size();
+  faults.resize(std::min<std::size_t>(count, 10));
+  check(count == 0, "import", "{}: {}{}", source, joined(faults, "; "),
+        count > 10 ? formatted("; {} more", count - 10) : "");
+}
 
- private:
-  std::int64_t count_ = 0;
-  std::string text_;
-};
+bool is_transposed(Layout layout) { return layout == Layout::transposed || layout == Layout::side_by_side; }
+
+bool ends_with_one_of(std::string_view name, const std::vector<std::string_view>& ends) {
+  return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+}
 
 // The required shape of a tensor in the file.
 Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   Shape shape = ours.front();
   for (std::size_t n = 1; n < ours.size(); ++n) shape[0] += ours[n][0];
-  const bool swapped = layout == Layout::transposed || layout == Layout::side_by_side;
-  if (swapped && shape.rank == 2) std::swap(shape[0], shape[1]);
+  if (is_transposed(layout) && shape.rank == 2) std::swap(shape[0], shape[1]);
   return shape;
 }
 
@@ -70,22 +67,19 @@ constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("
                               std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
                               std::string_view("module.")};
 
-// Adds each run of such parts to `removed`: "module._orig_mod.".
-std::string without_wrappers(std::string_view name, std::set<std::string>& removed) {
-  std::string rest, run;
-  for (bool at_part = true; !name.empty();) {
-    const auto wrapper = std::ranges::find_if(wrappers, [&](std::string_view w) { return name.starts_with(w); });
-    if (at_part && wrapper != wrappers.end()) {
-      run += *wrapper;
-      name.remove_prefix(wrapper->size());
-      continue;
+// Adds each part to `removed`.
+std::string without_wrappers(std::string name, std::set<std::string>& removed) {
+  for (const std::string_view wrapper : wrappers) {
+    for (std::size_t at = 0; (at = name.find(wrapper, at)) != name.npos;) {
+      if (at > 0 && name[at - 1] != '.') {
+        ++at;
+        continue;
+      }
+      removed.insert(std::string(wrapper));
+      name.erase(at, wrapper.size());
     }
-    if (!run.empty()) removed.insert(std::exchange(run, {}));
-    at_part = name.front() == '.';
-    rest += name.front();
-    name.remove_prefix(1);
   }
-  return rest;
+  return name;
 }
 
 // The prefix before the family's names, found by the embedding, which every model has.
@@ -102,14 +96,11 @@ FoundPrefix find_prefix(const std::vector<std::string>& names, const Family& fam
     const bool ends_so = name == tail || name.ends_with("." + tail);
     if (ends_so) ends.push_back(name.substr(0, name.size() - tail.size()));
   }
-  if (ends.empty()) {
-    const std::size_t few = std::min<std::size_t>(names.size(), 3);
-    fail("import", "{}: has no tensor {}, nor one whose name ends so; {}. By config.json it is a {} model", source,
-         in_quotes(embedding),
-         few == 0 ? "it has none at all"
-                  : formatted("its names are like {}", joined({names.begin(), names.begin() + static_cast<long>(few)})),
-         family.name);
-  }
+  const std::vector<std::string> few(names.begin(), names.begin() + std::min<std::ptrdiff_t>(std::ssize(names), 3));
+  check(!ends.empty(), "import",
+        "{}: has no tensor {}, nor one whose name ends so; {}. By config.json it is a {} model", source,
+        in_quotes(embedding), few.empty() ? "it has none at all" : formatted("its names are like {}", joined(few)),
+        family.name);
   check(ends.size() == 1, "import", "{}: holds several models, {} and {}; keep the tensors of one of them", source,
         in_quotes(ends[0] + tail), in_quotes(ends[std::min<std::size_t>(1, ends.size() - 1)] + tail));
   const bool has_family = ends[0].ends_with(family.prefix);
@@ -175,7 +166,7 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
   const std::map<std::string_view, Shape> own(shapes.begin(), shapes.end());
   std::set<std::string, std::less<>> known;
   std::set<std::string_view> filled;
-  Faults faults;
+  std::vector<std::string> faults;
   for (TensorRow& row : tensor_rows(family, options)) {
     std::vector<Shape> parts;
     for (const std::string& name : row.ours) {
@@ -188,35 +179,31 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
     known.insert(row.theirs);
     const auto found = there_.find(row.theirs);
     if (found == there_.end()) {
-      faults.note("{} is missing", in_quotes(row.theirs));
+      faults.push_back(formatted("{} is missing", in_quotes(row.theirs)));
       continue;
     }
     const SafetensorsEntry& entry = *found->second.entry;
     const Shape wanted = shape_together(parts, row.layout);
     const bool type_fits = entry.type == "F32" || entry.type == "F16" || entry.type == "BF16";
     if (entry.shape != wanted) {
-      faults.note("{} is {}, and by config.json {}", in_quotes(row.theirs), entry.shape, wanted);
+      faults.push_back(formatted("{} is {}, and by config.json {}", in_quotes(row.theirs), entry.shape, wanted));
     } else if (!type_fits) {
-      faults.note("{} is {}; F32, F16 and BF16 are read", in_quotes(row.theirs), entry.type);
+      faults.push_back(formatted("{} is {}; F32, F16 and BF16 are read", in_quotes(row.theirs), entry.type));
     }
     sources_.push_back({std::move(row), found->second});
   }
   for (const auto& [name, stored] : there_) {
-    const bool buffer = std::ranges::any_of(
-        family.buffers, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
-    if (known.contains(name) || buffer) continue;
+    if (known.contains(name) || ends_with_one_of(name, family.buffers)) continue;
     if (options.tied && name == family.head) {
       tied_head_ = name;
     } else {
-      faults.note("{} is none of a {} model's tensors", in_quotes(stored.entry->name), family.name);
+      faults.push_back(formatted("{} is none of a {} model's tensors", in_quotes(stored.entry->name), family.name));
     }
   }
-  faults.refuse(weights.source());
+  refuse(weights.source(), std::move(faults));
   for (const auto& [name, shape] : shapes) {
     if (filled.contains(name)) continue;
-    const bool zero =
-        std::ranges::any_of(family.zeros, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
-    (zero ? zeros_ : not_in_file_).push_back(name);
+    (ends_with_one_of(name, family.zeros) ? zeros_ : not_in_file_).push_back(name);
   }
 }
 
@@ -276,59 +263,35 @@ void ForeignMapping::check_tied() const {
         in_quotes(tied_head_), in_quotes(embedding_));
 }
 
+// With rows as [groups, parts, rows of a part]: one group, or one for each head.
 std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads) {
+  const Tensor rows = is_transposed(layout) && theirs.rank() == 2 ? transpose(theirs, 0, 1).to_dense() : theirs;
+  if (parts == 1) return {rows};
   const auto count = static_cast<std::int64_t>(parts);
+  const std::int64_t groups = layout == Layout::by_head ? heads : 1;
+  const Tensor grouped = reshape(rows, {groups, count, rows.numel() / (groups * count)});
+  Shape shape = rows.shape();
+  shape[0] /= count;
   std::vector<Tensor> ours;
-  switch (layout) {
-    case Layout::same: return {theirs};
-    case Layout::transposed: return {theirs.rank() == 2 ? transpose(theirs, 0, 1) : theirs};
-    case Layout::side_by_side: {
-      const int axis = theirs.rank() - 1;
-      const std::int64_t width = theirs.size(axis) / count;
-      for (std::int64_t n = 0; n < count; ++n) {
-        const Tensor part = slice(theirs, axis, n * width, (n + 1) * width);
-        ours.push_back(axis == 1 ? transpose(part, 0, 1) : part);
-      }
-      return ours;
-    }
-    case Layout::by_head: {
-      const std::int64_t rows = theirs.size(0) / count, in = theirs.numel() / theirs.size(0);
-      const Tensor by_head = reshape(theirs, {heads, count, rows / heads * in});
-      const Shape shape = theirs.rank() == 2 ? Shape{rows, in} : Shape{rows};
-      for (std::int64_t n = 0; n < count; ++n) ours.push_back(reshape(by_head.detached_select(1, n).clone(), shape));
-      return ours;
-    }
-  }
+  for (std::int64_t n = 0; n < count; ++n) ours.push_back(reshape(grouped.detached_select(1, n).clone(), shape));
   return ours;
 }
 
 Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t heads) {
-  const Tensor& first = ours.front();
-  switch (layout) {
-    case Layout::same: return first;
-    case Layout::transposed: return first.rank() == 2 ? transpose(first, 0, 1).to_dense() : first;
-    case Layout::side_by_side: {
-      const Tensor rows = concat(ours, 0);
-      return rows.rank() == 2 ? transpose(rows, 0, 1).to_dense() : rows;
-    }
-    case Layout::by_head: {
-      std::vector<Tensor> parts;
-      for (const Tensor& own : ours) parts.push_back(reshape(own, {heads, 1, own.numel() / heads}));
-      Shape shape = first.shape();
-      shape[0] *= static_cast<std::int64_t>(ours.size());
-      return reshape(concat(parts, 1), shape);
-    }
-  }
-  return first;
+  const std::int64_t groups = layout == Layout::by_head ? heads : 1;
+  std::vector<Tensor> parts;
+  for (const Tensor& own : ours) parts.push_back(reshape(own, {groups, 1, own.numel() / groups}));
+  Shape shape = ours.front().shape();
+  shape[0] *= std::ssize(ours);
+  const Tensor rows = ours.size() == 1 ? ours.front() : reshape(concat(parts, 1), shape);
+  return is_transposed(layout) && rows.rank() == 2 ? transpose(rows, 0, 1).to_dense() : rows;
 }
 
 NamedTensors foreign_tensors(const Family& family, const ModelOptions& options, const NamedTensors& parameters) {
   const NoGrad only_values;
   const std::map<std::string_view, Tensor> own(parameters.begin(), parameters.end());
   for (const auto& [name, tensor] : parameters) {
-    const bool zero =
-        std::ranges::any_of(family.zeros, [&own_name = name](std::string_view end) { return own_name.ends_with(end); });
-    if (!zero) continue;
+    if (!ends_with_one_of(name, family.zeros)) continue;
     const std::vector<double> values = cast(tensor.detach(), DType::f64).to_vector<double>();
     check(std::ranges::all_of(values, [](double value) { return value == 0; }), "export",
           "{} models have no {}, which is not 0 here; train with these parameters left as they are (--train)",

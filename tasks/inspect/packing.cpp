@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/io/base64.hpp"
 
 namespace tally {
 namespace {
@@ -49,27 +50,14 @@ void append_breaks(std::span<const double> row, Bytes& bytes) {
   }
 }
 
-Bytes compressed(const Bytes& bytes) {
+std::string compressed(const Bytes& bytes) {
   uLongf size = compressBound(static_cast<uLong>(bytes.size()));
-  Bytes result(size);
-  const int status =
-      compress2(result.data(), &size, bytes.data(), static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
+  std::string result(size, '\0');
+  const int status = compress2(reinterpret_cast<Bytef*>(result.data()), &size, bytes.data(),
+                               static_cast<uLong>(bytes.size()), Z_BEST_COMPRESSION);
   check(status == Z_OK, "inspect", "zlib cannot compress {} bytes: error {}", bytes.size(), status);
   result.resize(size);
   return result;
-}
-
-std::string base64(const Bytes& bytes) {
-  static constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t n = 0; n < bytes.size(); n += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - n);
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) group = group << 8 | (k < count ? bytes[n + k] : 0u);
-    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return text;
 }
 
 }  // namespace
@@ -94,7 +82,7 @@ std::string pack_square(std::span<const double> square, std::int64_t length, Pac
     if (packing == Packing::gates) append_gates(row, gate_levels(length), numbers);
     if (packing == Packing::breaks) append_breaks(row, numbers);
   }
-  return (largest > 0 ? formatted("{}:", largest) : std::string()) + base64(compressed(numbers));
+  return (largest > 0 ? formatted("{}:", largest) : std::string()) + to_base64(compressed(numbers));
 }
 
 }  // namespace tally

@@ -7,78 +7,30 @@
 
 namespace tally {
 
-AddedTokens::AddedTokens(std::vector<Entry> entries) : entries_(std::move(entries)), states_(1) {
+AddedTokens::AddedTokens(std::vector<Entry> entries) : entries_(std::move(entries)) {
   std::erase_if(entries_, [](const Entry& entry) { return entry.text.empty(); });
-  std::size_t bytes = 0;
-  for (const Entry& entry : entries_) bytes += entry.text.size();
-  children_ = PairTable(bytes);
-  struct Edge {
-    std::int32_t from, to;
-    unsigned char byte;
-  };
-  std::vector<Edge> edges;
-  for (std::int32_t index = 0; std::cmp_less(index, entries_.size()); ++index) {
-    std::int32_t state = 0;
-    for (const char c : entries_[static_cast<std::size_t>(index)].text) {
-      const auto byte = static_cast<unsigned char>(c);
-      std::int32_t next = child(state, byte);
-      if (next == 0) {
-        next = static_cast<std::int32_t>(states_.size());
-        states_.push_back({.length = states_[static_cast<std::size_t>(state)].length + 1});
-        edges.push_back({state, next, byte});
-        if (state == 0) {
-          first_[byte] = next;
-        } else {
-          children_.add(state, byte, 0, next);
-        }
-      }
-      state = next;
-    }
-    State& last = states_[static_cast<std::size_t>(state)];
-    if (last.entry < 0) last.entry = index;
-  }
-  // Shorter tokens first, because a suffix is shorter.
-  const auto length_of = [&](const Edge& edge) { return states_[static_cast<std::size_t>(edge.to)].length; };
-  std::ranges::stable_sort(edges, {}, length_of);
-  for (const Edge& edge : edges) {
-    State& state = states_[static_cast<std::size_t>(edge.to)];
-    for (std::int32_t suffix = edge.from; suffix != 0 && state.suffix == 0;) {
-      suffix = states_[static_cast<std::size_t>(suffix)].suffix;
-      state.suffix = child(suffix, edge.byte);
-    }
-    state.longest = state.entry >= 0 ? state.entry : states_[static_cast<std::size_t>(state.suffix)].longest;
-  }
+  std::ranges::stable_sort(entries_, {}, &Entry::text);
+  const auto same = [](const Entry& a, const Entry& b) { return a.text == b.text; };
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same), entries_.end());
+  for (const Entry& entry : entries_) is_first_[static_cast<unsigned char>(entry.text[0])] = true;
 }
 
-std::int32_t AddedTokens::child(std::int32_t state, unsigned char byte) const {
-  if (state == 0) return first_[byte];
-  const PairTable::Entry* const found = children_.find(state, byte);
-  return found != nullptr ? found->result : 0;
-}
-
-// The earliest match, and the longest one there. A match is final once the current state no longer reaches back to its
-// beginning.
+// At each position, binary search finds the tokens that match one more byte of the text, until none is left.
 AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) const {
   Match best;
-  std::int32_t state = 0;
-  for (std::size_t at = from; at < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    std::int32_t next = child(state, byte);
-    if (next == 0 && state == 0 && best.entry < 0) {  // the common case
-      ++at;
-      continue;
+  for (std::size_t begin = from; begin < text.size() && best.entry < 0; ++begin) {
+    if (!is_first_[static_cast<unsigned char>(text[begin])]) continue;
+    auto first = entries_.begin(), last = entries_.end();
+    for (std::size_t at = begin; at < text.size() && first != last; ++at) {
+      const std::size_t size = at - begin;
+      const auto byte_of = [&](const Entry& entry) { return static_cast<unsigned char>(entry.text[size]); };
+      const auto byte = static_cast<unsigned char>(text[at]);
+      first = std::partition_point(first, last, [&](const Entry& entry) { return byte_of(entry) < byte; });
+      last = std::partition_point(first, last, [&](const Entry& entry) { return byte_of(entry) == byte; });
+      if (first == last || first->text.size() > size + 1) continue;
+      best = {begin, at + 1, static_cast<std::int32_t>(first - entries_.begin())};
+      ++first;  // the others are longer
     }
-    while (next == 0 && state != 0) {
-      state = states_[static_cast<std::size_t>(state)].suffix;
-      next = child(state, byte);
-    }
-    state = next;
-    ++at;
-    const State& here = states_[static_cast<std::size_t>(state)];
-    if (best.entry >= 0 && at - static_cast<std::size_t>(here.length) > best.begin) return best;
-    if (here.longest < 0) continue;
-    const std::size_t begin = at - entries_[static_cast<std::size_t>(here.longest)].text.size();
-    if (best.entry < 0 || begin <= best.begin) best = {begin, at, here.longest};
   }
   return best;
 }

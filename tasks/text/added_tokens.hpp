@@ -1,6 +1,5 @@
 // Added tokens of a tokenizer, which are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
-// The leftmost match wins, and the longest at one position. A single automaton searches for all of them (Aho, Corasick
-// 1975), so time grows with the text, not with the number of tokens.
+// The leftmost match wins, and the longest at one position.
 #pragma once
 
 #include <array>
@@ -9,8 +8,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tasks/text/hash_tables.hpp"
 
 namespace tally {
 
@@ -57,22 +54,12 @@ class AddedTokens {
     std::size_t begin = 0, end = 0;
     std::int32_t entry = -1;
   };
-  // A prefix of some texts.
-  struct State {
-    std::int32_t length = 0;    // bytes
-    std::int32_t suffix = 0;    // the state of its longest proper suffix
-    std::int32_t entry = -1;    // whose text it is
-    std::int32_t longest = -1;  // the entry of its longest suffix that is a text, itself included
-  };
-  std::int32_t child(std::int32_t state, unsigned char byte) const;
   Match next(std::string_view text, std::size_t from) const;
   // Applies the flags. Returns false if the token is not valid here. `done`: the end of the previous token.
   bool widen(std::string_view text, std::size_t done, Match& match) const;
 
-  std::vector<Entry> entries_;
-  std::vector<State> states_;
-  std::array<std::int32_t, 256> first_{};  // by the first byte; 0: no token begins with it
-  PairTable children_;                     // of the states after the first
+  std::vector<Entry> entries_;        // sorted by their texts
+  std::array<bool, 256> is_first_{};  // whether a text begins with the byte
 };
 
 }  // namespace tally

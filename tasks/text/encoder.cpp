@@ -80,8 +80,6 @@ std::vector<std::int32_t> Encoder::encode(std::string_view text) {
   return ids;
 }
 
-void Encoder::encode_piece(std::string_view piece, std::vector<std::int32_t>& ids) { look_up(piece, ids); }
-
 void Encoder::look_up(std::string_view piece, std::vector<std::int32_t>& ids) {
   if (slots_.empty() || piece.size() > longest_remembered) return merge_piece(piece, ids);
   const bool is_short = piece.size() <= 15;
@@ -90,7 +88,7 @@ void Encoder::look_up(std::string_view piece, std::vector<std::int32_t>& ids) {
     std::memcpy(key, piece.data(), piece.size());
     key[1] |= static_cast<std::uint64_t>(piece.size()) << 56;
   } else {
-    key[0] = hash_of(piece);
+    key[0] = TextHash()(piece);
   }
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = static_cast<std::size_t>(hash_of(key[0], key[1])) & mask;

@@ -25,8 +25,6 @@ class Encoder {
   // special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);
-  // Appends the tokens of one piece.
-  void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids);
 
  private:
   // The key of a piece of up to 15 bytes is the bytes themselves, with their number in the top byte. The key of a

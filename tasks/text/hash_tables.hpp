@@ -1,11 +1,11 @@
-// A hash of bytes for tables in memory, and a table of ids by the bytes of their tokens. No output depends on the hash.
+// A hash of texts for tables in memory, and a table of merges. No output depends on the hash.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <random>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,55 +30,20 @@ inline std::uint64_t hash_of(std::uint64_t a, std::uint64_t b) {
   return fold_product(a ^ hash_secrets[0], b ^ hash_secrets[1]);
 }
 
-inline std::uint64_t hash_of(std::string_view bytes) {
-  std::uint64_t hash = bytes.size() * 0x9e3779b97f4a7c15U + 1;
-  for (; bytes.size() > 8; bytes.remove_prefix(8)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), sizeof word);
-    hash = hash_of(hash, word);
+// A hash of texts, for std::unordered_map.
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const {
+    std::uint64_t hash = text.size() * 0x9e3779b97f4a7c15U + 1;
+    const auto add = [&](std::size_t bytes) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, text.data(), bytes);
+      hash = hash_of(hash, word);
+    };
+    for (; text.size() > 8; text.remove_prefix(8)) add(8);
+    add(text.size());
+    return static_cast<std::size_t>(hash);
   }
-  std::uint64_t word = 0;
-  std::memcpy(&word, bytes.data(), bytes.size());
-  return hash_of(hash, word);
-}
-
-// A table of ids 0, 1, ... by text. The texts are stored elsewhere.
-class TextIndex {
- public:
-  // The id of the text, or -1. text_of(id) returns the text of an added id.
-  template <class TextOf>
-  std::int32_t find(std::string_view text, TextOf&& text_of) const {
-    if (slots_.empty()) return -1;
-    const std::size_t mask = slots_.size() - 1;
-    for (std::size_t slot = hash_of(text) & mask; slots_[slot] >= 0; slot = (slot + 1) & mask) {
-      if (text_of(slots_[slot]) == text) return slots_[slot];
-    }
-    return -1;
-  }
-  // Adds a text that is not in the table.
-  template <class TextOf>
-  void add(std::int32_t id, TextOf&& text_of) {
-    if (2 * (count_ + 1) > slots_.size()) {
-      std::vector<std::int32_t> old(slots_.empty() ? 64 : 2 * slots_.size(), -1);
-      old.swap(slots_);
-      for (const std::int32_t there : old) {
-        if (there >= 0) insert(there, text_of(there));
-      }
-    }
-    insert(id, text_of(id));
-    ++count_;
-  }
-
- private:
-  void insert(std::int32_t id, std::string_view text) {
-    const std::size_t mask = slots_.size() - 1;
-    std::size_t slot = hash_of(text) & mask;
-    while (slots_[slot] >= 0) slot = (slot + 1) & mask;
-    slots_[slot] = id;
-  }
-
-  std::vector<std::int32_t> slots_;  // a power of two, at most half full
-  std::size_t count_ = 0;
 };
 
 // Merges by their pair of ids: a hash table with open addressing. Most look-ups find no entry.
@@ -93,11 +58,7 @@ class PairTable {
   }
 
   // Reserves room for this many pairs.
-  explicit PairTable(std::size_t pairs = 0) {
-    std::size_t size = 16;
-    while (size < 2 * pairs) size *= 2;
-    entries_.assign(size, {none, 0, 0});
-  }
+  explicit PairTable(std::size_t pairs) : entries_(std::bit_ceil(2 * pairs + 2), Entry{none, 0, 0}) {}
 
   // Null for an unknown pair.
   const Entry* find(std::int32_t left, std::int32_t right) const {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -46,10 +45,6 @@ const KnownPattern* find_known(std::string_view name_or_text) {
   return nullptr;
 }
 
-[[noreturn]] void refuse_pattern(std::string_view pattern, std::size_t at, std::string_view what) {
-  fail("pattern", "'{}': byte {}: {}", escape_for_print(pattern), at, what);
-}
-
 bool is_known_to_pcre2(const std::string& pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -69,95 +64,46 @@ std::string property_for_pcre2(std::string_view inside) {
                                                            : std::string(inside);
 }
 
-// Groups, lookahead, lookbehind and (?i: mean the same everywhere; verbs, callouts, recursion and other options do not.
-void check_group(std::string_view pattern, std::size_t at) {
-  const std::string_view rest = pattern.substr(at + 1);
-  if (rest.starts_with("*")) refuse_pattern(pattern, at, "verbs and options are not taken from a pattern");
-  if (!rest.starts_with("?")) return;
-  for (const char* known : {"?:", "?=", "?!", "?>", "?<=", "?<!", "?i:", "?i)"}) {
-    if (rest.starts_with(known)) return;
-  }
-  refuse_pattern(pattern, at, "a group of this kind is not read: programs differ in what it means");
-}
-
-// {m}, {m,} and {m,n} mean the same everywhere, also with a question mark after the latter two. {,n} is literal text in
-// some programs, and {m}? and {m,n}+ differ between programs.
-void check_repetition(std::string_view pattern, std::size_t at) {
-  const std::size_t end = std::min(pattern.find('}', at), pattern.size());
-  const std::string_view inside = pattern.substr(at + 1, end - at - 1),
-                         behind = pattern.substr(std::min(end + 1, pattern.size()));
-  const std::size_t comma = std::min(inside.find(','), inside.size());
-  const auto digits = [](std::string_view text) { return text.find_first_not_of("0123456789") == text.npos; };
-  const bool is_same = end < pattern.size() && comma > 0 && digits(inside.substr(0, comma)) &&
-                       digits(inside.substr(std::min(comma + 1, inside.size())));
-  if (!is_same)
-    refuse_pattern(pattern, at,
-                   "'{' that begins none of {m}, {m,} and {m,n} is not read: programs differ in what it means");
-  if (behind.starts_with('+') || (behind.starts_with('?') && comma == inside.size())) {
-    refuse_pattern(pattern, end + 1,
-                   formatted("'{}' behind {} is not read: programs differ in what it means", behind.substr(0, 1),
-                             pattern.substr(at, end + 1 - at)));
-  }
+// The parts of a pattern that mean the same in all programs: escapes; outside of classes also groups, lookahead,
+// lookbehind and (?i:, the beginning of a class, {m}, {m,} and {m,n}, and single characters except "^" and "$".
+// Programs differ in {,n}, {m}?, {m,n}+, verbs, callouts, recursion, other options, and in "&&" or "[" within a class.
+std::size_t bytes_of_part(std::string_view pattern, std::size_t at, bool in_class) {
+  constexpr const char* escape = R"(\\(?:[pPx]\{[^}]*\}|[pPx](?!\{)|[sSdDrntf]|[^A-Za-z0-9]))";
+  constexpr const char* others_outside =
+      R"(|\((?:\?(?:[:=!>]|<[=!]|i[:)])|(?![*?]))|\[\^?(?!\])|\{[0-9]+(?:\}(?![+?])|,[0-9]*\}(?!\+))|[^\\({\[^$])";
+  constexpr const char* others_within = R"(|([&~|-])(?!\1)|[^\\\[&~|-])";
+  static const TextPattern outside(formatted("{}{}", escape, others_outside)),
+      within(formatted("{}{}", escape, others_within));
+  return (in_class ? within : outside).bytes_at(pattern, at);
 }
 
 // The pattern with \s, \S, \d, \D and script names replaced by the Unicode properties that other programs mean by them.
 std::string for_pcre2(std::string_view pattern) {
-  const auto refuse = [&](std::size_t at, std::string_view what) { refuse_pattern(pattern, at, what); };
   constexpr std::size_t longest = 10'000;
   check(pattern.size() <= longest, "pattern", "has {} bytes; {} at most", pattern.size(), longest);
   check(!pattern.empty(), "pattern", "is empty");
-  if (const std::size_t zero = pattern.find('\0'); zero != pattern.npos) refuse(zero, "a zero byte");
-  constexpr std::string_view same_everywhere = "pPrntfx";  // of escapes by letters and digits
+  constexpr std::pair<std::string_view, std::string_view> properties[] = {
+      {"\\s", R"(\p{White_Space})"}, {"\\S", R"(\P{White_Space})"}, {"\\d", R"(\p{Nd})"}, {"\\D", R"(\P{Nd})"}};
   std::string text;
   bool in_class = false;
-  for (std::size_t at = 0; at < pattern.size(); ++at) {
-    const char c = pattern[at];
-    if (c == '(' && !in_class) check_group(pattern, at);
-    if (c == '{' && !in_class) check_repetition(pattern, at);
-    if (c == '\\') {
-      if (at + 1 == pattern.size()) refuse(at, "a backslash at the end");
-      const char next = pattern[++at];
-      const bool has_braces = (next == 'p' || next == 'P' || next == 'x') && pattern.substr(at + 1).starts_with('{');
-      switch (next) {
-        case 's': text += R"(\p{White_Space})"; break;
-        case 'S': text += R"(\P{White_Space})"; break;
-        case 'd': text += R"(\p{Nd})"; break;
-        case 'D': text += R"(\P{Nd})"; break;
-        default:
-          if (std::isalnum(static_cast<unsigned char>(next)) != 0 &&
-              same_everywhere.find(next) == same_everywhere.npos) {
-            refuse(at - 1, formatted("\\{} is not read: programs differ in what it means", next));
-          }
-          text += {c, next};
-      }
-      if (has_braces) {
-        const std::size_t end = pattern.find('}', at);
-        if (end == pattern.npos) refuse(at + 1, "'{' without its '}'");
-        const std::string_view inside = pattern.substr(at + 2, end - at - 2);
-        text += formatted("{{{}}}", next == 'x' ? std::string(inside) : property_for_pcre2(inside));
-        at = end;
-      }
-      continue;
+  for (std::size_t at = 0; at < pattern.size();) {
+    const std::string_view part = pattern.substr(at, bytes_of_part(pattern, at, in_class));
+    check(!part.empty() && part != std::string_view("\0", 1), "pattern",
+          "'{}': byte {}: '{}' is not read: programs differ in what it means", escape_for_print(pattern), at,
+          escape_for_print(pattern.substr(at, 8)));
+    in_class = in_class ? part != "]" : part.starts_with('[');
+    const auto known = std::ranges::find(properties, part, &std::pair<std::string_view, std::string_view>::first);
+    if (known != std::end(properties)) {
+      text += known->second;
+    } else if (part.starts_with("\\p{") || part.starts_with("\\P{")) {
+      text += formatted("{}{{{}}}", part.substr(0, 2), property_for_pcre2(part.substr(3, part.size() - 4)));
+    } else {
+      text += part;
     }
-    if (in_class) {
-      if (c == ']') in_class = false;
-      if (c == '[') refuse(at, "'[' within a class is not read: programs differ in what it means");
-      if (std::string_view("&-~|").find(c) != std::string_view::npos && pattern.substr(at + 1).starts_with(c)) {
-        refuse(at, formatted("'{}{}' within a class is not read: programs differ in what it means", c, c));
-      }
-    } else if (c == '[') {
-      in_class = true;
-      if (at + 1 < pattern.size() && pattern[at + 1] == '^') text += pattern[at++];
-      if (at + 1 < pattern.size() && pattern[at + 1] == ']') refuse(at + 1, "a class that begins with ']' is not read");
-    } else if (c == '^' || c == '$') {
-      refuse(at, formatted("'{}' is not read: programs differ in what it means", c));
-    }
-    text += pattern[at];
+    at += part.size();
   }
   return text;
 }
-
-const pcre2_code* code_of(const void* code) { return static_cast<const pcre2_code*>(code); }
 
 }  // namespace
 
@@ -187,7 +133,6 @@ SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit)
     : SplitPattern(std::vector<SplitStep>{{std::string(name_or_text)}}, with_jit) {}
 
 SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_(std::move(steps)) {
-  std::vector<std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)>> codes;
   for (SplitStep& step : steps_) {
     const std::string pattern = for_pcre2(split_pattern_text(step.pattern));
     step.pattern = split_pattern_name(step.pattern);
@@ -201,14 +146,9 @@ SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_
     pcre2_compile_context_free(context);
     check(code != nullptr, "pattern", "'{}': {}", escape_for_print(step.pattern),
           code != nullptr ? "" : pattern_error(error));
-    codes.emplace_back(code, &pcre2_code_free);
+    codes_.emplace_back(code, [](void* freed) { pcre2_code_free(static_cast<pcre2_code*>(freed)); });
     compiled_ = compiled_ && with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
-  for (auto& code : codes) codes_.push_back(code.release());
-}
-
-SplitPattern::~SplitPattern() {
-  for (void* const code : codes_) pcre2_code_free(static_cast<pcre2_code*>(code));
 }
 
 Splitter::Splitter(const SplitPattern& pattern) : pattern_(pattern) {
@@ -220,24 +160,18 @@ Splitter::Splitter(const SplitPattern& pattern) : pattern_(pattern) {
   if (pattern.compiled_) {
     pcre2_jit_stack* stack = pcre2_jit_stack_create(std::size_t{32} << 10, std::size_t{8} << 20, nullptr);
     pcre2_jit_stack_assign(context, nullptr, stack);
-    stack_ = stack;
+    stack_ = {stack, [](void* freed) { pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(freed)); }};
   }
-  context_ = context;
-  match_data_ = data;
+  context_ = {context, [](void* freed) { pcre2_match_context_free(static_cast<pcre2_match_context*>(freed)); }};
+  match_data_ = {data, [](void* freed) { pcre2_match_data_free(static_cast<pcre2_match_data*>(freed)); }};
   check(context != nullptr && data != nullptr, "pattern", "no memory to match it");
   ends_ = pcre2_get_ovector_pointer(data);
 }
 
-Splitter::~Splitter() {
-  pcre2_match_data_free(static_cast<pcre2_match_data*>(match_data_));
-  pcre2_match_context_free(static_cast<pcre2_match_context*>(context_));
-  pcre2_jit_stack_free(static_cast<pcre2_jit_stack*>(stack_));
-}
-
 Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const {
-  auto* data = static_cast<pcre2_match_data*>(match_data_);
-  auto* context = static_cast<pcre2_match_context*>(context_);
-  const pcre2_code* const code = code_of(pattern_.codes_[step]);
+  auto* data = static_cast<pcre2_match_data*>(match_data_.get());
+  auto* context = static_cast<pcre2_match_context*>(context_.get());
+  const pcre2_code* const code = static_cast<const pcre2_code*>(pattern_.codes_[step].get());
   const auto* text = reinterpret_cast<PCRE2_SPTR>(piece.data());
   // PCRE2 matches a run of blanks and then backtracks one blank at a time, so the limit is proportional to the
   // remaining length.

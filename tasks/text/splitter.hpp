@@ -54,9 +54,6 @@ class SplitPattern {
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
   // Without a step a text is one piece.
   explicit SplitPattern(std::vector<SplitStep> steps, bool with_jit = true);
-  ~SplitPattern();
-  SplitPattern(const SplitPattern&) = delete;
-  SplitPattern& operator=(const SplitPattern&) = delete;
 
   const std::vector<SplitStep>& steps() const { return steps_; }
   bool compiled() const { return compiled_; }
@@ -64,7 +61,7 @@ class SplitPattern {
  private:
   friend class Splitter;
   std::vector<SplitStep> steps_;  // known patterns by their names
-  std::vector<void*> codes_;
+  std::vector<std::shared_ptr<void>> codes_;
   bool compiled_ = true;
 };
 
@@ -72,7 +69,6 @@ class SplitPattern {
 class Splitter {
  public:
   explicit Splitter(const SplitPattern& pattern);
-  ~Splitter();
   Splitter(const Splitter&) = delete;
   Splitter& operator=(const Splitter&) = delete;
 
@@ -128,9 +124,7 @@ class Splitter {
   std::vector<Range> ranges(std::string_view piece, std::size_t step, std::size_t offset) const;
 
   const SplitPattern& pattern_;
-  void* match_data_ = nullptr;
-  void* context_ = nullptr;
-  void* stack_ = nullptr;
+  std::shared_ptr<void> stack_, context_, match_data_;
   const std::size_t* ends_ = nullptr;
 };
 

@@ -22,25 +22,29 @@ TextPattern::TextPattern(const std::string& pattern) : pattern_(escape_for_print
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_MULTILINE,
                                    &error, &offset, nullptr);
   check(code != nullptr, "pattern", "'{}': byte {}: {}", pattern_, offset, pattern_error(error));
-  code_ = code;
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // if it fails, the pattern is interpreted
-  match_data_ = pcre2_match_data_create_from_pattern(code, nullptr);
+  code_ = {code, [](void* freed) { pcre2_code_free(static_cast<pcre2_code*>(freed)); }};
 }
 
-TextPattern::~TextPattern() {
-  pcre2_match_data_free(static_cast<pcre2_match_data*>(match_data_));
-  pcre2_code_free(static_cast<pcre2_code*>(code_));
-}
-
-bool TextPattern::found_in(std::string_view text) const {
-  const auto match = [&](std::uint32_t options) {
-    return pcre2_match(static_cast<const pcre2_code*>(code_), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
-                       options, static_cast<pcre2_match_data*>(match_data_), nullptr);
+std::optional<std::size_t> TextPattern::match(std::string_view text, std::size_t at, std::uint32_t options) const {
+  const auto* const code = static_cast<const pcre2_code*>(code_.get());
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
+                                                                                 &pcre2_match_data_free);
+  const auto run = [&](std::uint32_t more) {
+    return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, options | more, data.get(),
+                       nullptr);
   };
-  int count = match(0);
-  if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match(PCRE2_NO_JIT);
-  check(count >= 0 || count == PCRE2_ERROR_NOMATCH, "pattern", "'{}': {}", pattern_, pattern_error(count));
-  return count >= 0;
+  int count = run(0);
+  if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = run(PCRE2_NO_JIT);
+  if (count == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  check(count >= 0, "pattern", "'{}': {}", pattern_, pattern_error(count));
+  return pcre2_get_ovector_pointer(data.get())[1];
+}
+
+bool TextPattern::found_in(std::string_view text) const { return match(text, 0, 0).has_value(); }
+
+std::size_t TextPattern::bytes_at(std::string_view text, std::size_t at) const {
+  return match(text, at, PCRE2_ANCHORED).value_or(at) - at;
 }
 
 }  // namespace tally

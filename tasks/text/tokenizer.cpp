@@ -1,6 +1,7 @@
 #include "tasks/text/tokenizer.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "core/error.hpp"
@@ -8,6 +9,13 @@
 #include "tasks/text/byte_characters.hpp"
 
 namespace tally {
+
+std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary) {
+  std::int32_t id = -1;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  const bool is_id = error == std::errc{} && stop == text.data() + text.size() && 0 <= id && id < vocabulary;
+  return is_id ? std::optional(id) : std::nullopt;
+}
 
 TokenizerParts byte_tokenizer() {
   TokenizerParts parts;
@@ -47,20 +55,14 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
       pattern_(std::make_unique<SplitPattern>(parts_.steps, with_jit)),
       byte_ids_(byte_count, -1),
       pairs_(parts_.merges.size()) {
-  const auto text_of = [&](std::int32_t id) -> std::string_view { return parts_.tokens[static_cast<std::size_t>(id)]; };
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
-    const std::string_view bytes = text_of(id);
-    if (!is_in_index(id)) continue;
-    const std::int32_t twin = index_.find(bytes, text_of);
-    check(twin < 0, "tokenizer", "tokens {} and {} are both '{}'", twin, id, escape_for_print(bytes));
-    index_.add(id, text_of);
+    const std::string_view bytes = parts_.tokens[static_cast<std::size_t>(id)];
+    if (!parts_.is_of_model(id) || std::ranges::count(parts_.byte_tokens, id) > 0) continue;
+    index_.emplace(bytes, id);
     if (bytes.size() == 1) byte_ids_[static_cast<unsigned char>(bytes[0])] = id;
   }
   if (parts_.has_byte_fallback()) byte_ids_ = parts_.byte_tokens;
-  for (std::int32_t byte = 0; byte < byte_count; ++byte) {
-    check(byte_ids_[static_cast<std::size_t>(byte)] >= 0, "tokenizer",
-          "no token is the single byte {}; all 256 are needed", byte);
-  }
+  check_internal(std::ranges::count(byte_ids_, -1) == 0, "tokenizer", "a byte has no token");
   for (const MergedPair& merge : parts_.merges) {
     const std::string_view left = bytes_of(merge.left), right = bytes_of(merge.right), result = bytes_of(merge.result);
     const bool fits = !left.empty() && !right.empty() && result.size() == left.size() + right.size() &&
@@ -102,11 +104,6 @@ Tokenizer::Names Tokenizer::names_of(std::span<const std::string> allowed) const
   return {AddedTokens(std::move(written)), AddedTokens(std::move(in_normalized))};
 }
 
-// Whether pieces are looked up among such tokens.
-bool Tokenizer::is_in_index(std::int32_t id) const {
-  return parts_.is_of_model(id) && std::ranges::count(parts_.byte_tokens, id) == 0;
-}
-
 std::string_view Tokenizer::bytes_of(std::int64_t id) const {
   check(0 <= id && id < vocabulary(), "tokenizer", "there is no token {}; the vocabulary has {}", id, vocabulary());
   return parts_.tokens[static_cast<std::size_t>(id)];
@@ -120,8 +117,8 @@ std::optional<std::int32_t> Tokenizer::special(std::string_view name) const {
 }
 
 std::int32_t Tokenizer::find(std::string_view bytes) const {
-  return index_.find(bytes,
-                     [&](std::int32_t id) -> std::string_view { return parts_.tokens[static_cast<std::size_t>(id)]; });
+  const auto found = index_.find(bytes);
+  return found != index_.end() ? found->second : -1;
 }
 
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tasks/text/added_tokens.hpp"
@@ -32,6 +33,9 @@ inline constexpr std::string_view end_of_text_name = "<|endoftext|>";
 // LLaMA); DeepSeek's; Gemma's.
 inline constexpr std::string_view end_of_text_names[] = {end_of_text_name, "<|end_of_text|>", "</s>",
                                                          "<｜end▁of▁sentence｜>", "<eos>"};
+
+// The number that the text is, if it is an id in 0 to vocabulary - 1.
+std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary = std::int64_t{1} << 31);
 
 struct SpecialToken {
   std::string name;
@@ -95,7 +99,8 @@ TokenizerParts byte_tokenizer();
 
 class Tokenizer {
  public:
-  // Throws Error if a byte has no token, a merge's result is not its joined parts, or the pattern is refused.
+  // The readers of files and the training give parts in which each byte has a token, no two tokens of the model are
+  // equal and merges join their parts. Throws Error for a merge that exists twice and a pattern that is refused.
   explicit Tokenizer(TokenizerParts parts, bool with_jit = true);
 
   const TokenizerParts& parts() const { return parts_; }
@@ -121,7 +126,6 @@ class Tokenizer {
   // The text after the normalisers.
   std::string normalized(std::string_view text) const;
   bool has_normalizer() const;
-  bool is_in_index(std::int32_t id) const;
 
   TokenizerParts parts_;
   std::unique_ptr<SplitPattern> pattern_;
@@ -129,7 +133,7 @@ class Tokenizer {
 
   std::vector<std::int32_t> byte_ids_;  // by byte
   PairTable pairs_;
-  TextIndex index_;
+  std::unordered_map<std::string_view, std::int32_t, TextHash> index_;  // of parts_.tokens
 };
 
 }  // namespace tally

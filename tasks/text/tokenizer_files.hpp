@@ -44,11 +44,4 @@ std::string tokenizer_json(const TokenizerParts& parts);
 // `length`: tokens of the longest text that the model reads; 0 if unknown.
 std::string tokenizer_config_json(const TokenizerParts& parts, std::optional<std::int64_t> bos,
                                   std::optional<std::int64_t> eos, std::int64_t length = 0);
-// The two files of the other form. Throws Error for a tokenizer that this form cannot represent: any pattern except
-// gpt2.
-struct VocabularyFiles {
-  std::string vocabulary, merges;
-};
-VocabularyFiles vocabulary_files(const TokenizerParts& parts);
-
 }  // namespace tally

@@ -34,22 +34,17 @@ void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
 }
 
 void read_merges(const Node& model, VocabularyBuilder& builder) {
-  const JsonValue& merges = model.member("merges");
-  if (!merges.is_array()) model.refuse("merges", "is {}; an array is wanted", merges.kind());
   std::size_t number = 0;
-  for (const JsonValue& merge : merges.elements()) {
+  for (const Node& merge : model.elements("merges")) {
     builder.at(formatted("model.merges[{}]", number++));
-    if (merge.is_string()) {
-      const std::string_view text = merge.string();
-      const std::size_t blank = text.find(' ');
-      const bool is_pair = blank != text.npos && text.find(' ', blank + 1) == text.npos;
-      if (!is_pair) builder.fail_here("'{}'; two tokens with one blank between are wanted", escape_for_print(text));
-      builder.add_merge(text.substr(0, blank), text.substr(blank + 1));
+    const JsonValue& pair = merge.value();
+    if (pair.is_string()) {
+      builder.add_merge(pair.string());
     } else {
-      const bool is_pair = merge.is_array() && merge.elements().size() == 2 && merge.elements()[0].is_string() &&
-                           merge.elements()[1].is_string();
-      if (!is_pair) builder.fail_here("is {}; a pair of tokens is wanted", merge.kind());
-      builder.add_merge(merge.elements()[0].string(), merge.elements()[1].string());
+      const bool is_pair = pair.is_array() && pair.elements().size() == 2 && pair.elements()[0].is_string() &&
+                           pair.elements()[1].is_string();
+      if (!is_pair) builder.fail_here("is {}; a pair of tokens is wanted", pair.kind());
+      builder.add_merge(pair.elements()[0].string(), pair.elements()[1].string());
     }
   }
 }
@@ -59,27 +54,20 @@ void read_model(const Node& model, VocabularyBuilder& builder) {
   model.check_names({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                      "byte_fallback", "ignore_merges", "vocab", "merges"});
   for (const std::string_view name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const bool is_empty = !model.absent(name) && model.member(name).is_string() && model.text(name).empty();
-    if (!is_empty) model.check_absent({name});
+    const JsonValue* const affix = model.value().find(name);
+    if (affix == nullptr || *affix != JsonValue("")) model.check_absent(name);
   }
-  if (!model.absent("dropout") && model.value().at("dropout") != JsonValue(0.0)) {
-    model.check_absent({"dropout"});  // merges would be skipped at random
-  }
+  const JsonValue* const dropout = model.value().find("dropout");
+  // With dropout, merges would be skipped at random.
+  if (dropout != nullptr && *dropout != JsonValue(0.0)) model.check_absent("dropout");
   // All bytes have tokens, so there are no unknown tokens, whatever unk_token and fuse_unk are.
   if (model.flag("byte_fallback", false)) {
     model.check_flag("ignore_merges", false);
   } else {
     builder.parts.ignore_merges = model.flag("ignore_merges", false);
   }
-  const Node vocabulary = model.child("vocab");
-  vocabulary.check_object();
   builder.at("model.vocab");
-  for (const JsonMember& token : vocabulary.value().members()) {
-    if (!token.value.is_integer()) {
-      builder.fail_here("'{}' is {}; an integer is wanted", escape_for_print(token.name), token.value.kind());
-    }
-    builder.add_written(token.name, token.value.integer());
-  }
+  builder.add_written(model.child("vocab").value());
   builder.finish_tokens();
   read_merges(model, builder);
   if (builder.parts.has_byte_fallback()) set_fallback_pattern(builder.parts);
@@ -100,16 +88,18 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
   file.check_names({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                     "decoder", "model"});
   if (!file.absent("version") && file.text("version") != "1.0") file.refuse("version", "only \"1.0\" is known");
-  file.check_absent({"truncation", "padding"});
+  for (const char* name : {"truncation", "padding"}) file.check_absent(name);
   const JsonValue* const model = value.find("model");
   const bool has_model = model != nullptr && model->is_object();
   // Checked first, because otherwise the error would name the steps of another type. Older BPE files have no type.
-  const bool is_named = has_model && !file.child("model").absent("type");
-  if (is_named && file.child("model").text("type") != "BPE") {
-    file.child("model").refuse("type", "'{}' is not read; BPE is", escape_for_print(file.child("model").text("type")));
-  }
-  if (has_model && !is_named && model->find("merges") == nullptr) {
-    file.child("model").refuse("type", "is missing, and the model has no merges; \"BPE\" with merges is read");
+  if (has_model) {
+    const Node node = file.child("model");
+    if (node.absent("type") && !model->contains("merges")) {
+      node.refuse("type", "is missing, and the model has no merges; \"BPE\" with merges is read");
+    }
+    if (!node.absent("type") && node.text("type") != "BPE") {
+      node.refuse("type", "'{}' is not read; BPE is", escape_for_print(node.text("type")));
+    }
   }
   VocabularyBuilder builder(escape_for_print(source, 1000));
   read_added_tokens(file, builder);
@@ -147,9 +137,7 @@ std::string tokenizer_json(const TokenizerParts& parts) {
                                   {"special", is_special}}));
   };
   for (const SpecialToken& special : parts.specials) add(special.id, special.name, special.flags, true);
-  for (const AddedToken& token : parts.added) {
-    add(token.id, token.text, token.flags, false);
-  }
+  for (const AddedToken& token : parts.added) add(token.id, token.text, token.flags, false);
   for (const MergedPair& merge : parts.merges) {
     merges.push(JsonValue(JsonValue::Array{written(merge.left), written(merge.right)}));
   }

@@ -113,7 +113,8 @@ void read_fallback_pre_tokenizer(const Node& file, TokenizerParts& parts) {
   const bool are_written = parts.blanks != Blanks::metaspace_never;  // by the normaliser
   bool has_metaspace = false;
   for (const Node& step : steps_of(file, "pre_tokenizer", "pretokenizers")) {
-    const bool splits_at_blanks = step.text("type") == "Split" && step.member("pattern").find("String") != nullptr &&
+    const bool splits_at_blanks = step.text("type") == "Split" &&
+                                  step.child("pattern").value().find("String") != nullptr &&
                                   step.child("pattern").text("String") == " ";
     if (splits_at_blanks && are_written) continue;  // there are none
     if (step.text("type") != "Metaspace" || are_written || has_metaspace) {

@@ -33,6 +33,14 @@ void VocabularyBuilder::add_added(const std::string& text, std::int64_t id, cons
   add_named(text, id, Kind::added, flags);
 }
 
+void VocabularyBuilder::add_written(const JsonValue& tokens) {
+  if (!tokens.is_object()) fail_here("is {}; an object of tokens and ids is wanted", tokens.kind());
+  for (const auto& [written, id] : tokens.members()) {
+    if (!id.is_integer()) fail_here("'{}' is {}; an integer is wanted", escape_for_print(written), id.kind());
+    add_written(written, id.integer());
+  }
+}
+
 void VocabularyBuilder::add_written(const std::string& written, std::int64_t id) {
   if (const auto named = named_.find(written); named != named_.end()) {
     Token& token = tokens_[named->second];
@@ -58,9 +66,8 @@ void VocabularyBuilder::add_bytes(std::string bytes, std::int64_t id) {
 }
 
 void VocabularyBuilder::finish_tokens() {
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const Token& a, const Token& b) { return a.id < b.id; });
+  std::ranges::stable_sort(tokens_, {}, &Token::id);
   parts.tokens.reserve(tokens_.size());
-  const auto text_of = [&](std::int32_t id) -> std::string_view { return parts.tokens[static_cast<std::size_t>(id)]; };
   for (const Token& token : tokens_) {
     const auto next = static_cast<std::int64_t>(parts.tokens.size());
     if (token.id < next)
@@ -70,7 +77,7 @@ void VocabularyBuilder::finish_tokens() {
     const std::string& bytes = token.made ? *token.made : token.bytes;
     if (is_of_model && find(bytes) >= 0) fail_here("the token '{}' is there twice", escape_for_print(bytes));
     parts.tokens.push_back(token.kind == Kind::special ? std::string() : bytes);
-    if (is_of_model) index_.add(token.id, text_of);
+    if (is_of_model) index_.emplace(parts.tokens.back(), token.id);
     if (token.kind == Kind::added) parts.added.push_back({token.bytes, token.id, token.flags, is_of_model});
     if (token.kind == Kind::byte) {
       const auto byte = static_cast<unsigned char>(parts.tokens.back()[0]);
@@ -80,22 +87,21 @@ void VocabularyBuilder::finish_tokens() {
     }
   }
   tokens_ = {};
-  std::sort(parts.specials.begin(), parts.specials.end(),
-            [](const SpecialToken& a, const SpecialToken& b) { return a.id < b.id; });
-  for (int byte = 0; byte_fallback_ && byte < byte_count; ++byte) {
-    if (parts.byte_tokens.empty() || parts.byte_tokens[static_cast<std::size_t>(byte)] < 0) {
+  std::ranges::sort(parts.specials, {}, &SpecialToken::id);
+  for (int byte = 0; byte < byte_count; ++byte) {
+    const std::string bytes(1, static_cast<char>(byte));
+    if (byte_fallback_ && (parts.byte_tokens.empty() || parts.byte_tokens[static_cast<std::size_t>(byte)] < 0)) {
       fail_here("there is no token {}; byte_fallback needs all 256", byte_token(byte));
     }
-  }
-  for (int byte = 0; !byte_fallback_ && byte < byte_count; ++byte) {
-    const std::string bytes(1, static_cast<char>(byte));
-    if (find(bytes) < 0) fail_here("no token is the byte {} alone, written '{}'", byte, byte_characters(bytes));
+    if (!byte_fallback_ && find(bytes) < 0) {
+      fail_here("no token is the byte {} alone, written '{}'", byte, byte_characters(bytes));
+    }
   }
 }
 
 std::int32_t VocabularyBuilder::find(std::string_view bytes) const {
-  return index_.find(bytes,
-                     [&](std::int32_t id) -> std::string_view { return parts.tokens[static_cast<std::size_t>(id)]; });
+  const auto found = index_.find(bytes);
+  return found != index_.end() ? found->second : -1;
 }
 
 std::int32_t VocabularyBuilder::find_written(std::string_view written) const {
@@ -103,6 +109,15 @@ std::int32_t VocabularyBuilder::find_written(std::string_view written) const {
   const std::int32_t id = bytes ? find(*bytes) : -1;
   if (id < 0) fail_here("'{}' is no token of the vocabulary", escape_for_print(written));
   return id;
+}
+
+void VocabularyBuilder::add_merge(std::string_view both) {
+  const std::size_t blank = std::min(both.find(' '), both.size());
+  const std::string_view left = both.substr(0, blank), right = both.substr(std::min(blank + 1, both.size()));
+  if (left.empty() || right.empty() || right.find(' ') != right.npos) {
+    fail_here("'{}'; two tokens with one blank between are wanted", escape_for_print(both));
+  }
+  add_merge(left, right);
 }
 
 void VocabularyBuilder::add_merge(std::string_view left, std::string_view right) {

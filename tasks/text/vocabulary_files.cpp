@@ -1,10 +1,9 @@
 // vocab.json with merges.txt, and .tiktoken; and which kind of file a path is.
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <filesystem>
 
 #include "core/error.hpp"
+#include "core/io/base64.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
 #include "tasks/text/byte_characters.hpp"
@@ -28,39 +27,6 @@ void for_each_line(std::string_view text, Take&& take) {
   }
 }
 
-// RFC 4648, section 4, padded; returns false for any other text.
-bool decode_base64(std::string_view text, std::string& bytes) {
-  if (text.empty() || text.size() % 4 != 0) return false;
-  std::uint32_t bits = 0;
-  std::size_t padding = 0;
-  for (std::size_t index = 0; index < text.size(); ++index) {
-    const char c = text[index];
-    std::uint32_t value = 0;
-    if (c >= 'A' && c <= 'Z')
-      value = static_cast<std::uint32_t>(c - 'A');
-    else if (c >= 'a' && c <= 'z')
-      value = static_cast<std::uint32_t>(c - 'a') + 26;
-    else if (c >= '0' && c <= '9')
-      value = static_cast<std::uint32_t>(c - '0') + 52;
-    else if (c == '+')
-      value = 62;
-    else if (c == '/')
-      value = 63;
-    else if (c == '=' && index + 2 >= text.size())
-      ++padding;
-    else
-      return false;
-    if (padding > 0 && c != '=') return false;
-    bits = bits << 6 | value;
-    if (index % 4 != 3) continue;
-    for (std::size_t part = 0; part < 3 - padding; ++part) bytes += static_cast<char>(bits >> (16 - 8 * part) & 0xff);
-    // The bits that the padding cuts off must be zero, or two texts would mean the same.
-    if ((bits & ((1U << 8 * padding) - 1)) != 0) return false;
-    bits = 0;
-  }
-  return true;
-}
-
 // Adds the unused ids between the last rank and the special tokens; cl100k has one.
 void add_unused(VocabularyBuilder& builder, const std::vector<SpecialToken>& specials, std::int64_t behind) {
   std::int32_t last = 0;
@@ -80,13 +46,11 @@ void add_unused(VocabularyBuilder& builder, const std::vector<SpecialToken>& spe
 SpecialToken parse_special(std::string_view text) {
   const std::size_t equals = std::min(text.rfind('='), text.size());
   const std::string_view written = text.substr(std::min(equals + 1, text.size()));
-  SpecialToken special{std::string(text.substr(0, equals)), -1};
-  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), special.id);
-  const bool is_id = error == std::errc{} && end == written.data() + written.size() && special.id >= 0;
-  check(is_id && !special.name.empty(), "tokenizer",
+  const std::optional<std::int32_t> id = token_id(written);
+  check(id && equals > 0, "tokenizer",
         "'{}'; the name of a special token, = and its id are wanted, as in <|endoftext|>=100257",
         escape_for_print(text));
-  return special;
+  return {std::string(text.substr(0, equals)), *id};
 }
 
 TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& vocabulary_source,
@@ -95,27 +59,16 @@ TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& 
   const JsonValue tokens = parse_json(vocabulary, limits, vocabulary_source);
   VocabularyBuilder builder(escape_for_print(vocabulary_source, 1000));
   builder.at("the vocabulary");
-  if (!tokens.is_object()) builder.fail_here("is {}; an object of tokens and ids is wanted", tokens.kind());
-  if (const JsonValue* end = tokens.find(end_of_text_name); end != nullptr && end->is_integer()) {
-    builder.add_special(std::string(end_of_text_name), end->integer());
-  }
-  for (const JsonMember& token : tokens.members()) {
-    if (!token.value.is_integer()) {
-      builder.fail_here("'{}' is {}; an integer is wanted", escape_for_print(token.name), token.value.kind());
-    }
-    builder.add_written(token.name, token.value.integer());
-  }
+  const JsonValue* const end = tokens.is_object() ? tokens.find(end_of_text_name) : nullptr;
+  if (end != nullptr && end->is_integer()) builder.add_special(std::string(end_of_text_name), end->integer());
+  builder.add_written(tokens);
   builder.finish_tokens();
   builder.set_source(escape_for_print(merges_source, 1000));
   for_each_line(merges, [&](std::string_view line, std::size_t number) {
     // "#version: 0.2" is only valid in the first line; elsewhere '#' begins a merge like any other character.
     if ((number == 1 && line.starts_with("#version")) || line.empty()) return;
     builder.at(formatted("line {}", number));
-    const std::size_t blank = line.find(' ');
-    const bool is_pair =
-        blank != line.npos && blank > 0 && blank + 1 < line.size() && line.find(' ', blank + 1) == line.npos;
-    if (!is_pair) builder.fail_here("'{}'; two tokens with one blank between are wanted", escape_for_print(line));
-    builder.add_merge(line.substr(0, blank), line.substr(blank + 1));
+    builder.add_merge(line);
   });
   return std::move(builder.parts);
 }
@@ -130,18 +83,16 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
     if (line.empty()) return;
     builder.at(formatted("line {}", number));
     const std::size_t blank = std::min(line.find(' '), line.size());
-    std::string bytes;
-    if (!decode_base64(line.substr(0, blank), bytes))
-      builder.fail_here("'{}' is not base64", escape_for_print(line.substr(0, blank), 60));
+    const std::optional<std::string> bytes = from_base64(line.substr(0, blank));
+    if (!bytes) builder.fail_here("'{}' is not base64", escape_for_print(line.substr(0, blank), 60));
     const std::string_view written = line.substr(std::min(blank + 1, line.size()));
-    std::int64_t rank = 0;
-    const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), rank);
-    const bool is_rank = error == std::errc{} && end == written.data() + written.size();
-    if (!is_rank)
+    const std::optional<std::int32_t> rank = token_id(written);
+    if (!rank) {
       builder.fail_here("'{}' is no rank; a token in base64, a blank and a rank are wanted",
                         escape_for_print(written, 60));
-    builder.add_bytes(std::move(bytes), rank);
-    behind = std::max(behind, rank + 1);
+    }
+    builder.add_bytes(*bytes, *rank);
+    behind = std::max(behind, std::int64_t{*rank} + 1);
   });
   builder.at("the ranks");
   if (specials.empty()) {
@@ -192,32 +143,6 @@ TokenizerParts read_tokenizer(const std::string& path, std::string_view pattern,
         escape_for_print(path, 1000));
   check_says_all();
   return parse_tokenizer_json(read_whole_file(path, max_bytes), path);
-}
-
-VocabularyFiles vocabulary_files(const TokenizerParts& parts) {
-  const bool can_say = parts.steps == std::vector<SplitStep>{{"gpt2"}} && !parts.ignore_merges &&
-                       parts.normal_forms.empty() && parts.added.empty() && !parts.has_byte_fallback();
-  check(can_say, "tokenizer",
-        "vocab.json and merges.txt can only say the pattern gpt2, without ignore_merges, normal form, byte fallback "
-        "and added tokens that are not special; write tokenizer.json");
-  const auto is_known = [](const SpecialToken& token) {
-    return token.name == end_of_text_name && token.flags == AddedFlags{.normalized = token.flags.normalized};
-  };
-  check(parts.specials.empty() || (parts.specials.size() == 1 && is_known(parts.specials[0])), "tokenizer",
-        "vocab.json and merges.txt know one special token, {}, without lstrip, rstrip and single_word; write "
-        "tokenizer.json",
-        end_of_text_name);
-  JsonValue::Object tokens;
-  for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
-    const bool is_special = parts.tokens[id].empty();
-    tokens.push_back({is_special ? std::string(end_of_text_name) : byte_characters(parts.tokens[id]), id});
-  }
-  VocabularyFiles files{write_json(std::move(tokens)) + "\n", "#version: 0.2\n"};
-  for (const MergedPair& merge : parts.merges) {
-    files.merges += byte_characters(parts.tokens[static_cast<std::size_t>(merge.left)]) + " ";
-    files.merges += byte_characters(parts.tokens[static_cast<std::size_t>(merge.right)]) + "\n";
-  }
-  return files;
 }
 
 }  // namespace tally

@@ -290,13 +290,6 @@ TEST_F(ImportedRuns, RefuseNamesThatNobodyHas) {
   EXPECT_EQ(names_of_checkpoints(folder_ / "run").size(), 1U);
 }
 
-TEST_F(ImportedRuns, BeginWithTheirModelOrNotAtAll) {
-  ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);
-  fs::resize_file(checkpoint("run", 0), 9000);
-  expect_refused(run_tally({"resume", folder_ / "run", "--steps=2"}, folder_), 1,
-                 "the run begins with the model in it");
-}
-
 // Even if no checkpoint is left: the configuration states that the run was imported.
 TEST_F(ImportedRuns, NeverBeginAtRandom) {
   ASSERT_EQ(import("run", source("gpt2"), {data()}).code, 0);

@@ -37,16 +37,6 @@ TEST_F(TextRuns, AreTheSameForAnyThreadsAndAfterAKill) {
       "300 tokens, "));
 }
 
-TEST_F(TextRuns, PreparingTwiceGivesTheSameBytes) {
-  ASSERT_EQ(prepare("again", {"--vocabulary=300", "--validation-part=0.2", "--test-part=0.1", "--threads=1"}).code, 0);
-  for (const char* file : {"tokenizer.json", "train.bin", "validation.bin", "test.bin", "manifest.json"}) {
-    EXPECT_EQ(read_file(folder_ / "again/" + file), read_file(folder_ / "data/" + file)) << file;
-  }
-  EXPECT_EQ(prepare("again").code, 1) << "it is there";
-  EXPECT_EQ(prepare("refused", {"--invalid=refuse"}).code, 1);
-  EXPECT_FALSE(fs::exists(folder_ / "refused")) << "nothing half-made";
-}
-
 TEST_F(TextRuns, SplitsWithoutATextAreTold) {
   const Finished made = run_tally(
       {"prepare", folder_ / "few", folder_ / "texts", "--vocabulary=300", "--validation-part=0", "--test-part=0.1"},

@@ -243,20 +243,6 @@ TEST(Usage, OptionsOfAnotherUseOfTheTokenizerAreRefused) {
   EXPECT_EQ(run_tally({"tokenizer", "show", "bytes", "--text=abc"}, folder).code, 0);
 }
 
-// Two files that are unusable without each other, whichever is named.
-TEST(Usage, ATokenizerOfTwoFilesIsWrittenAsBoth) {
-  const TemporaryFolder folder;
-  write_file_atomically(folder / "text", "low lower lowest low lower");
-  for (const char* name : {"a-vocab.json", "b-merges.txt"}) {
-    ASSERT_EQ(run_tally({"tokenizer", "train", folder / name, folder / "text", "--vocabulary=260"}, folder).code, 0);
-  }
-  for (const char* file : {"vocab.json", "merges.txt"}) {
-    const std::string one = read_file(folder / ("a-" + std::string(file)));
-    EXPECT_FALSE(one.empty()) << file;
-    EXPECT_EQ(one, read_file(folder / ("b-" + std::string(file)))) << file;
-  }
-}
-
 // A folder with tokenizer.json is one that other libraries load; an existing configuration stays.
 TEST(Usage, ATokenizerHasItsConfigurationBesideIt) {
   const TemporaryFolder folder;

@@ -7,7 +7,6 @@
 
 #include "core/io/json.hpp"
 #include "tasks/foreign/foreign_model.hpp"
-#include "tasks/foreign/idle_keys.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {

@@ -61,7 +61,13 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
     const std::string own = std::string(name) == "gpt2"   ? "transformer."
                             : name == std::string("neox") ? "gpt_neox."
                                                           : "model.";
-    for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.", "model.", "student.net.", "-"}) {
+    for (const auto& [prefix, parts] :
+         std::vector<std::pair<std::string, Names>>{{"_orig_mod.", {"_orig_mod."}},
+                                                    {"module.", {"module."}},
+                                                    {"module._orig_mod.", {"_orig_mod.", "module."}},
+                                                    {"model.", {"model."}},
+                                                    {"student.net.", {"student.net."}},
+                                                    {"-", {}}}) {
       const std::string path = with_tensors(name, [&](NamedTensors& tensors) {
         for (auto& [theirs, value] : tensors) {
           if (prefix != "-") theirs.insert(0, prefix);
@@ -70,7 +76,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
       });
       EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of(name), tokens).to_vector<double>())
           << name << " " << prefix;
-      EXPECT_EQ(left_out_of(path), prefix == "-" ? Names{} : Names{prefix}) << name;
+      EXPECT_EQ(left_out_of(path), parts) << name << " " << prefix;
     }
   }
   // Within a name, as when blocks are compiled one by one.
@@ -85,7 +91,7 @@ TEST_F(ForeignFolder, NamesWithThePrefixesOfWrappers) {
   const std::string both = with_tensors("llama", [](NamedTensors& tensors) {
     for (auto& [theirs, value] : tensors) theirs.insert(0, "module._orig_mod.student.");
   });
-  EXPECT_EQ(left_out_of(both), (Names{"module._orig_mod.", "student."}));
+  EXPECT_EQ(left_out_of(both), (Names{"_orig_mod.", "module.", "student."}));
   EXPECT_EQ(left_out_of(folder_of("llama")), Names{});
 }
 

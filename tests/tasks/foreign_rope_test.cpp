@@ -139,9 +139,6 @@ TEST(StretchedRope, YarnHasItsOwnAttentionFactorAndBounds) {
   };
   EXPECT_EQ(option(yarn({{"attention_factor", 0.75}}), "attention-factor"), "0.75");
   EXPECT_EQ(option(yarn({{"attention_factor", 0.1 * std::log(4.0) + 1}}), "attention-factor"), "");
-  EXPECT_EQ(option(yarn({{"mscale", 0.707}, {"mscale_all_dim", 0.707}}), "attention-factor"), "1");
-  EXPECT_EQ(std::stod(option(yarn({{"mscale", 1.5}, {"mscale_all_dim", 0.5}}), "attention-factor")),
-            (0.1 * 1.5 * std::log(4.0) + 1) / (0.1 * 0.5 * std::log(4.0) + 1));
   EXPECT_EQ(option(yarn({{"beta_fast", 64}, {"beta_slow", 0}}), "beta-fast"), "64");
   EXPECT_EQ(option(yarn({{"beta_fast", 64}, {"beta_slow", 0}}), "beta-slow"), "") << "0 is the usual one";
   EXPECT_EQ(option(yarn({{"truncate", false}}), "truncate"), "false");
@@ -167,30 +164,19 @@ TEST(StretchedRope, ContradictionsAreRefused) {
   refused(yarn({{"factor", 2.0}}), "'factor' = 2 times original_max_position_embeddings = 16 is 32, but ");
   refused(yarn({{"original_max_position_embeddings", 65}}), "is more than max_position_embeddings = 64");
   refused(yarn({{"type", "linear"}}), "'type' contradicts rope_type");
-  refused(yarn({{"attention_factor", 1.0}, {"mscale", 1.0}, {"mscale_all_dim", 0.5}}), "contradicts mscale = 1");
-  refused(yarn({{"mscale", 0.7}}), "has no agreed meaning without mscale_all_dim");
+  refused(yarn({{"mscale", 0.7}}), "'mscale' is not a key that tally knows");
   refused(JsonValue::object({{"factor", 2.0}}), "does not say how");
   refused(JsonValue::object({{"rope_type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 16}}),
           "contradicts max_position_embeddings = 64");
   refused(JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'mrope' is not there in tally");
 }
 
-// If a length is missing, or readers differ, there is a note for the user.
-TEST(StretchedRope, WhatIsTakenOtherwiseByOthersIsSaid) {
-  const auto note = [](JsonValue config) {
-    const std::vector<std::string> notes = describe_foreign(config, "config.json").notes;
-    return notes.size() == 1 ? notes.front() : formatted("{} notes", notes.size());
-  };
+TEST(StretchedRope, AMissingLengthIsNoted) {
   JsonValue without = yarn();
   without.remove("original_max_position_embeddings");
-  EXPECT_TRUE(contains(note(llama(without)), "the trained length is taken to be max_position_embeddings = 64"));
-  JsonValue at_trained = llama(yarn());
-  EXPECT_TRUE(contains(note(at_trained.set("max_position_embeddings", 16)), "16 is the trained length"));
-  EXPECT_EQ(note(llama(yarn())), "0 notes");
-  JsonValue older = llama({}), scaling = rope_parameters();
-  scaling.remove("rope_theta");
-  older.remove("rope_parameters");
-  EXPECT_TRUE(contains(note(older.set("rope_scaling", scaling)), "is within rope_scaling"));
+  const std::vector<std::string> notes = describe_foreign(llama(without), "config.json").notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(contains(notes[0], "the trained length is taken to be max_position_embeddings = 64"));
 }
 
 TEST(LongRopeSettings, ThatAreRefused) {

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tasks/text/prepare/prepare.hpp"
 #include "tasks/text/prepare/prepared_text.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"
 
 namespace tally {
@@ -31,7 +34,6 @@ class Prepare : public ::testing::Test {
     folder_.file("source/" + path, bytes);
   }
   JsonValue prepare(const std::string& name = "out") { return prepare_text(folder_.file(name), settings_, observer_); }
-  JsonValue dropped() { return prepare().at("counts").at("dropped"); }
   std::string all_of(const std::string& name) {
     std::string all;
     for (const char* file : {"manifest.json", "tokenizer.json", "train.bin", "validation.bin", "test.bin",
@@ -39,6 +41,29 @@ class Prepare : public ::testing::Test {
       all += formatted("{}:{}\n", file, bytes_of_file(folder_.file(name + "/" + file)));
     }
     return all;
+  }
+
+  // The documents of a split, by documents-<split>.tsv.
+  struct Document {
+    std::string path;
+    std::int64_t first = 0, bytes = 0;
+    std::vector<std::int32_t> ids = {};
+  };
+  std::vector<Document> documents(const std::string& split) {
+    const TokenFile tokens = PreparedText(folder_.file("out")).tokens(split);
+    std::istringstream lines(bytes_of_file(folder_.file(formatted("out/documents-{}.tsv", split))));
+    std::vector<Document> documents;
+    std::size_t count = 0;
+    for (Document document; std::getline(lines, document.path, '\t');) {
+      lines >> document.first >> count >> document.bytes >> std::ws;
+      document.ids.resize(count);
+      tokens.read(document.first, document.ids);
+      documents.push_back(document);
+    }
+    return documents;
+  }
+  std::string decoded(const Document& document) {
+    return Tokenizer(read_tokenizer(folder_.file("out/tokenizer.json"))).decode(document.ids);
   }
 
   // Its tokens have the checksums that its manifest says, as a training asks of them.

@@ -1,6 +1,7 @@
 #include "tasks/text/prepare/prepare.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 
 #include "core/cpu/parallel.hpp"
@@ -23,25 +24,22 @@ TEST_F(Prepare, EveryDocumentComesBackFromItsSplit) {
   const JsonValue manifest = prepare();
   EXPECT_EQ(manifest.at("counts").integer("found"), 40);
   const PreparedText text(folder_.file("out"));
-  const Tokenizer tokenizer(read_tokenizer(text.tokenizer_path()));
-  EXPECT_EQ(tokenizer.vocabulary(), text.manifest().vocabulary);
+  EXPECT_EQ(read_tokenizer(text.tokenizer_path()).tokens.size(), text.manifest().vocabulary);
   expect_whole("out");
-  std::size_t documents = 0;
+  std::size_t found = 0;
   for (const char* split : {"train", "validation", "test"}) {
     const TokenFile tokens = text.tokens(split);
     EXPECT_EQ(tokens.at(0), text.manifest().end_of_text);
     EXPECT_EQ(tokens.at(tokens.size() - 1), text.manifest().end_of_text);
-    for (const TextDocument& document : text.documents(split)) {
-      std::vector<std::int32_t> ids(static_cast<std::size_t>(document.tokens));
-      tokens.read(document.first, ids);
-      EXPECT_EQ(tokenizer.decode(ids), bytes_of_file(folder_.file("source/" + document.path)));
+    for (const Document& document : documents(split)) {
+      EXPECT_EQ(decoded(document), bytes_of_file(folder_.file("source/" + document.path)));
       EXPECT_EQ(tokens.at(document.first - 1), text.manifest().end_of_text);
       const double u = crc32c(std::as_bytes(std::span(document.path))) / 4294967296.0;
       EXPECT_EQ(u < 0.2 ? "validation" : u < 0.4 ? "test" : "train", std::string(split));
-      ++documents;
+      ++found;
     }
   }
-  EXPECT_EQ(documents, 40);
+  EXPECT_EQ(found, 40);
   EXPECT_FALSE(fs::exists(folder_.file("out.partial")));
 }
 
@@ -96,7 +94,7 @@ TEST_F(Prepare, LinesOfJsonAreTexts) {
   EXPECT_EQ(manifest.at("splits").at("train").integer("documents"), 2);
   EXPECT_EQ(manifest.at("splits").at("train").integer("files"), 1);
   EXPECT_EQ(manifest.at("splits").at("train").integer("bytes"), 9);
-  EXPECT_EQ(PreparedText(folder_.file("out")).documents("train")[1].path, "a.jsonl:3");
+  EXPECT_EQ(documents("train")[1].path, "a.jsonl:3");
 }
 
 // A file of lines is read a MiB at a time; a line that lies across is found again.
@@ -110,15 +108,8 @@ TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
   settings_.sources = {{folder_.file("long.jsonl", lines), "train"}};
   settings_.vocabulary = 257;
   prepare();
-  const PreparedText prepared(folder_.file("out"));
-  const TokenFile tokens = prepared.tokens("train");
-  const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
   std::string read;
-  for (const TextDocument& document : prepared.documents("train")) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(document.tokens));
-    tokens.read(document.first, ids);
-    read += tokenizer.decode(ids);
-  }
+  for (const Document& document : documents("train")) read += decoded(document);
   EXPECT_TRUE(read == texts);
 }
 
@@ -139,15 +130,12 @@ TEST_F(Prepare, LongTextsAreEncodedWhole) {
   const JsonValue& dropped = manifest.at("counts").at("dropped");
   for (const char* rule : {"equal", "invalid", "content"}) EXPECT_EQ(dropped.integer(rule), 1) << rule;
   const PreparedText prepared(folder_.file("out"));
-  const TokenFile tokens = prepared.tokens("train");
-  ASSERT_EQ(prepared.documents("train").size(), 1u);
-  const TextDocument document = prepared.documents("train")[0];
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(document.tokens));
-  tokens.read(document.first, ids);
-  EXPECT_EQ(document.bytes, static_cast<std::int64_t>(text.size()));
-  EXPECT_EQ(tokens.size(), document.tokens + 2);
+  ASSERT_EQ(documents("train").size(), 1u);
+  const Document document = documents("train")[0];
+  EXPECT_EQ(document.bytes, std::ssize(text));
+  EXPECT_EQ(prepared.tokens("train").size(), std::ssize(document.ids) + 2);
   const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
-  EXPECT_TRUE(ids == Encoder(tokenizer).encode(text)) << "as the whole text at once";
+  EXPECT_TRUE(document.ids == Encoder(tokenizer).encode(text)) << "as the whole text at once";
   EXPECT_EQ(prepared.manifest().split("train").words, count_words(text));
 }
 
@@ -164,10 +152,7 @@ TEST_F(Prepare, AddedTokensOfALongTextAreAllFound) {
   for (std::int64_t n = 0; n < times; ++n) text += n % 3 == 0 ? "wx\nyw" : "w<a b>w";
   settings_.sources = {{folder_.file("long.txt", text), "train"}};
   prepare();
-  const PreparedText prepared(folder_.file("out"));
-  const TokenFile tokens = prepared.tokens("train");
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens.size()) - 2);
-  tokens.read(1, ids);
+  const std::vector<std::int32_t> ids = documents("train")[0].ids;
   EXPECT_EQ(std::ranges::count(ids, 257) + std::ranges::count(ids, 258), times);
   EXPECT_TRUE(ids == Encoder(Tokenizer(parts)).encode(text));
 }
@@ -255,7 +240,6 @@ TEST_F(Prepare, AFolderDoesNotLieAmongItsTexts) {
   EXPECT_ERROR(prepare("source/a/../out"), "lies in the source");
   EXPECT_ERROR(prepare_text("", settings_, observer_), "has no name");
   EXPECT_NO_THROW(prepare("source2")) << "beside it";
-  EXPECT_FALSE(fs::exists(folder_.file("source2/plan.json")));
 }
 
 TEST_F(Prepare, NamedSplitsAndGivenTokenizers) {
@@ -277,15 +261,30 @@ TEST_F(Prepare, WhatIsThereIsKept) {
   prepare();
   EXPECT_TRUE(fs::exists(folder_.file("out.old-1/manifest.json")));
   fs::create_directory(folder_.file("new.partial"));
-  folder_.file("new.partial/mine", "");
-  EXPECT_ERROR(prepare("new"), "is no folder of an interrupted preparation");
-  EXPECT_TRUE(fs::exists(folder_.file("new.partial/mine")));
+  folder_.file("new.partial/train.bin", "of the user");
+  EXPECT_ERROR(prepare("new"), "new.partial: is in the way; it is no folder of an interrupted preparation");
+  EXPECT_EQ(bytes_of_file(folder_.file("new.partial/train.bin")), "of the user");
   settings_.sources = {{folder_.file("nowhere"), ""}};
   EXPECT_ERROR(prepare("new2"), "nowhere: does not exist");
   settings_.sources = {{folder_.file("empty", ""), ""}};
   EXPECT_ERROR(prepare("new2"), "empty: no text is left; found 1, dropped by size 1");
   settings_.sources = {{folder_.file("a.jsonl", "{\"body\": \"a\"}\n{\"body\": \"b\"}\n"), ""}};
   EXPECT_ERROR(prepare("new2"), "no text is left; found 2, dropped by json 2; the first: [jsonl] ");
+}
+
+TEST_F(Prepare, AStoppedOneBeginsAgain) {
+  prepare("whole");
+  EXPECT_FALSE(fs::exists(folder_.file("whole/unfinished")));
+  std::atomic<bool> stop{false};
+  observer_.stop = &stop;
+  int calls = 0, last = 1;
+  observer_.progress = [&](std::string_view, std::uint64_t, std::uint64_t) { stop = ++calls >= last; };
+  for (; calls = 0, stop = false, prepare("out").is_null(); last += 3) {
+    EXPECT_FALSE(fs::exists(folder_.file("out")));
+    folder_.file("out.partial/validation.bin.tmp", "left by a killed process");
+  }
+  EXPECT_GT(last, 40);
+  EXPECT_EQ(all_of("out"), all_of("whole"));
 }
 
 // The second begins where the first is at work, with settings of its own; the first's folder stays as it is.

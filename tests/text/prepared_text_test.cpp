@@ -16,7 +16,6 @@ class Prepared : public ::testing::Test {
   Prepared() {
     folder_.file("tokenizer.json", "{}");
     folder_.file("train.bin", tokens);
-    folder_.file("documents-train.tsv", "a b\t1\t3\t5\nc\t5\t0\t0\n");
     write_manifest();
   }
   void write_manifest(std::int64_t version = 1, std::int64_t count = 6, std::int64_t end_of_text = 9) {
@@ -44,11 +43,6 @@ TEST_F(Prepared, IsReadAsItIs) {
   EXPECT_EQ(text.manifest().end_of_text, 9);
   EXPECT_EQ(text.manifest().split("train").documents, 2);
   EXPECT_EQ(text.tokens("train").at(3), 3);
-  const std::vector<TextDocument> documents = text.documents("train");
-  ASSERT_EQ(documents.size(), 2);
-  EXPECT_EQ(documents[0].path, "a b");
-  EXPECT_EQ(documents[0].bytes, 5);
-  EXPECT_EQ(documents[1].first, 5);
 }
 
 TEST_F(Prepared, WhatDoesNotFitIsNamed) {
@@ -63,18 +57,6 @@ TEST_F(Prepared, WhatDoesNotFitIsNamed) {
   folder_.file("tokenizer.json", "{ }");
   EXPECT_ERROR(open(), "tokenizer.json: its checksum is");
   folder_.file("tokenizer.json", "{}");
-  for (const auto& [lines, message] : {std::pair{"a\t1\t3\t5\n", "holds 1 documents, and the manifest says 2"},
-                                       {"a\t1\t3\t5\nc\t4\t0\t0\n", "line 2: tokens 4 and 0 on do not follow 4"},
-                                       {"a\t1\t3\t5\nc\t5\t1\t0\n", "line 2: tokens 5"},
-                                       {"a\t1\tx\t5\n", "line 1: 'x' is no count"},
-                                       {"a\t1\t3\n", "line 1: '' is no count"},
-                                       {"a\t1\t3\t5\t6\n", "line 1: more than four fields"},
-                                       {"a\t1\t3\t-5\n", "line 1: '-5' is no count"},
-                                       {"a\t1\t9223372036854775807\t5\n", "line 1: tokens 1"},
-                                       {"a\t1\t3\t5\nc\t5", "line 2: is cut"}}) {
-    folder_.file("documents-train.tsv", lines);
-    EXPECT_ERROR(open().documents("train"), message);
-  }
   std::filesystem::remove(folder_.file("train.bin"));
   EXPECT_ERROR(open(), "train.bin: cannot be opened");
   folder_.file("manifest.json", "{\"version\": 1}");

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/io/base64.hpp"
 #include "core/io/json.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
@@ -13,7 +14,7 @@ namespace tokenizer_files_test {
 
 TokenizerParts small_tokenizer(const std::string& pattern = "gpt2") {
   PieceCounts counts;
-  for (const char* piece : {" the", " cat", " that", "\xc3\xa9t\xc3\xa9", "###", "aaaa"}) counts.add(piece, 3);
+  for (const char* piece : {" the", " cat", " that", "\xc3\xa9t\xc3\xa9", "###", "aaaa"}) counts[piece] = 3;
   return train_bpe(counts, {.vocabulary = 271, .pattern = pattern});
 }
 
@@ -43,24 +44,12 @@ void expect_model_refused(std::string_view name, const JsonValue& value, std::st
   expect_refused(changed([&](JsonValue& file) { member(file, "model").set(name, value); }), message);
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    unsigned bits = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      bits = bits << 8 | (at + k < bytes.size() ? static_cast<unsigned char>(bytes[at + k]) : 0U);
-    for (std::size_t k = 0; k < 4; ++k) text += at + k > bytes.size() ? '=' : digits[bits >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
-
 std::string tiktoken_text(const std::vector<std::string>& merged) {
   std::string text;
   int rank = 0;
   for (int byte = 0; byte < 256; ++byte)
-    text += formatted("{} {}\n", base64(std::string(1, static_cast<char>(byte))), rank++);
-  for (const std::string& token : merged) text += formatted("{} {}\n", base64(token), rank++);
+    text += formatted("{} {}\n", to_base64(std::string(1, static_cast<char>(byte))), rank++);
+  for (const std::string& token : merged) text += formatted("{} {}\n", to_base64(token), rank++);
   return text;
 }
 
@@ -105,24 +94,29 @@ TEST(TokenizerFiles, MergesAsTextsAndPostProcessors) {
 
 TEST(TokenizerFiles, VocabularyAndMerges) {
   TemporaryFolder folder;
-  const VocabularyFiles files = vocabulary_files(small_tokenizer());
-  folder.file("vocab.json", files.vocabulary);
-  folder.file("merges.txt", files.merges);
+  const TokenizerParts small = small_tokenizer();
+  JsonValue tokens = parse_json(tokenizer_json(small), {}, "made").at("model").at("vocab");
+  const std::string vocabulary = write_json(tokens.set(end_of_text_name, small.specials[0].id));
+  std::string merges;
+  for (const MergedPair& merge : small.merges) {
+    const auto written = [&](std::int32_t id) { return byte_characters(small.tokens[static_cast<std::size_t>(id)]); };
+    merges += formatted("{} {}\n", written(merge.left), written(merge.right));
+  }
+  folder.file("vocab.json", vocabulary);
+  folder.file("merges.txt", "#version: 0.2\n" + merges);
   for (const std::string& path : {folder.file("vocab.json"), folder.file("merges.txt"), folder.path()}) {
     const TokenizerParts parts = read_tokenizer(path);
-    EXPECT_EQ(tokenizer_json(parts), tokenizer_json(small_tokenizer()));
+    EXPECT_EQ(tokenizer_json(parts), tokenizer_json(small));
   }
   // "# #" is a merge, not a remark; CRLF, empty lines and a missing first line are no harm.
-  EXPECT_TRUE(holds(files.merges, "\n# #\n"));
+  EXPECT_TRUE(holds(merges, "\n# #\n"));
   std::string windows;
-  for (const char c : files.merges.substr(files.merges.find('\n') + 1))
-    windows += c == '\n' ? "\r\n\r\n" : std::string(1, c);
-  EXPECT_EQ(encoded(parse_vocabulary(files.vocabulary, "v", windows, "m")), encoded(small_tokenizer()));
-  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "#version: 0.2\nt\n", "m"), "m: line 2: 't'");
-  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "t h e\n", "m"), "m: line 1: 't h e'");
-  EXPECT_ERROR(parse_vocabulary(files.vocabulary, "v", "q z\n", "m"), "m: line 1: 'q' and 'z' together are no token");
+  for (const char c : merges) windows += c == '\n' ? "\r\n\r\n" : std::string(1, c);
+  EXPECT_EQ(encoded(parse_vocabulary(vocabulary, "v", windows, "m")), encoded(small_tokenizer()));
+  EXPECT_ERROR(parse_vocabulary(vocabulary, "v", "#version: 0.2\nt\n", "m"), "m: line 2: 't'");
+  EXPECT_ERROR(parse_vocabulary(vocabulary, "v", "t h e\n", "m"), "m: line 1: 't h e'");
+  EXPECT_ERROR(parse_vocabulary(vocabulary, "v", "q z\n", "m"), "m: line 1: 'q' and 'z' together are no token");
   EXPECT_ERROR(parse_vocabulary("[]", "v", "", "m"), "v: the vocabulary: is an array");
-  EXPECT_ERROR(vocabulary_files(small_tokenizer("llama3")), "write tokenizer.json");
   EXPECT_ERROR(read_tokenizer(folder.file("vocab.json"), "gpt2"), "says itself how text is cut");
 }
 
@@ -148,9 +142,8 @@ TEST(TokenizerFiles, Tiktoken) {
                                        {"YW!= 256\n", "line 257: 'YW!=' is not base64"},
                                        {"==== 256\n", "is not base64"},
                                        {"YWI=\n", "'' is no rank"},
-                                       {"YWI= -1\n", "has the id -1"},
-                                       {"YWI= 99999999999999999999\n", "is no rank"},
-                                       {"YWI= 4294967296\n", "has the id 4294967296"},
+                                       {"YWI= -1\n", "'-1' is no rank"},
+                                       {"YWI= 4294967296\n", "is no rank"},
                                        {"YWI= 256 7\n", "'256 7' is no rank"}}) {
     const std::string text = bytes + lines;
     EXPECT_ERROR(parse_tiktoken(text, "a.tiktoken", ""), message);
@@ -176,7 +169,7 @@ TEST(TokenizerFiles, TiktokensSpecialTokensHaveTheIdsThatTheCallerNames) {
   EXPECT_EQ(tokenizer.special("<|unused-258|>"), 258);
   EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "made")), tokenizer_json(parts));
 
-  const std::string hole = text + formatted("{} 259\n", base64("an"));
+  const std::string hole = text + formatted("{} 259\n", to_base64("an"));
   EXPECT_ERROR(parse_tiktoken(hole, "a", ""), "no token has the id 258");
   const Tokenizer filled(parse_tiktoken(hole, "a", "", {{"<|endoftext|>", 258}}));
   EXPECT_EQ(filled.vocabulary(), 260);
@@ -220,7 +213,6 @@ TEST(TokenizerFiles, AddedTokensAreFoundBeforeATextIsCut) {
   encoder.encode("ba<|endoftext|>  ", allowed, with_special);
   EXPECT_EQ(with_special, (std::vector<std::int32_t>{259, 256, 258}));
   EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "again")), tokenizer_json(parts));
-  EXPECT_ERROR(vocabulary_files(parts), "added tokens that are not special");
   // Of a pattern's pieces: " x" is one, but not across an added token.
   TokenizerParts merged = small_tokenizer();
   const std::vector<std::int32_t> before = encoded(merged, "the");

@@ -125,7 +125,7 @@ TEST(Bpe, ThreadsDoNotMatter) {
 
 TEST(Bpe, TheRoundTripIsExact) {
   const Tokenizer tokenizer(small_tokenizer());
-  Encoder encoder(tokenizer, 1000);  // its table begins anew again and again
+  Encoder encoder(tokenizer, 64);  // a full table is cleared
   std::mt19937 random(7);
   const auto check_round = [&](const std::string& text) { ASSERT_EQ(tokenizer.decode(encoder.encode(text)), text); };
   for (int a = 0; a < 256; ++a) {

@@ -40,11 +40,10 @@ struct PairHash {
 class Trainer {
  public:
   explicit Trainer(const PieceCounts& counts) {
-    for (std::size_t index = 0; index < counts.size(); ++index) {
-      const std::string_view piece = counts.piece(index);
+    for (const auto& [piece, count] : counts) {
       if (piece.size() < 2) continue;
       check(piece.size() <= UINT32_MAX && words_.size() < UINT32_MAX, "tokenizer", "more than 2^32 pieces or bytes");
-      words_.push_back({tokens_.size(), static_cast<std::uint32_t>(piece.size()), counts.count(index)});
+      words_.push_back({tokens_.size(), static_cast<std::uint32_t>(piece.size()), count});
       for (const char c : piece) tokens_.push_back(ids_by_byte[static_cast<unsigned char>(c)]);
     }
     for (std::uint32_t word = 0; word < words_.size(); ++word) {
@@ -136,6 +135,13 @@ class Trainer {
 };
 
 }  // namespace
+
+void count_pieces(Splitter& splitter, std::string_view text, PieceCounts& counts) {
+  splitter.split(text, [&](std::string_view piece) {
+    const auto found = counts.find(piece);
+    found != counts.end() ? ++found->second : counts[std::string(piece)] = 1;
+  });
+}
 
 TokenizerParts train_bpe(const PieceCounts& counts, const BpeTraining& training) {
   const auto specials = static_cast<std::int64_t>(training.specials.size());

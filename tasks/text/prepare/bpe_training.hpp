@@ -11,12 +11,20 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "tasks/text/prepare/piece_counts.hpp"
+#include "tasks/text/hash_tables.hpp"
+#include "tasks/text/splitter.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace tally {
+
+// The number of occurrences of each piece in texts.
+using PieceCounts = std::unordered_map<std::string, std::int64_t, TextHash, std::equal_to<>>;
+// Adds the pieces of a text. Throws like Splitter.
+void count_pieces(Splitter& splitter, std::string_view text, PieceCounts& counts);
 
 struct BpeTraining {
   std::int64_t vocabulary = 4096;  // bytes, merges and special tokens together

@@ -4,14 +4,15 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <unordered_map>
+#include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "core/device/allocator.hpp"
 #include "core/error.hpp"
 #include "core/io/checksum.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
-#include "tasks/text/prepare/source_files.hpp"
 #include "tasks/text/text_pattern.hpp"
 
 namespace tally {
@@ -24,6 +25,93 @@ constexpr std::uint64_t begin_bytes = 1 << 16;  // enough of a file to recognise
 constexpr std::int64_t noted_texts = 3;         // of each count
 
 std::string shown(std::string_view path) { return escape_for_print(path, 1000); }
+
+struct SourceFile {
+  std::string path;            // below the folder
+  std::string_view rule = {};  // that drops it: not_files, unreadable or none
+  std::string reason = {};
+  bool is_folder = false;  // one with a reason
+};
+
+// Lists everything below a folder except folders, in subfolders too.
+class Walk {
+ public:
+  std::vector<SourceFile> files;
+
+  // `below`: path of the folder below the source, empty for the source. `real`: the folder without links.
+  void enter(const fs::path& folder, const fs::path& below, const fs::path& real) {
+    if (std::ranges::count(entered_, real) > 0) {
+      return add(below, "not_files", "links to a folder that holds the link", true);
+    }
+    entered_.push_back(real);
+    std::error_code error;
+    fs::directory_iterator entries(folder, error);
+    while (!error && entries != fs::directory_iterator()) {
+      visit(*entries, below / entries->path().filename(), real);
+      entries.increment(error);
+    }
+    if (error) add(below, "unreadable", error.message(), true);
+    entered_.pop_back();
+  }
+
+ private:
+  void visit(const fs::directory_entry& entry, const fs::path& below, const fs::path& real) {
+    std::error_code error;
+    const bool is_link = entry.is_symlink(error);
+    const fs::file_status status = fs::status(entry.path(), error);
+    if (status.type() == fs::file_type::none) return add(below, "unreadable", error.message());
+    if (!fs::exists(status)) return add(below, "unreadable", "links to a file that does not exist");
+    if (fs::is_regular_file(status)) return add(below, "", "");
+    if (!fs::is_directory(status)) {
+      return add(below, "not_files", "is a pipe, a socket or a device, not a file");
+    }
+    const fs::path target = is_link ? fs::canonical(entry.path(), error) : real / entry.path().filename();
+    if (error) return add(below, "unreadable", error.message(), true);
+    enter(entry.path(), below, target);
+  }
+
+  void add(const fs::path& path, std::string_view rule, std::string reason, bool is_folder = false) {
+    files.push_back({path.string(), rule, std::move(reason), is_folder});
+  }
+
+  std::vector<fs::path> entered_;  // from the source to the folder at work, without links
+};
+
+// Sorted by the bytes of the paths. Links are followed (the caches of model hubs hold only links). A link to a folder
+// that contains the link is not a file, nor are pipes, sockets and devices. A broken link and a folder that cannot be
+// opened are unreadable.
+std::vector<SourceFile> files_below(const std::string& folder) {
+  Walk walk;
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  walk.enter(folder, "", error ? fs::path(folder) : real);
+  std::ranges::sort(walk.files, {}, &SourceFile::path);
+  return std::move(walk.files);
+}
+
+// "a Parquet file" for bytes that begin as a known format of binary data, with what to do; empty for others.
+std::string binary_kind(std::string_view begin) {
+  using namespace std::string_view_literals;
+  constexpr std::string_view decompress = "; decompress it first", recode = "; convert it to UTF-8 first",
+                             convert = "; write its texts as JSON lines, {\"text\": ...}, first";
+  constexpr std::string_view kinds[][3] = {{"\x1f\x8b"sv, "a gzip file", decompress},
+                                           {"\x28\xb5\x2f\xfd"sv, "a Zstandard file", decompress},
+                                           {"\xfd\x37zXZ\0"sv, "an xz file", decompress},
+                                           {"BZh"sv, "a bzip2 file", decompress},
+                                           {"PK\x03\x04"sv, "a ZIP archive", decompress},
+                                           {"PAR1"sv, "a Parquet file", convert},
+                                           {"ARROW1"sv, "an Arrow file", convert},
+                                           {"\xff\xff\xff\xff"sv, "an Arrow stream", convert},
+                                           {"SQLite format 3\0"sv, "an SQLite database", convert},
+                                           {"%PDF-"sv, "a PDF document", ""},
+                                           {"\x93NUMPY"sv, "a NumPy array", ""},
+                                           {"\xff\xfe"sv, "UTF-16 text", recode},
+                                           {"\xfe\xff"sv, "UTF-16 text", recode}};
+  for (const auto& [magic, name, advice] : kinds) {
+    if (begin.starts_with(magic)) return formatted("{}{}", name, advice);
+  }
+  return "";
+}
 
 class Selector {
  public:
@@ -43,20 +131,19 @@ class Selector {
     for (const SourceFile& file : files_below(source.path)) {
       // A folder that cannot be opened may hold paths that match.
       if (include_ && !file.is_folder && !include_->found_in(file.path)) continue;
-      if (exclude_ && exclude_->found_in(file.path)) {
-        ++corpus_.found;
-        ++corpus_.by_path;
-        continue;
-      }
+      const bool excluded = exclude_ && exclude_->found_in(file.path);
       const std::string path = file.path.empty() ? source.path : source.path + "/" + file.path;
-      if (file.problem == SourceFile::Problem::none) {
+      if (!excluded && file.rule.empty()) {
         if (!add_file({path, file.path, source.split})) return false;
         continue;
       }
-      const bool unreadable = file.problem == SourceFile::Problem::unreadable;
       ++corpus_.found;
-      drop(unreadable ? corpus_.unreadable : corpus_.not_files, unreadable && rules_.strict,
-           formatted("[text] {}: {}", shown(path), file.reason));
+      if (excluded) {
+        corpus_.drop("path");
+      } else {
+        drop(file.rule, formatted("[text] {}: {}", shown(path), file.reason),
+             file.rule == "unreadable" && rules_.strict);
+      }
     }
     return true;
   }
@@ -64,11 +151,11 @@ class Selector {
   Corpus take() { return std::move(corpus_); }
 
  private:
-  // Counts a text that is dropped, or throws.
-  void drop(std::int64_t& count, bool refuse, const std::string& why) {
+  // Counts a text that is dropped for a reason, or throws.
+  void drop(std::string_view rule, const std::string& why, bool refuse) {
     if (refuse) throw Error(why);
     if (corpus_.first_reason.empty()) corpus_.first_reason = why;
-    ++count;
+    const std::int64_t count = corpus_.drop(rule);
     if (!observer_.note || count > noted_texts + 1) return;
     observer_.note(count <= noted_texts ? formatted("dropped: {}", why)
                                         : "dropped: others for the same reason, which are only counted");
@@ -81,7 +168,7 @@ class Selector {
       read();
       return true;
     } catch (const Error& error) {
-      drop(corpus_.unreadable, rules_.strict, error.what());
+      drop("unreadable", error.what(), rules_.strict);
       return false;
     }
   }
@@ -159,27 +246,24 @@ class Selector {
     try {
       bytes = text_of_line(line, rules_.field, text.place());
     } catch (const Error& error) {
-      return drop(corpus_.by_json, rules_.invalid == "refuse", error.what());
+      return drop("json", error.what(), rules_.invalid == "refuse");
     }
     text.bytes = bytes.size();
     if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
   }
 
   bool drop_by_size(std::uint64_t bytes) {
-    const bool drop =
+    const bool drops =
         std::cmp_less(bytes, rules_.min_bytes) || (rules_.max_bytes > 0 && std::cmp_greater(bytes, rules_.max_bytes));
-    corpus_.by_size += drop ? 1 : 0;
-    return drop;
+    if (drops) corpus_.drop("size");
+    return drops;
   }
   void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
-    const std::string kind = binary_kind(bytes);
-    drop(
-        corpus_.by_binary, rules_.invalid == "refuse",
-        formatted("[text] {}: is {}", text.place(), kind.empty() ? formatted("no text: byte {} is zero", zero) : kind));
+    const std::string kind = binary_kind(bytes), is = kind.empty() ? formatted("no text: byte {} is zero", zero) : kind;
+    drop("binary", formatted("[text] {}: is {}", text.place(), is), rules_.invalid == "refuse");
   }
   void drop_invalid(const CorpusText& text, std::size_t wrong) {
-    drop(corpus_.by_invalid, rules_.invalid == "refuse",
-         formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong));
+    drop("invalid", formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong), rules_.invalid == "refuse");
   }
 
   void add_text(CorpusText text, std::string_view bytes) {
@@ -189,33 +273,15 @@ class Selector {
       if (is_binary) return drop_binary(text, bytes, zero);
       if (wrong != bytes.npos) return drop_invalid(text, wrong);
     }
-    if (skip_if_ && has_line(bytes, *skip_if_)) {
-      ++corpus_.by_line;
-      return;
-    }
+    if (skip_if_ && has_line(bytes, *skip_if_)) return void(corpus_.drop("content"));
     text.checksum = crc32c(bytes);
-    const auto [first, last] = by_checksum_.equal_range(text.checksum);
-    for (auto twin = first; twin != last; ++twin) {
-      if (same_bytes(corpus_.texts[twin->second], bytes)) {
-        ++corpus_.equal;
-        return;
-      }
+    // Texts with the same size and the same two hashes are equal.
+    if (!seen_.emplace(bytes.size(), text.checksum, std::hash<std::string_view>()(bytes)).second) {
+      return void(corpus_.drop("equal"));
     }
-    by_checksum_.emplace(text.checksum, corpus_.texts.size());
     if (text.split.empty()) text.split = split_of(text.path);
     text.path = escape_for_print(text.path, text.path.size());
     corpus_.texts.push_back(std::move(text));
-  }
-
-  // Also false for a text that has changed since: it is dropped when it is encoded.
-  bool same_bytes(const CorpusText& text, std::string_view bytes) const {
-    if (text.bytes != bytes.size()) return false;
-    try {
-      return read_corpus_text(text, rules_.field) == bytes;
-    } catch (const Error&) {
-      if (rules_.strict) throw;
-      return false;
-    }
   }
 
   static bool has_line(std::string_view text, const TextPattern& pattern) {
@@ -238,7 +304,7 @@ class Selector {
   const CorpusRules& rules_;
   const CorpusObserver& observer_;
   std::optional<TextPattern> include_, exclude_, skip_if_;
-  std::unordered_multimap<std::uint32_t, std::size_t> by_checksum_;
+  std::set<std::tuple<std::size_t, std::uint32_t, std::size_t>> seen_;
   std::uint64_t read_ = 0;
   Corpus corpus_;
 };
@@ -280,18 +346,14 @@ JsonValue CorpusRules::json() const {
                             {"split_by", split_by}});
 }
 
+std::int64_t Corpus::drop(std::string_view rule, std::int64_t more) {
+  const std::int64_t count = dropped_.integer(rule) + more;
+  dropped_.set(rule, count);
+  return count;
+}
+
 JsonValue Corpus::counts(std::int64_t kept) const {
-  return JsonValue::object({{"found", found},
-                            {"kept", kept},
-                            {"dropped", JsonValue::object({{"path", by_path},
-                                                           {"size", by_size},
-                                                           {"invalid", by_invalid},
-                                                           {"binary", by_binary},
-                                                           {"json", by_json},
-                                                           {"content", by_line},
-                                                           {"equal", equal},
-                                                           {"not_files", not_files},
-                                                           {"unreadable", unreadable}})}});
+  return JsonValue::object({{"found", found}, {"kept", kept}, {"dropped", dropped_}});
 }
 
 Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules,

@@ -51,13 +51,24 @@ struct CorpusText {
 
 struct Corpus {
   std::vector<CorpusText> texts;
-  // found is the sum of texts.size() and all other counts.
-  std::int64_t found = 0, by_path = 0, by_size = 0, by_invalid = 0, by_binary = 0, by_json = 0, by_line = 0, equal = 0,
-               not_files = 0, unreadable = 0;
+  std::int64_t found = 0;    // the sum of texts.size() and all counts of dropped texts
   std::string first_reason;  // why the first text was dropped that no rule on paths, sizes or lines dropped; or empty
 
+  // Adds to the count of a rule, and returns it.
+  std::int64_t drop(std::string_view rule, std::int64_t more = 1);
   // `kept`: how many of the texts could be read a second time.
   JsonValue counts(std::int64_t kept) const;
+
+ private:
+  JsonValue dropped_ = JsonValue::object({{"path", 0},
+                                          {"size", 0},
+                                          {"invalid", 0},
+                                          {"binary", 0},
+                                          {"json", 0},
+                                          {"content", 0},
+                                          {"equal", 0},
+                                          {"not_files", 0},
+                                          {"unreadable", 0}});
 };
 
 struct CorpusObserver {

@@ -1,7 +1,6 @@
 #include "tasks/text/prepare/end_token.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -57,13 +56,6 @@ std::int32_t end_token(const TokenizerParts& parts, const std::string& name, con
                    : formatted("'{}' is no special token and no id in 0 to {}", escape_for_print(name, 60), size - 1);
   fail("text", "{}; --end-token names the token that ends a document; the special tokens are {}", which,
        special_names(parts));
-}
-
-std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary) {
-  std::int32_t id = -1;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  const bool is_id = error == std::errc{} && stop == text.data() + text.size() && 0 <= id && id < vocabulary;
-  return is_id ? std::optional(id) : std::nullopt;
 }
 
 }  // namespace tally

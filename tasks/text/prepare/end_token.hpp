@@ -19,7 +19,4 @@ std::optional<std::int32_t> find_end_token(const TokenizerParts& parts, const st
 // tokenizer's special tokens.
 std::int32_t end_token(const TokenizerParts& parts, const std::string& name, const std::string& tokenizer_path);
 
-// The number that the text is, if it is an id in 0 to vocabulary - 1.
-std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary);
-
 }  // namespace tally

@@ -34,14 +34,13 @@ struct PrepareObserver {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// Writes `<out>.partial` and renames it to `out` at the end. After an interruption the same call reuses the tokenizer
-// and the finished splits; a call with other texts or settings drops them with a note. Files of other programs stay,
-// and a non-empty `<out>.partial` without the plan of a preparation is refused. Each text is one document and is
-// encoded whole by Encoder, so that at most 32 MiB of texts, or a single longer one, and their tokens are in memory.
-// The same input gives the same bytes for any number of threads. A text that vanishes or changes meanwhile is dropped,
-// counted as unreadable and noted, or with `strict` refused. Returns the manifest; null when it was stopped. Throws
-// Error if a file cannot be read or written; if no text is left; for a text that the tokenizer refuses, with file and
-// line; for a folder that exists or that another process is making; and as end_token().
+// Writes `<out>.partial` and renames it to `out` at the end. After an interruption the same call begins again and
+// replaces the files that it finds there; a non-empty `<out>.partial` of another program is refused. Each text is one
+// document and is encoded whole by Encoder, so that at most 32 MiB of texts, or a single longer one, and their tokens
+// are in memory. The same input gives the same bytes for any number of threads. A text that vanishes or changes
+// meanwhile is dropped, counted as unreadable and noted, or with `strict` refused. Returns the manifest; null when it
+// was stopped. Throws Error if a file cannot be read or written; if no text is left; for a text that the tokenizer
+// refuses, with file and line; for a folder that exists or that another process is making; and as end_token().
 JsonValue prepare_text(const std::string& out, const PrepareSettings& settings, const PrepareObserver& observer);
 
 }  // namespace tally

@@ -1,6 +1,5 @@
 #include "tasks/text/prepare/prepared_text.hpp"
 
-#include <charconv>
 #include <filesystem>
 #include <limits>
 
@@ -56,14 +55,6 @@ TextManifest read_manifest(const std::string& path) {
   return manifest;
 }
 
-// Returns the part up to the tab and removes it from `line`.
-std::string_view take_field(std::string_view& line) {
-  const std::size_t tab = std::min(line.find('\t'), line.size());
-  const std::string_view field = line.substr(0, tab);
-  line.remove_prefix(std::min(tab + 1, line.size()));
-  return field;
-}
-
 }  // namespace
 
 const TextSplit& TextManifest::split(std::string_view name) const {
@@ -105,40 +96,6 @@ TokenFile PreparedText::tokens(std::string_view name) const {
   check(file.size() == split.tokens, "text", "{}: holds {} tokens, and the manifest says {}", file.name(), file.size(),
         split.tokens);
   return file;
-}
-
-std::vector<TextDocument> PreparedText::documents(std::string_view name) const {
-  const TextSplit& split = manifest_.split(name);
-  const std::string path = formatted("{}/documents-{}.tsv", folder_, split.name);
-  const std::string text = read_whole_file(path, std::uint64_t{1} << 34);
-  std::vector<TextDocument> documents;
-  std::string_view rest = text;
-  std::int64_t behind = 0;  // the end of the previous document
-  while (!rest.empty()) {
-    const std::string where = formatted("{}: line {}: ", escape_for_print(path, 1000), documents.size() + 1);
-    const std::size_t end = rest.find('\n');
-    check(end != std::string_view::npos, "text", "{}is cut", where);
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end + 1);
-    TextDocument& document = documents.emplace_back();
-    document.path = take_field(line);
-    for (std::int64_t* number : {&document.first, &document.tokens, &document.bytes}) {
-      const std::string_view field = take_field(line);
-      const auto [stop, error] = std::from_chars(field.data(), field.data() + field.size(), *number);
-      check(error == std::errc{} && stop == field.data() + field.size() && *number >= 0, "text",
-            "{}'{}' is no count; path, first token, tokens and bytes are wanted, with tabs between", where,
-            escape_for_print(field));
-    }
-    check(line.empty(), "text", "{}more than four fields", where);
-    const bool fits =
-        document.first > behind && document.first < split.tokens && document.tokens < split.tokens - document.first;
-    check(fits, "text", "{}tokens {} and {} on do not follow {} or leave the file, which has {}", where, document.first,
-          document.tokens, behind, split.tokens);
-    behind = document.first + document.tokens;
-  }
-  check(std::cmp_equal(documents.size(), split.documents), "text", "{}: holds {} documents, and the manifest says {}",
-        escape_for_print(path, 1000), documents.size(), split.documents);
-  return documents;
 }
 
 }  // namespace tally

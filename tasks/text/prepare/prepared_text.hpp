@@ -34,13 +34,6 @@ struct TextSplit {
   std::string token_checksum;  // CRC-32C of the token file
 };
 
-struct TextDocument {
-  std::string path;        // below the source's folder, safe to print
-  std::int64_t first = 0;  // its first token in the file
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;
-};
-
 // manifest.json; `record` is the complete file.
 struct TextManifest {
   std::vector<TextSplit> splits;
@@ -65,8 +58,6 @@ class PreparedText {
   std::string tokenizer_path() const { return folder_ + "/tokenizer.json"; }
   // Throws Error for an unknown split.
   TokenFile tokens(std::string_view split) const;
-  // In the order of the file. Throws Error naming the invalid line.
-  std::vector<TextDocument> documents(std::string_view split) const;
 
  private:
   void check_files() const;

@@ -185,11 +185,11 @@ std::uint32_t TokenFile::checksum(std::int64_t first, std::int64_t count, std::u
   return sum;
 }
 
-void TokenFile::check_ids() const {
-  std::vector<std::int32_t> tokens(chunk_tokens);
-  for (std::int64_t first = 0; first < size_; first += chunk_tokens) {
-    read(first, std::span(tokens).first(static_cast<std::size_t>(std::min(chunk_tokens, size_ - first))));
-  }
+std::string packed_tokens(std::span<const std::int32_t> ids, std::size_t token_bytes) {
+  std::string packed;
+  packed.reserve(ids.size() * token_bytes);
+  for (const std::int32_t id : ids) packed.append(reinterpret_cast<const char*>(&id), token_bytes);
+  return packed;
 }
 
 }  // namespace tally

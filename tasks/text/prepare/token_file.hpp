@@ -53,8 +53,6 @@ class TokenFile {
   std::uint32_t checksum() const { return checksum(0, size_, 0); }
   // The same for tokens first .. first + count - 1, continuing from the checksum `previous`.
   std::uint32_t checksum(std::int64_t first, std::int64_t count, std::uint32_t previous) const;
-  // Reads all tokens; throws as read() does.
-  void check_ids() const;
 
  private:
   void read_llm_c(std::string_view header);
@@ -75,5 +73,7 @@ class TokenFile {
 
 // Bytes of an id in our files.
 inline std::size_t token_bytes(std::int64_t vocabulary) { return vocabulary <= 65'536 ? 2 : 4; }
+// The bytes of ids in such a file.
+std::string packed_tokens(std::span<const std::int32_t> ids, std::size_t token_bytes);
 
 }  // namespace tally

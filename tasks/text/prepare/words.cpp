@@ -5,26 +5,21 @@
 namespace tally {
 namespace {
 
+// Unicode's White_Space beyond ASCII.
+constexpr std::string_view blanks[] = {"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
+                                       "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+                                       "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+
 // The bytes of the white space at the beginning of the text, or 0. A result beyond the end of the text means that it
 // may begin a white space that is cut off.
 std::size_t blank_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
-  const unsigned char lead = byte(0);
+  const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return lead == ' ' || (lead >= '\t' && lead <= '\r') ? 1 : 0;
-  if (lead == 0xc2) {
-    if (text.size() < 2) return 2;
-    return byte(1) == 0x85 || byte(1) == 0xa0 ? 2 : 0;
+  if (lead != 0xc2 && (lead < 0xe1 || lead > 0xe3)) return 0;
+  for (const std::string_view blank : blanks) {
+    if (blank.starts_with(text.substr(0, blank.size()))) return blank.size();
   }
-  if (lead < 0xe1 || lead > 0xe3) return 0;
-  if (text.size() < 2) return 3;
-  const unsigned char second = byte(1);
-  const bool may_be = lead == 0xe1 ? second == 0x9a : lead == 0xe3 ? second == 0x80 : second == 0x80 || second == 0x81;
-  if (!may_be) return 0;
-  if (text.size() < 3) return 3;
-  const unsigned char third = byte(2);
-  if (lead != 0xe2) return third == 0x80 ? 3 : 0;  // U+1680, U+3000
-  if (second == 0x81) return third == 0x9f ? 3 : 0;
-  return (third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf ? 3 : 0;
+  return 0;
 }
 
 }  // namespace
