@@ -1,7 +1,7 @@
-# Installs the build tree to an empty folder, then configures, builds and runs tally/example and tests/consumer against it,
+# Installs the build tree to an empty folder, then configures, builds and runs tasks/library/example and tests/consumer against it,
 # and the example once more by pkg-config.
 #
-# cmake -D BUILD=<build tree> -D SOURCE=<tests/consumer> -D EXAMPLE=<tally/example> -D COMPILER=<c++> -D GENERATOR=<name>
+# cmake -D BUILD=<build tree> -D SOURCE=<tests/consumer> -D EXAMPLE=<tasks/library/example> -D COMPILER=<c++> -D GENERATOR=<name>
 #       -D WORK=<folder to use> -P run.cmake
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status)

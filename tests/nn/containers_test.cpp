@@ -10,7 +10,7 @@
 
 #include "core/io/safetensors.hpp"
 #include "nn/layers/dropout.hpp"
-#include "tally/tally.hpp"
+#include <tally/tally.hpp>
 #include "tests/error_of.hpp"
 
 namespace tally {

@@ -230,23 +230,6 @@ TEST_F(ImportedRuns, GenerateUntilAnyOfTheirEnds) {
   EXPECT_EQ(ids("other"), made);
 }
 
-TEST_F(ImportedRuns, AreNotMadeOfPointersOfGitLfs) {
-  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 548105171\n";
-  for (const char* file : {"tokenizer.json", "model.safetensors", "config.json"}) {
-    const std::string from = source("gpt2"), kept = read_file(from + "/" + file);
-    fs::remove(from + "/" + file);
-    write_file(from + "/" + file, pointer);
-    expect_refused(import("run", from), 1, "is a Git LFS pointer and not the file itself, which has 548105171 bytes");
-    fs::remove(from + "/" + file);
-    write_file(from + "/" + file, kept);
-  }
-  write_file(folder_ / "train.bin", pointer);
-  expect_refused(run_tally({"describe", folder_ / "train.bin"}, folder_), 1, "is a Git LFS pointer");
-  ASSERT_EQ(import("run", source("gpt2")).code, 0);
-  expect_refused(run_tally(training("run", {"--data=" + (folder_ / "train.bin"), "--task.vocabulary=264"}), folder_), 1,
-                 "is a Git LFS pointer");
-}
-
 // Only the named parameters have optimiser state and change. A killed and resumed run ends with the same bytes.
 TEST_F(ImportedRuns, TrainNamedParametersAlone) {
   const std::vector<std::string> more = {data(), "--train=pe.cope.*", "--optimiser.lr-scale=pe.*=10", "--save-every=2"};

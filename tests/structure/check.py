@@ -14,26 +14,25 @@ MAX_FILES = 25  # of a folder outside tests/
 MANY_FILES = {"nn/position"}  # one file for each of a long list
 MAX_README_LINES = 80  # each leads in; others hold designs, formulas, measurements
 MAX_FIRST_README_LINES = 150  # the one at the top
-TOP_LEVEL = {"core", "autograd", "nn", "tally", "cuda", "tasks", "tests",
+TOP_LEVEL = {"core", "autograd", "nn", "cuda", "tasks", "tests",
              "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE"}
 # Folder -> what its files may include. tests/ may include anything.
 FLOORS = {
     "core": ["core"],  # without core/io, which is a floor of its own
     "autograd": ["core", "autograd"],
     "nn": ["core", "autograd", "nn"],
-    "tally": ["core", "autograd", "nn", "tally"],
     "tasks": ["core", "autograd", "nn", "tasks"],
     "cuda": ["core", "cuda"],
 }
 # The folders of tasks/, from the bottom: each may include itself and those before it.
-TASK_FOLDERS = ["print", "text", "text/prepare", "data", "toy", "language", "evaluation", "training", "runs", "checks",
+TASK_FOLDERS = ["library", "print", "text", "text/prepare", "data", "toy", "language", "evaluation", "training", "runs", "checks",
                 "inspect", "foreign", "results", "command_line", "sweep", "commands/parts", "commands"]
 CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
 SCRIPTS = {".py", ".js", ".sh", ".cmake", ".css", ".html"}
 ONE_FILE = {pathlib.Path("tasks/tally.py")}  # which people copy beside their notebooks
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
-MAY_READ_FILES = {"tally", "tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
+MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
 LIBRARIES = {"nlohmann": ("core/io/json_reader.cpp",), "CLI": ("tasks/command_line/", "tasks/sweep/", "tasks/commands/")}
 BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
@@ -71,7 +70,7 @@ STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
 STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
 # These name encodings: to compare several, for foreign formats, in the examples of the help.
-NAMES_ENCODINGS = {("nn", "position"), ("tally", "example"), ("tasks", "foreign"), ("tasks", "command_line", "commands.def")}
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "library"), ("tasks", "foreign"), ("tasks", "command_line", "commands.def")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.

@@ -1,4 +1,4 @@
-#include "tally/module_file.hpp"
+#include "tasks/library/module_file.hpp"
 
 #include <vector>
 

@@ -19,4 +19,4 @@
 #include "nn/module.hpp"
 #include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
-#include "tally/module_file.hpp"
+#include "tasks/library/module_file.hpp"
