@@ -40,7 +40,7 @@ AttentionMemory attention_memory(const EncodingChoice& choice, const EncodingCho
   const double half = bytes_at(attention_memory_length / 2), length = attention_memory_length;
   // A linear term doubles with the length and cancels; half of a quadratic term c T² remains.
   memory.squares = memory.bytes - 2 * half > 0.25 * sizeof(float) * length * length / 2;
-  memory.form = attention_form({timed.config.model, timed.config.encoding, timed.vocabulary, timed.max_length}, 1);
+  memory.form = attention_form(timed.model(), 1);
   return memory;
 }
 

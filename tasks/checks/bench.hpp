@@ -5,6 +5,7 @@
 
 #include "core/io/json.hpp"
 #include "tasks/runs/config.hpp"
+#include "tasks/runs/model_shapes.hpp"
 
 namespace tally {
 
@@ -17,6 +18,7 @@ struct BenchOptions {
 
   // Length and vocabulary come from the task. The batch is no larger than the number of training sequences.
   explicit BenchOptions(RunConfig run);
+  ModelSetting model() const { return {config.model, config.encoding, vocabulary, max_length, config.dtype()}; }
 };
 
 // The measurements, as `tally bench --json` prints them. Times are the median (step_s), minimum and maximum (min_s,

@@ -12,7 +12,6 @@
 #include "core/device/graph.hpp"
 #include "core/distributed/process_group.hpp"
 #include "nn/parameter_choice.hpp"
-#include "nn/transformer.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/evaluation/generate.hpp"
 #include "tasks/language/separate_texts.hpp"
@@ -85,37 +84,11 @@ MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate)
   return most;
 }
 
-// While it lives, programs work on a device that counts the memory the chosen one would need (core/device/meta.cpp).
-class OnlyCounting {
- public:
-  OnlyCounting() : chosen_(default_device()), device_(meta_of(chosen_)) {
-    set_default_device(device_);
-    reset_peak_memory(device_);
-    before_ = memory_counters(device_).live_bytes;
-  }
-  ~OnlyCounting() { set_default_device(chosen_); }
-  OnlyCounting(const OnlyCounting&) = delete;
-  OnlyCounting& operator=(const OnlyCounting&) = delete;
-
-  // Current and peak bytes of tensors.
-  double live() const { return static_cast<double>(memory_counters(device_).live_bytes - before_); }
-  double peak() const { return static_cast<double>(memory_counters(device_).peak_bytes - before_); }
-  Device host() const { return host_of(device_); }
-  bool stands_for_cpu() const { return device_ == host(); }
-  Batch batch(const BatchForm& form) const {
-    Batch batch = Batch::without_values(form.sequences, form.length, host());
-    if (form.separate) batch.starts.resize(static_cast<std::size_t>(form.sequences));
-    return batch;
-  }
-
- private:
-  Device chosen_, device_;
-  std::size_t before_ = 0;
-};
-
-std::unique_ptr<SequenceModel> make_model(const ModelSetting& model) {
-  return tally::make_model(model.options, model.encoding, model.vocabulary, model.max_length, 0, model.dtype,
-                           default_device());
+// A batch of this form without values.
+Batch counted_batch(const OnlyCounting& counted, const BatchForm& form) {
+  Batch batch = Batch::without_values(form.sequences, form.length, counted.host());
+  if (form.separate) batch.starts.resize(static_cast<std::size_t>(form.sequences));
+  return batch;
 }
 
 // Bytes of a tensor of this shape.
@@ -150,7 +123,7 @@ MemoryEstimate count(Work&& work) {
 template <class Work>
 MemoryEstimate count_model(const ModelSetting& setting, Work&& work) {
   return count([&](MemoryEstimate& estimate, const OnlyCounting& counted) {
-    const auto model = make_model(setting);
+    const auto model = setting.make();
     estimate.at_most = std::ranges::any_of(
         setting.encoding.parts, [](const EncodingChoice::Part& part) { return part.entry->traits.memory_is_learned; });
     const NamedShapes shapes = shapes_of(*model);
@@ -175,7 +148,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, shares ? shares->own() : trained);
     estimate.optimiser = counted.live() - estimate.parameters;
     TrainStep step(model, *optimizer, 0, form.at_once, shares ? &*shares : nullptr);
-    const Batch batch = counted.batch(form);
+    const Batch batch = counted_batch(counted, form);
     step(batch, 1, steps);
     // Later steps need no more memory than the first, unless steps are captured: the second step then adds the captured
     // graph.
@@ -191,83 +164,21 @@ void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& t
                       const OnlyCounting& counted, std::int64_t all = 0) {
   std::vector<Batch> of_others;
   for (std::int64_t r = 1; r < ProcessGroup::counted().size() && r * form.sequences < all; ++r) {
-    of_others.push_back(counted.batch({std::min(form.sequences, all - r * form.sequences), form.length}));
+    of_others.push_back(counted_batch(counted, {std::min(form.sequences, all - r * form.sequences), form.length}));
   }
   Evaluation found;
   for (const BatchForm& now : largest_forms(form, task, setting)) {
     if (!now.separate) {
-      evaluate_batch(model, counted.batch(now), found);
+      evaluate_batch(model, counted_batch(counted, now), found);
       continue;
     }
     // All texts with their padding, and the answers to earlier texts, exist at the same time as a part.
     const Tensor beside = Tensor::empty({2 * form.sequences * form.length, 3}, DType::f64, counted.host());
-    evaluate_batch(model, counted.batch({now.at_once, now.length, 0, true}), found);
+    evaluate_batch(model, counted_batch(counted, {now.at_once, now.length, 0, true}), found);
   }
 }
 
 }  // namespace
-
-NamedShapes shapes_of(const SequenceModel& model) {
-  NamedShapes shapes;
-  for (const auto& [name, parameter] : model.parameters()) shapes.emplace_back(name, parameter.shape());
-  return shapes;
-}
-
-NamedShapes parameter_shapes(const ModelOptions& options, const EncodingChoice& encoding, std::int64_t vocabulary,
-                             std::int64_t max_length) {
-  const OnlyCounting counted;
-  return shapes_of(*make_model({options, encoding, vocabulary, max_length}));
-}
-
-NamedShapes parameter_shapes(const RunConfig& config, const Task& task) {
-  const ModelSetting model = model_of(config, task);
-  return parameter_shapes(model.options, model.encoding, model.vocabulary, model.max_length);
-}
-
-std::int64_t parameter_count(const NamedShapes& shapes) {
-  std::int64_t count = 0;
-  for (const auto& [name, shape] : shapes) count += shape.numel();
-  return count;
-}
-
-std::int64_t encoding_parameter_count(const NamedShapes& shapes) {
-  std::int64_t count = 0;
-  for (const auto& [name, shape] : shapes) {
-    if (name.starts_with("position.") || name.find(".position.") != std::string::npos) count += shape.numel();
-  }
-  return count;
-}
-
-ModelSetting model_of(const RunConfig& config, const Task& task) {
-  return {config.model, config.encoding, static_cast<std::int64_t>(task.vocabulary().size()), task.max_length(),
-          config.dtype()};
-}
-
-std::string attention_form(const ModelSetting& setting, std::int64_t layers) {
-  if (!setting.options.is_transformer()) return "none";
-  const OnlyCounting counted;
-  const Transformer model(setting.options, setting.encoding, setting.vocabulary, setting.max_length, 0, setting.dtype,
-                          default_device());
-  bool tiled = false, composed = false;
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
-    for (const HeadGroup& group : model.encoding(layer)) {
-      (group.encoding->traits.is_composed() || setting.options.attention == "composed" ? composed : tiled) = true;
-    }
-  }
-  return tiled && composed ? "tiled and composed" : composed ? "composed" : "tiled";
-}
-
-void check_length(const ModelSetting& setting, std::int64_t length) {
-  const OnlyCounting counted;
-  make_model(setting)->check_length(length);
-}
-
-bool reaches_untrained_rows(const RunConfig& config, const Task& task, const Split& split) {
-  const std::int64_t trained = task.splits().front().length;
-  if (split.length <= trained) return false;
-  const OnlyCounting counted;
-  return make_model(model_of(config, task))->rows_by_position() > trained;
-}
 
 MemoryEstimate estimate_training(const RunConfig& config, const Task& task, OptimizerState state) {
   const std::vector<Split>& splits = task.splits();
@@ -295,7 +206,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
       if (answer.count == 0) continue;
       const std::int64_t sequences = sequences_in(split, config.run.eval_batch);
       const auto prompt = static_cast<std::int64_t>(answer.first) + 1;
-      const Tensor prompts = counted.batch({sequences, prompt}).tokens;  // the masks are freed
+      const Tensor prompts = counted_batch(counted, {sequences, prompt}).tokens;  // the masks are freed
       generate(model, prompts, static_cast<std::int64_t>(answer.count));
     }
   };
@@ -335,7 +246,7 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
   return count_model(model_of(config, task),
                      [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
                        if (with_gradients) estimate.gradients = bytes_of(model.parameters());
-                       trace_pass(model, counted.batch({sequences, length}), with_gradients);
+                       trace_pass(model, counted_batch(counted, {sequences, length}), with_gradients);
                      });
 }
 

@@ -3,6 +3,7 @@
 // table.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
@@ -21,36 +22,54 @@ namespace tally {
 namespace {
 
 struct ReproduceSettings {
-  std::string name, scale = "quick", folder, seeds = "1..3", out, rows, tasks;
-  std::vector<std::string> changes;
+  std::string name, scale = "quick", folder, seeds = "1..3", out;
+  std::vector<std::string> rows, tasks, changes;
   std::int64_t jobs = 0;
-  bool dry_run = false, show = false;
+  bool dry_run = false;
 };
 
 // The command that reproduces this table in any folder.
 std::string command_of(const ReproduceSettings& settings) {
   std::vector<std::string> words{"tally",        "reproduce", settings.name, "--scale",
                                  settings.scale, "--seeds",   settings.seeds};
-  for (const std::string& change : settings.changes) words.insert(words.end(), {"--set", change});
-  const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words.insert(words.end(), {option, value});
+  const auto add = [&](const char* option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) words.insert(words.end(), {option, value});
   };
+  add("--set", settings.changes);
   add("--rows", settings.rows);
   add("--tasks", settings.tasks);
-  add("--dir", settings.folder);
+  if (!settings.folder.empty()) add("--dir", {settings.folder});
   return command_text(words);
 }
 
-// Throws UsageError if a text that the table needs is missing, with the command that prepares it.
-void check_texts(const Reproduction& table, const ReproductionSetting& setting) {
+// The labels in texts with commas between them. A text that is a label is not divided: "relative, capped".
+std::vector<std::string> labels_in(const std::vector<std::string>& labels, const std::vector<std::string>& texts) {
+  std::vector<std::string> found;
+  for (const std::string& text : texts) {
+    if (std::ranges::count(labels, text) > 0) {
+      found.push_back(text);
+    } else {
+      std::ranges::copy(split_text(text, ','), std::back_inserter(found));
+    }
+  }
+  return found;
+}
+
+// Throws UsageError if a text that unfinished runs need is missing, with the command that prepares it.
+void check_texts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder) {
   for (const ReproductionColumn& column : table.columns) {
     if (column.text == nullptr) continue;
-    const std::optional<ReproductionRun> run = run_of(table, table.rows.front(), column, setting, 1);
-    const std::string data = settings_of(run->config).at("task.data");
+    const std::string& data = column.text->data.at(setting.scale);
     std::error_code error;
     if (std::filesystem::exists(data, error)) continue;
-    throw UsageError(formatted("[reproduce] there is no {}, which {} trains on; it is made by: {}", data, table.name,
-                               column.text->made_by.at(setting.scale)));
+    for (const ReproductionRow& row : table.rows) {
+      for (const std::int64_t seed : setting.seeds) {
+        const std::string run = run_of(table, row, column, setting, seed)->name;
+        if (std::filesystem::exists(formatted("{}/{}/results.json", folder, run), error)) continue;
+        throw UsageError(formatted("[reproduce] there is no {}, which {} trains on; it is made by: {}", data,
+                                   table.name, column.text->made_by.at(setting.scale)));
+      }
+    }
   }
 }
 
@@ -60,20 +79,11 @@ struct ContextCell {
   std::int64_t steps = 0;
   ContextQuestion question;
 
-  // The key of its stored evaluation, with any count of sequences.
-  VariedKey key() const {
-    return {steps,
-            "task.length",
-            question.value,
-            question.split,
-            0,
-            false,
-            changes_text(question.beside, question.changes)};
-  }
+  VariedKey key() const { return question.key(steps); }
 };
 
 // Throws Error if the stored evaluations of the run cannot be read.
-bool is_stored(const ContextCell& cell) { return VariedFile(cell.path).find_largest(cell.key()) != nullptr; }
+bool is_stored(const ContextCell& cell) { return VariedFile(cell.path).find(cell.key()) != nullptr; }
 
 // All context cells, grouped by run and row.
 std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
@@ -118,7 +128,6 @@ bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOption
       if (found.results.empty()) continue;
       VariedKey key = cell.key();
       key.step = work->step();
-      key.count = found.results.front().sequences;
       VariedFile(cell.path).add(key, found.results.front());
     } catch (const Error& why) {  // of one run; the others are still evaluated
       complain(formatted("{}: {}", cell.path, why.what()));
@@ -174,39 +183,35 @@ Result dry_run(const RunPlan& plan, const ReproduceSettings& settings, const std
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
   const Reproduction table = as_usage([&] {
     const Reproduction& whole = find_reproduction(settings.name);
-    return part_of(whole, labels_in(whole, settings.rows), names_in(settings.tasks));
+    std::vector<std::string> labels, tasks;
+    for (const ReproductionRow& row : whole.rows) labels.push_back(row.label);
+    for (const ReproductionColumn& column : whole.columns) tasks.push_back(column.task);
+    return part_of(whole, labels_in(labels, settings.rows), labels_in(tasks, settings.tasks));
   });
   const ReproductionSetting setting{settings.scale == "paper" ? Scale::paper : Scale::quick,
                                     parse_seeds(settings.seeds), joined(settings.changes, " ")};
-  if (settings.dry_run) refuse_with_dry_run("reproduce", "--out", !settings.out.empty());
   const std::string folder = settings.folder.empty() ? "runs/" + settings.scale : settings.folder;
   if (!settings.out.empty()) {
     known_ending(settings.out, {".md"});
     check_output(settings.out);
   }
-  if (!settings.show) as_usage([&] { check_texts(table, setting); });
   std::vector<PlannedRun> runs;
-  std::vector<ReproductionRun> needed = as_usage([&] { return runs_of(table, setting); });
-  if (settings.show) needed.clear();  // a table that is only shown need not fit into the memory of this machine
-  for (ReproductionRun& run : needed) runs.push_back({std::move(run.name), std::move(run.config)});
+  as_usage([&] {
+    for (ReproductionRun& run : runs_of(table, setting)) runs.push_back({std::move(run.name), std::move(run.config)});
+    check_texts(table, setting, folder);
+  });
   RunPlan plan(folder, std::move(runs), common);
-  bool contexts = true;
-  if (settings.show) {
-    std::error_code error;
-    check(std::filesystem::is_directory(folder, error), "reproduce", "there is no folder '{}'", folder);
-  } else {
-    plan.take_stock();
-    const std::int64_t jobs = plan.jobs(settings.jobs);
-    const std::optional<double> left = plan.seconds_left(jobs);
-    const std::vector<ContextCell> cells = context_cells(table, setting, folder);
-    const std::int64_t missing = count_missing(cells);
-    tally::say(common,
-               formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
-                         plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
-    if (settings.dry_run) return dry_run(plan, settings, left, missing);
-    plan.execute(jobs);
-    contexts = evaluate_contexts(cells, common);
-  }
+  plan.take_stock();
+  const std::int64_t jobs = plan.jobs(settings.jobs);
+  const std::optional<double> left = plan.seconds_left(jobs);
+  const std::vector<ContextCell> cells = context_cells(table, setting, folder);
+  const std::int64_t missing = count_missing(cells);
+  tally::say(common,
+             formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
+                       plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
+  if (settings.dry_run) return dry_run(plan, settings, left, missing);
+  plan.execute(jobs);
+  const bool contexts = evaluate_contexts(cells, common);
   const Reproduced result = reproduced(table, setting, folder);
   JsonValue json = reproduced_json(result);
   json.set("folder", folder);
@@ -218,14 +223,14 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       picture = path.substr(path.rfind('/') + 1);
       json.set("picture", path);
     }
-    write_file_atomically(settings.out, page_text(result, {settings.out, command_of(settings), picture,
-                                                           settings.show ? "" : plan.work_text()}));
+    write_file_atomically(settings.out,
+                          page_text(result, {settings.out, command_of(settings), picture, plan.work_text()}));
     json.set("page", settings.out);
     say(common, formatted("page: {}", printable(settings.out)));
   }
-  const int code = !settings.show ? plan.code() : result.problems.empty() ? exit_code::done : exit_code::failed;
+  const int code = plan.code();
   return {code == exit_code::done && !contexts ? exit_code::failed : code, std::move(json),
-          formatted("\n{}{}", reproduced_text(result), settings.show ? "" : plan.states_text())};
+          formatted("\n{}{}", reproduced_text(result), plan.states_text())};
 }
 
 // The tables that train on a text, which takes hours per model.
@@ -250,15 +255,15 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
            {.allowed = {"quick", "paper"}});
   line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
-  line.add("--rows", &settings->rows, "these rows of it alone, by their labels: cope,rope,absolute + hard attention");
-  line.add("--tasks", &settings->tasks, "the columns of these tasks alone: flip-flop,group-word");
+  line.add("--rows", &settings->rows,
+           "only these rows, by their labels: cope,rope; may be given again, for labels with commas in them");
+  line.add("--tasks", &settings->tasks, "only the columns of these tasks: flip-flop,group-word");
   line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
   line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
            {.least = 0, .most = 1024});
   line.add("--out", &settings->out, "page to write, .md; a figure's learning curves go beside it, .svg");
-  line.add("--show", &settings->show, "train nothing: show what is there");
   line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
-           {.excludes = {"--show"}});
+           {.excludes = {"--out"}});
   return [settings, &common = line.common] { return run_reproduce(*settings, common); };
 }
 

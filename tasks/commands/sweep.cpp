@@ -126,7 +126,6 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
 
 // Lists the runs in the folder and prints the script that trains them.
 Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
-  plan.take_stock();
   plan.write_list();
   SweepScript script;
   std::error_code error;
@@ -150,7 +149,9 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
 
 Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   RunPlan plan = options.blaming_file([&] {
-    return RunPlan(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
+    RunPlan made(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
+    made.take_stock();
+    return made;
   });
   if (settings.dry_run) {
     refuse_with_dry_run("sweep", "--jobs", settings.jobs != 0);
@@ -172,7 +173,6 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   if (settings.status) return sweep_status(plan);
   if (!settings.print.empty()) return print_script(settings, plan, common);
   if (settings.worker) plan.work_beside_others();
-  plan.take_stock();
   plan.execute(plan.jobs(settings.jobs));
   if (settings.worker) {
     return {plan.code(), JsonValue::object({{"folder", plan.folder()}, {"states", plan.states_json()}}),

@@ -1,6 +1,7 @@
 #include "tasks/evaluation/error_rates.hpp"
 
 #include "core/error.hpp"
+#include "tasks/evaluation/text_counts.hpp"
 #include "tasks/print/statistics.hpp"
 
 namespace tally {
@@ -15,6 +16,19 @@ ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequence
   ErrorRates errors;
   for (const Evaluation& evaluation : evaluations) errors.add(evaluation, sequences);
   return errors;
+}
+
+ResultCell result_cell(const std::vector<Evaluation>& evaluations, bool sequences) {
+  if (evaluations.empty() || !evaluations.front().text) return error_rates(evaluations, sequences).mean_cell();
+  std::vector<double> losses, bits_per_byte;
+  for (const Evaluation& e : evaluations) {
+    losses.push_back(e.loss);
+    bits_per_byte.push_back(e.bits_per_byte());
+  }
+  ResultCell cell = perplexity_cell(losses, 2);
+  if (evaluations.front().text->bytes > 0) cell.json.set("bits_per_byte", mean_deviation(bits_per_byte).mean);
+  cell.json.set("text", text_counts_json(*evaluations.front().text).set("split", evaluations.front().split));
+  return cell;
 }
 
 ResultCell ErrorRates::mean_cell() const { return {percent_cell(rates).text, json()}; }

@@ -27,4 +27,7 @@ struct ErrorRates {
 
 ErrorRates error_rates(const std::vector<Evaluation>& evaluations, bool sequences);
 
+// The mean error; of a text the perplexity, with its counts in JSON.
+ResultCell result_cell(const std::vector<Evaluation>& evaluations, bool sequences);
+
 }  // namespace tally

@@ -304,7 +304,6 @@ JsonValue text_json(const Evaluation& e) {
 
 void read_text(const JsonValue& text, Evaluation& e) {
   e.text = text_counts_from_json(text);
-  if (!text.contains("parts")) return;  // a file of the first version
   const JsonValue& parts = text.at("parts");
   for (const JsonValue& nats : parts.elements("nats"))
     e.blocks.nats.push_back(nats.is_null() ? not_a_number : nats.real());
@@ -363,7 +362,7 @@ Evaluation evaluation_from_json(const JsonValue& json) {
   for (const auto& [name, count] : count_names) e.*count = json.integer(name);
   check_counts(e, "");
   if (const JsonValue* text = json.find("text"); text != nullptr) read_text(*text, e);
-  const JsonValue* by = json.find("by");  // none in files of the first versions
+  const JsonValue* by = json.find("by");
   if (by == nullptr) return e;
   e.breakdown = by->string("name");
   const std::vector<std::int64_t> keys = by->at("keys").integers();

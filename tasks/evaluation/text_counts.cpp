@@ -32,7 +32,6 @@ JsonValue text_counts_json(const TextCounts& counts) {
 TextCounts text_counts_from_json(const JsonValue& json) {
   TextCounts counts;
   for (const auto& [name, count] : text_count_names) counts.*count = json.integer(name);
-  if (!json.contains("parts")) return counts;  // a file of the first version
   for (const auto& [name, checksum] : checksum_names) counts.*checksum = json.string(name);
   return counts;
 }

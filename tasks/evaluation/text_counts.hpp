@@ -12,8 +12,7 @@ namespace tally {
 
 // An object with all its members.
 JsonValue text_counts_json(const TextCounts& counts);
-// The reverse, from an object that may hold more. Throws Error for a member that is missing or of another kind. Only
-// files of the first version have no checksums.
+// The reverse, from an object that may hold more. Throws Error for a member that is missing or of another kind.
 TextCounts text_counts_from_json(const JsonValue& json);
 // "context 256, stride 128, 159,052 tokens, 436,201 bytes, 70,000 words, 5 documents; checksums: tokens 126f6c2a,
 // tokenizer ac9a7783"

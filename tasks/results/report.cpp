@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "tasks/checks/estimate.hpp"
+#include "tasks/runs/model_shapes.hpp"
 #include "tasks/runs/run_folder.hpp"
 
 namespace tally {
@@ -75,7 +75,7 @@ class Gatherer {
       } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
         RunSummary summary;
         summary.path = path;
-        summary.config = RunConfig::from_json(run.at("config"), OtherRules::leave_out);
+        summary.config = RunConfig::from_json(run.at("config"));
         summary.state = state == RunState::failed ? state : RunState::waiting;
         report_.runs.push_back(std::move(summary));
       }

@@ -8,10 +8,9 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
-#include "tasks/checks/estimate.hpp"
 #include "tasks/print/statistics.hpp"
-#include "tasks/results/varied.hpp"
 #include "tasks/runs/data_file.hpp"
+#include "tasks/runs/model_shapes.hpp"
 #include "tasks/runs/run_folder.hpp"
 
 namespace tally {
@@ -61,8 +60,7 @@ std::optional<Evaluation> evaluation_of(const RunSummary& run, const Reproductio
   if (run.state != RunState::finished) return std::nullopt;
   if (context) {
     const VariedFile file(run.path);
-    const Evaluation* found = file.find_largest({run.config.run.steps, "task.length", context->value, context->split, 0,
-                                                 false, changes_text(context->beside, context->changes)});
+    const Evaluation* found = file.find(context->key(run.config.run.steps));
     return found == nullptr ? std::nullopt : std::optional(*found);
   }
   if (column.share >= 1) {
@@ -111,37 +109,6 @@ const Reproduction& find_reproduction(std::string_view name) {
        nearest.empty() ? "" : formatted("did you mean '{}'? ", nearest), reproduction_names());
 }
 
-std::vector<std::string> names_in(const std::string& text) {
-  std::vector<std::string> names;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    const std::size_t first = word.find_first_not_of(' ');
-    if (first != std::string::npos) names.push_back(word.substr(first, word.find_last_not_of(' ') + 1 - first));
-  }
-  return names;
-}
-
-std::vector<std::string> labels_in(const Reproduction& table, const std::string& text) {
-  std::vector<std::string> labels;
-  const std::vector<std::string> parts = names_in(text);
-  for (std::size_t at = 0; at < parts.size();) {
-    std::size_t taken = 1;
-    std::string label = parts[at];
-    bool known = false;
-    for (const ReproductionRow& row : table.rows) {
-      const std::vector<std::string> own = names_in(row.label);
-      if (own.size() > parts.size() - at || (known && own.size() <= taken)) continue;
-      if (!std::ranges::equal(own, std::span(parts).subspan(at, own.size()))) continue;
-      known = true;
-      taken = own.size();
-      label = row.label;
-    }
-    labels.push_back(std::move(label));
-    at += taken;
-  }
-  return labels;
-}
-
 Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
                      const std::vector<std::string>& tasks) {
   const auto check_names = [&](std::string_view what, const std::vector<std::string>& asked,
@@ -163,31 +130,30 @@ Reproduction part_of(const Reproduction& table, const std::vector<std::string>& 
   Reproduction part = table;
   if (!tasks.empty()) part.title += formatted(" (tasks: {})", joined(tasks));
   if (!rows.empty()) part.title += formatted(" (rows: {})", joined(rows, "; "));
-  part.columns.clear();
-  part.rows.clear();
-  const auto asked_for = [](const std::vector<std::string>& names, const std::string& name) {
+  const auto is_wanted = [](const std::vector<std::string>& names, const std::string& name) {
     return names.empty() || std::ranges::count(names, name) > 0;
   };
-  for (const ReproductionRow& row : table.rows) {
-    if (!asked_for(rows, row.label)) continue;
-    part.rows.push_back(row);
-    part.rows.back().printed.clear();
-  }
+  part.columns.clear();
+  for (ReproductionRow& row : part.rows) row.printed.clear();
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    if (!asked_for(tasks, table.columns[c].task)) continue;
+    if (!is_wanted(tasks, table.columns[c].task)) continue;
     part.columns.push_back(table.columns[c]);
-    for (std::size_t r = 0, kept = 0; r < table.rows.size(); ++r) {
-      if (!asked_for(rows, table.rows[r].label)) continue;
+    for (std::size_t r = 0; r < table.rows.size(); ++r) {
       const std::vector<Printed>& printed = table.rows[r].printed;
-      part.rows[kept++].printed.push_back(c < printed.size() ? printed[c] : Printed{});
+      part.rows[r].printed.push_back(c < printed.size() ? printed[c] : Printed{});
     }
   }
+  std::erase_if(part.rows, [&](const ReproductionRow& row) { return !is_wanted(rows, row.label); });
   return part;
 }
 
 std::string preset_of(const ReproductionColumn& column, Scale scale) {
   if (!column.preset.at(scale).empty()) return column.preset.at(scale);
   return column.text == nullptr ? std::string(name_of(scale)) : column.text->preset.at(scale);
+}
+
+VariedKey ContextQuestion::key(std::int64_t step) const {
+  return {step, "task.length", value, split, changes_text(beside, changes)};
 }
 
 std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
@@ -269,34 +235,35 @@ Reproduced reproduced(const Reproduction& table, const ReproductionSetting& sett
           if (std::ranges::count(result.problems, why.what()) == 0) result.problems.emplace_back(why.what());
         }
         if (!e) continue;
-        if (e->text) {
-          cell.perplexities.push_back(e->perplexity());
-          cell.losses.push_back(e->loss);
-          if (e->text->bytes > 0) cell.bits_per_byte.push_back(e->bits_per_byte());
-          cell.text = e->text;
-          continue;
-        }
-        if (cell.errors.rates.empty()) {
+        if (!e->text && cell.results.empty()) {
           const std::unique_ptr<Task> task = summary->config.make_task();
           cell.sequences = task->scores_sequences();
           cell.untrained = reaches_untrained_rows(summary->config, *task, task->split(column.split));
         }
-        cell.errors.add(*e, cell.sequences);
+        cell.results.push_back(std::move(*e));
       }
     }
   }
   return result;
 }
 
-bool Reproduced::Cell::comparable() const { return printed && values().size() >= 2; }
+std::vector<double> Reproduced::Cell::values() const {
+  if (!of_text()) return error_rates(results, sequences).rates;
+  std::vector<double> perplexities;
+  for (const Evaluation& e : results) perplexities.push_back(e.perplexity());
+  return perplexities;
+}
+
+bool Reproduced::Cell::comparable() const { return printed && results.size() >= 2; }
 
 bool Reproduced::Cell::differs() const {
   if (!comparable()) return false;
   const MeanDeviation measured = mean_deviation(values());
   if (!std::isfinite(measured.mean)) return true;
-  const MeanDeviation theirs = printed->over_seeds(perplexities.empty() ? 0.01 : 1);  // printed errors are in percent
+  const MeanDeviation theirs = printed->over_seeds(of_text() ? 1 : 0.01);  // printed errors are in percent
   const bool beyond_spread = welch_p(measured, theirs) < test_level;
-  if (!perplexities.empty()) return beyond_spread;
+  if (of_text()) return beyond_spread;
+  const ErrorRates errors = error_rates(results, sequences);
   const Interval counts = wilson_interval(errors.wrong, errors.of);
   return beyond_spread && (theirs.mean < counts.low || theirs.mean > counts.high);
 }

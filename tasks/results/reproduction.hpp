@@ -16,6 +16,7 @@
 #include "tasks/evaluation/error_rates.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/results/report.hpp"
+#include "tasks/results/varied.hpp"
 #include "tasks/runs/config.hpp"
 
 namespace tally {
@@ -122,11 +123,6 @@ const std::vector<Reproduction>& reproduction_registry();
 const Reproduction& find_reproduction(std::string_view name);
 // "figure2, figure5, table2"
 std::string reproduction_names();
-// The parts of a text between commas, without surrounding blanks.
-std::vector<std::string> names_in(const std::string& text);
-// The labels in a text with commas between them: "cope, rope". Labels may contain commas, "relative, capped": the
-// longest label that matches at a position is used. Other text is returned as a separate part.
-std::vector<std::string> labels_in(const Reproduction& table, const std::string& text);
 // The table with only these rows, by label, and only the columns of these tasks; the title names the tasks. An empty
 // list selects all. Throws Error for a name that it does not have.
 Reproduction part_of(const Reproduction& table, const std::vector<std::string>& rows,
@@ -153,6 +149,9 @@ struct ContextQuestion {
   std::string value, split;                                      // of task.length
   std::vector<std::pair<std::string, std::string>> beside = {};  // other task options that change with it
   std::vector<std::string> changes = {};                         // of the encoding: "pe.relative.far=cap"
+
+  // The key of its stored evaluation, for the checkpoint of this step.
+  VariedKey key(std::int64_t step) const;
 };
 std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
                                           const ReproductionColumn& column, Scale scale);
@@ -167,17 +166,14 @@ std::vector<ReproductionRun> runs_of(const Reproduction& table, const Reproducti
 // The measurements of the runs in a folder.
 struct Reproduced {
   struct Cell {
-    ErrorRates errors{};                 // of the finished runs
-    std::optional<Printed> printed{};    // of the paper
-    std::vector<double> perplexities{};  // of the finished runs, on text instead of errors,
-    std::vector<double> losses{};        // the logarithms of the perplexities,
-    std::vector<double> bits_per_byte{};
-    std::optional<TextCounts> text{};  // and their token counts
-    bool sequences = false;            // counts sequences, not tokens
-    bool untrained = false;            // the split reaches rows beyond any training sequence
-    const std::vector<double>& values() const { return perplexities.empty() ? errors.rates : perplexities; }
-    bool comparable() const;  // with the printed number: at least two seeds, since one has no spread
-    bool differs() const;     // comparable, different by Welch's t test, and outside the interval of the counts
+    std::vector<Evaluation> results{};  // of the finished runs
+    std::optional<Printed> printed{};   // of the paper
+    bool sequences = false;             // counts sequences, not tokens
+    bool untrained = false;             // the split reaches rows beyond any training sequence
+    bool of_text() const { return !results.empty() && results.front().text.has_value(); }
+    std::vector<double> values() const;  // error rates; of a text, perplexities
+    bool comparable() const;             // with the printed number: at least two seeds, since one has no spread
+    bool differs() const;  // comparable, different by Welch's t test, and outside the interval of the counts
   };
   const Reproduction* table;
   ReproductionSetting setting;
@@ -189,8 +185,7 @@ struct Reproduced {
 };
 Reproduced reproduced(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder);
 
-// Markdown: measured mean (deviation) next to the printed number, with a mark if they differ. It then gives the
-// order of row pairs that the paper separates, and the open choices.
+// Markdown: measured mean (deviation) next to the printed number, with a mark if they differ, then the open choices.
 std::string reproduced_text(const Reproduced& result);
 // The presets of the runs: summary, settings, source and note of each.
 std::string presets_text(const Reproduction& table, Scale scale);

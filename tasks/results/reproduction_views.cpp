@@ -25,16 +25,11 @@ constexpr std::string_view exact_mark = "\u2021";
 bool has_spread(const Reproduced::Cell& cell) { return cell.printed && cell.printed->has_spread(); }
 
 // "4.9% (4.4)*", with the number of runs if some are missing.
-ResultCell measured_cell(const Reproduced::Cell& cell, const std::string& split, std::size_t seeds) {
-  const std::size_t n = cell.values().size();
+ResultCell measured_cell(const Reproduced::Cell& cell, std::size_t seeds) {
+  const std::size_t n = cell.results.size();
   if (n == 0) return {"-", JsonValue()};
-  ResultCell shown = cell.perplexities.empty() ? cell.errors.mean_cell() : perplexity_cell(cell.losses, 2);
-  if (cell.text) {
-    if (!cell.bits_per_byte.empty()) shown.json.set("bits_per_byte", mean_deviation(cell.bits_per_byte).mean);
-    shown.json.set("text", text_counts_json(*cell.text).set("split", split));
-  } else {
-    shown.json.set("counts", cell.sequences ? "sequences" : "tokens");
-  }
+  ResultCell shown = result_cell(cell.results, cell.sequences);
+  if (!cell.of_text()) shown.json.set("counts", cell.sequences ? "sequences" : "tokens");
   if (cell.untrained) shown.mark(untrained_mark, "untrained_rows");
   if (cell.comparable()) shown.json.set("differs", cell.differs());
   if (cell.differs()) shown.text += has_spread(cell) ? "*" : exact_mark;
@@ -44,57 +39,6 @@ ResultCell measured_cell(const Reproduced::Cell& cell, const std::string& split,
 
 bool any_printed(const Reproduced& result, std::size_t column) {
   return std::ranges::any_of(result.cells, [&](const auto& row) { return row[column].printed.has_value(); });
-}
-
-// Compares two rows: 0 if Welch's t test does not distinguish their means.
-int order(const MeanDeviation& a, const MeanDeviation& b) {
-  if (welch_p(a, b) >= test_level) return 0;
-  return a.mean < b.mean ? -1 : 1;
-}
-
-// Pairs of rows that the paper separates in a column.
-struct Pairs {
-  int same = 0, open = 0, reversed = 0;
-  int lower = 0;        // open pairs with one seed whose means are in the printed order
-  bool unsure = false;  // some have no deviation in print
-  int all() const { return same + open + reversed; }
-};
-
-Pairs compare_order(const Reproduced& result, std::size_t column) {
-  Pairs pairs;
-  const std::size_t rows = result.cells.size();
-  for (std::size_t i = 0; i < rows; ++i) {
-    for (std::size_t j = i + 1; j < rows; ++j) {
-      const Reproduced::Cell &a = result.cells[i][column], &b = result.cells[j][column];
-      if (!a.printed || !b.printed || a.values().empty() || b.values().empty()) continue;
-      // Without a printed deviation, the means give the order, but not its significance.
-      pairs.unsure |= !a.printed->has_spread() || !b.printed->has_spread();
-      const int theirs = order(a.printed->over_seeds(), b.printed->over_seeds());
-      if (theirs == 0) continue;
-      const MeanDeviation x = mean_deviation(a.values()), y = mean_deviation(b.values());
-      const int ours = order(x, y);
-      ++(ours == 0 ? pairs.open : ours == theirs ? pairs.same : pairs.reversed);
-      pairs.lower += std::min(x.n, y.n) == 1 && x.mean != y.mean && (x.mean < y.mean ? -1 : 1) == theirs;
-    }
-  }
-  return pairs;
-}
-
-std::vector<std::string> order_notes(const Reproduced& result) {
-  std::string text;
-  for (std::size_t c = 0; c < result.table->columns.size(); ++c) {
-    const Pairs pairs = compare_order(result, c);
-    if (pairs.all() == 0) continue;
-    text += formatted(
-        "\n- {}: of {}{} of rows that the paper tells apart, {} in the same order here, {} not told apart{}, {} "
-        "reversed{}",
-        result.table->columns[c].title.at(result.setting.scale), pairs.all(), pairs.all() == 1 ? " pair" : " pairs",
-        pairs.same, pairs.open,
-        pairs.lower > 0 ? formatted(" (one seed; by its means alone {} stand as in print)", pairs.lower) : "",
-        pairs.reversed, pairs.unsure ? " (some without a deviation in print: the lower mean decides)" : "");
-  }
-  if (text.empty()) return {};
-  return {"Order of rows that differ at the 5% level by Welch's t test:\n" + text};
 }
 
 // "paper", or "paper, Wikitext-103: perplexity" for a column with printed numbers only.
@@ -111,7 +55,7 @@ std::vector<std::string> legend_notes(const Reproduced& result) {
     for (const Reproduced::Cell& cell : row) {
       (has_spread(cell) ? any_different : any_from_exact) |= cell.differs();
       any_untrained |= cell.untrained;
-      any_alone |= cell.printed && cell.values().size() == 1;
+      any_alone |= cell.printed && cell.results.size() == 1;
     }
   }
   const auto of_text = [](const ReproductionColumn& column) { return column.text != nullptr; };
@@ -153,9 +97,10 @@ std::vector<std::string> text_counts_notes(const Reproduced& result) {
     const ReproductionColumn& column = result.table->columns[c];
     std::set<std::string> told;
     for (const auto& row : result.cells) {
-      if (!row[c].text || !told.insert(text_counts_text(*row[c].text)).second) continue;
-      text += formatted("\n- {}, split {}: {}", column.title.at(result.setting.scale), column.split,
-                        text_counts_text(*row[c].text));
+      if (!row[c].of_text()) continue;
+      const std::string counts = text_counts_text(*row[c].results.back().text);
+      if (!told.insert(counts).second) continue;
+      text += formatted("\n- {}, split {}: {}", column.title.at(result.setting.scale), column.split, counts);
     }
   }
   if (text.empty()) return {};
@@ -175,11 +120,11 @@ ResultTable table_of(const Reproduced& result) {
     if (printed) shown.columns.push_back({printed_title(column, scale), title + ", printed"});
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
       const Reproduced::Cell& cell = result.cells[r][c];
-      if (!column.task.empty()) shown.rows[r].push_back(measured_cell(cell, column.split, result.setting.seeds.size()));
+      if (!column.task.empty()) shown.rows[r].push_back(measured_cell(cell, result.setting.seeds.size()));
       if (printed) shown.rows[r].push_back(printed_cell(cell.printed));
     }
   }
-  for (const auto& notes : {legend_notes(result), text_counts_notes(result), order_notes(result)}) {
+  for (const auto& notes : {legend_notes(result), text_counts_notes(result)}) {
     shown.notes.insert(shown.notes.end(), notes.begin(), notes.end());
   }
   return shown;

@@ -1,5 +1,5 @@
-// The errors of trained models as one option of their task changes, as a table and as JSON. The evaluations that
-// 'tally reproduce' needs are stored with each run.
+// The errors of trained models as one option of their task changes, as a table. The evaluations that 'tally reproduce'
+// needs are stored with each run.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/io/json.hpp"
 #include "tasks/evaluation/evaluate.hpp"
-#include "tasks/results/report.hpp"
+#include "tasks/print/table.hpp"
 
 namespace tally {
 
@@ -18,33 +17,25 @@ struct VariedKey {
   std::int64_t step = 0;      // of its checkpoint
   std::string option, value;  // "task.p-ignore", "0.3"
   std::string split;
-  std::int64_t count = 0;  // sequences
-  bool generated = false;  // answers fed back (tasks/evaluation/generate.hpp)
-  std::string with = {};   // other changes: "task.after=1024 pe.relative.far=cap"
+  std::string with = {};  // other changes: "task.after=1024 pe.relative.far=cap"
   bool operator==(const VariedKey&) const = default;
 };
 
 inline constexpr std::string_view varied_file_name = "varied.json";
-// The stored evaluations of one run, a file in its folder: {"format": 1, "results": [{"option", "value", "count",
-// "with" and the members of an evaluation}]}.
+// The stored evaluations of one run, a file in its folder: {"format": 1, "results": [{"option", "value", "with" and the
+// members of an evaluation}]}.
 class VariedFile {
  public:
   // Reads existing evaluations from the run's folder. Throws Error when the file cannot be read or has another format.
   explicit VariedFile(std::string folder);
-  // Null if there is no such evaluation.
+  // The evaluation with the most sequences; null if there is none.
   const Evaluation* find(const VariedKey& key) const;
-  // The same for any count: the evaluation with the most sequences.
-  const Evaluation* find_largest(VariedKey key) const;
   // Writes the file atomically, including entries that other processes have added since. Throws Error as above.
   void add(const VariedKey& key, const Evaluation& evaluation);
 
  private:
-  struct Entry {
-    VariedKey key;
-    Evaluation evaluation;
-  };
   std::string folder_, path_;
-  std::vector<Entry> entries_;
+  std::vector<std::pair<VariedKey, Evaluation>> entries_;
 
   void read();
 };
@@ -65,24 +56,18 @@ struct VariedCell {
 
 struct VariedLine {
   std::string label;  // "cope model.layers=2"
-  std::vector<std::string> runs;
-  std::int64_t unfinished = 0;    // runs that are omitted
+  std::int64_t runs = 0, finished = 0;
   std::vector<VariedCell> cells;  // one per value
 };
 
-struct VariedTable {
+struct VariedSetting {
   std::string task, option, split;
   bool generated = false, sequences = false;  // whether `sequences` are counted rather than tokens
   std::vector<std::string> values;
   std::string with = {};  // VariedKey::with
-  std::vector<VariedLine> lines = {};
-
-  // Whether the task is text, so that perplexities are compared instead of errors.
-  bool of_text() const;
 };
 
-// Markdown, followed by the evaluations that failed, with reasons.
-std::string varied_text(const std::vector<VariedTable>& tables);
-JsonValue varied_json(const std::vector<VariedTable>& tables);
+// Errors, or perplexities of a text, by value. The notes name the evaluations that failed.
+ResultTable varied_table(const VariedSetting& setting, const std::vector<VariedLine>& lines);
 
 }  // namespace tally

@@ -76,7 +76,7 @@ StoredCheckpoint open_checkpoint_file(const std::string& path, std::int64_t step
         bad.empty() ? "" : escape_for_print(bad.front()));
   checkpoint.step = metadata_number(file, "step");
   checkpoint.tokens = metadata_number(file, "tokens");
-  checkpoint.sequences = file.metadata().contains("sequences") ? metadata_number(file, "sequences") : -1;
+  checkpoint.sequences = metadata_number(file, "sequences");
   check(checkpoint.step == step, "checkpoint", "{}: the step inside, {}, differs from the step in the file's name",
         path, checkpoint.step);
   if (const auto record = file.metadata().find("model"); record != file.metadata().end()) {

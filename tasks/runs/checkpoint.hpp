@@ -21,9 +21,9 @@ std::int64_t step_of_checkpoint(const std::string& name);
 struct Checkpoint {
   std::int64_t step = 0;
   std::int64_t tokens = 0;     // trained on so far
-  std::int64_t sequences = 0;  // trained on so far; -1 in a file of a version without this number
-  ModelRecord record = {};     // empty in a file of such a version
-  std::string data = {};       // Task::data_record(); empty in a file of such a version
+  std::int64_t sequences = 0;  // trained on so far
+  ModelRecord record = {};     // may be empty
+  std::string data = {};       // Task::data_record(); may be empty
 };
 
 // A checkpoint on disk. Its checksums were verified when it was opened. Tensors stay on disk until they are loaded.

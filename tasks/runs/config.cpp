@@ -6,9 +6,9 @@
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "core/precision.hpp"
+#include "tasks/data/task_paths.hpp"
 #include "tasks/runs/option_hint.hpp"
 #include "tasks/runs/preset.hpp"
-#include "tasks/runs/task_paths.hpp"
 
 namespace tally {
 namespace {
@@ -47,8 +47,7 @@ const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::strin
 }
 
 // Sets the options of the group with this prefix ("model.") from the members of an object of the file.
-void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object,
-                 OtherRules other_rules) {
+void set_members(RunConfig& config, const std::string& key, const std::string& prefix, const JsonValue& object) {
   check(object.is_object(), "config", "'{}' must be an object, not {}", key, object.kind());
   const auto find_group = [&] {
     std::vector<RunConfig::Group> groups = config.groups();
@@ -60,16 +59,13 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
   RunConfig::Group group = find_group();
   const auto set = [&](const JsonMember& member) {
     const OptionInfo* option = find_option(group.options, member.name);
-    const bool of_another = option == nullptr;
-    if (of_another) option = find_option(group.others, member.name);
+    if (option == nullptr) option = find_option(group.others, member.name);
     if (option == nullptr) {
       std::vector<std::string> known;
       for (const OptionInfo& one : group.options) known.push_back(formatted("{}.{}", key, one.name));
       fail_unknown_key(formatted("{}.{}", key, member.name), known);
     }
-    const std::string text = text_of(member.value, option->value, formatted("{}.{}", key, member.name));
-    if (of_another && other_rules == OtherRules::leave_out) return;
-    config.set(prefix + member.name, text);
+    config.set(prefix + member.name, text_of(member.value, option->value, formatted("{}.{}", key, member.name)));
   };
   // The name determines which options the others are.
   if (key == "optimiser" && object.contains("name")) {
@@ -323,7 +319,7 @@ JsonValue RunConfig::to_json() const {
                             {"run", json_of(options_of(run))}});
 }
 
-RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
+RunConfig RunConfig::from_json(const JsonValue& json) {
   check(json.is_object(), "config", "the configuration must be an object, not {}", json.kind());
   static const std::vector<std::string> known = {
       "format", "preset",    "task", "pe",      "pe-options",
@@ -340,7 +336,7 @@ RunConfig RunConfig::from_json(const JsonValue& json, OtherRules other_rules) {
   JsonValue task_options = json.at("task");
   task_options.remove("name");
   const auto set = [&](const std::string& key, const std::string& prefix, const JsonValue& object) {
-    set_members(config, key, prefix, object, other_rules);
+    set_members(config, key, prefix, object);
   };
   set("task", "task.", task_options);
   if (json.contains("pe-options")) {

@@ -39,10 +39,6 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t at_once() const { return micro_batches > 0 ? (batch + micro_batches - 1) / micro_batches : micro_batch; }
 };
 
-// How to treat settings in a file for update rules that were not chosen. They have no effect. Runs of the first
-// versions have them.
-enum class OtherRules { refuse, leave_out };
-
 struct RunConfig {
   std::string preset;  // for the record; empty for none
   const TaskEntry* task = nullptr;
@@ -98,12 +94,12 @@ struct RunConfig {
   // Strict: throws Error for unknown names and values of the wrong kind. Missing options keep the values that `make`
   // gives, so a hand-written file may be short; "task" and "pe" are required. Call validate() after all single options
   // are set: it checks that they fit together.
-  static RunConfig from_json(const JsonValue& json, OtherRules other_rules = OtherRules::refuse);
+  static RunConfig from_json(const JsonValue& json);
 
   std::unique_ptr<Task> make_task() const;
   // Start values come from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
-  // The same, with the task paths of another configuration (tasks/runs/task_paths.hpp), because the files have moved.
+  // The same, with the task paths of another configuration (tasks/data/task_paths.hpp), because the files have moved.
   RunConfig with_paths_of(const RunConfig& other) const;
   // The label by which runs are compared: the encoding, or the kind of a model without encodings.
   std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }

@@ -7,7 +7,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/folder_lock.hpp"
 #include "core/io/lease.hpp"
-#include "tasks/runs/task_paths.hpp"
+#include "tasks/data/task_paths.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -168,16 +168,13 @@ JsonValue RunFolder::stored_config() const {
 void RunFolder::write_config() const { write_file_atomically(config_path(), write_json(stored_config(), 2) + "\n"); }
 
 RunConfig RunFolder::config_from(const JsonValue& stored) const {
-  RunConfig config = RunConfig::from_json(stored, OtherRules::leave_out);
+  RunConfig config = RunConfig::from_json(stored);
   const JsonValue& task = stored.at("task");
   std::error_code error;
   for (const std::string& name : path_options(*config.task, *config.task_options)) {
     const fs::path path = task.contains(name) ? task.string(name) : "";
     if (path.empty() || path.is_absolute()) continue;
-    // Earlier versions wrote paths relative to the working directory, or, for files in the folder, relative to the
-    // folder.
-    const fs::path own = fs::exists(path_ / path, error) || fs::exists(path, error) ? path : path.filename();
-    if (fs::exists(path_ / own, error)) config.set("task." + name, (path_ / own).string());
+    if (fs::exists(path_ / path, error)) config.set("task." + name, (path_ / path).string());
   }
   return config;
 }

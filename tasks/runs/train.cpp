@@ -160,10 +160,6 @@ class Run {
     const std::optional<RunConfig> trained = folder_.trained_config(records);
     const std::vector<std::string> changes = trained ? differences(*trained, config_) : folder_.changes();
     sequences_ = checkpoint.sequences;
-    if (sequences_ < 0) {  // written by an earlier version
-      const RunConfig& before = trained ? *trained : config_;
-      sequences_ = TrainingOrder(task_->splits().front(), before.run.batch, 0).seen_by(step);
-    }
     std::erase_if(records, [step](const MetricsRecord& record) {
       return step_of(record) > step || std::holds_alternative<DivergenceRecord>(record);
     });

@@ -97,13 +97,8 @@ RunPlan::RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonO
     : folder_(std::move(folder)), runs_(std::move(runs)), common_(common), child_(common), claims_(seconds) {
   if (folder_.empty()) throw UsageError("[usage] the name of the folder for the runs is empty");
   std::set<std::string> names;
-  for (PlannedRun& run : runs_) {
+  for (const PlannedRun& run : runs_) {
     if (!names.insert(run.name).second) throw UsageError(formatted("[usage] {} is there twice", run.name));
-    try {
-      bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
-    } catch (const DoesNotFit& why) {
-      run.too_large = why.what();
-    }
   }
 }
 
@@ -140,6 +135,19 @@ void RunPlan::take_stock() {
       complain(formatted("{}: failed: {}", run.name, why.what()));
     }
   }
+  std::map<std::string, std::string> too_large;  // by configuration; runs that differ in the seed need the same memory
+  for (PlannedRun& run : runs_) {
+    if (!is_open(run)) continue;
+    RunConfig config = run.config.clone();
+    config.run.seed = 0;
+    const auto [known, is_new] = too_large.emplace(write_json(config.to_json()), "");
+    try {
+      if (is_new) bytes_of_run_ = std::max(bytes_of_run_, check_can_train(run.config).total());
+    } catch (const DoesNotFit& why) {
+      known->second = why.what();
+    }
+    run.too_large = known->second;
+  }
 }
 
 bool RunPlan::look_at(PlannedRun& run) const {
@@ -164,6 +172,7 @@ std::optional<double> RunPlan::seconds_left(std::int64_t jobs) const {
   struct Rate {
     double seconds = 0, work = 0;
   };
+  if (std::ranges::none_of(runs_, is_open)) return 0;  // the data of finished runs may be gone
   std::map<const TaskEntry*, Rate> rates;
   Rate all;
   for (const PlannedRun& run : runs_) {

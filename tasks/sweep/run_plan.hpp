@@ -39,8 +39,7 @@ std::vector<PlannedRun> listed_runs(const std::string& folder);
 
 class RunPlan {
  public:
-  // Throws UsageError for a repeated name and for runs that cannot be made. Runs that do not fit in memory are skipped
-  // and fail. seconds: the duration of a lease on a run.
+  // Throws UsageError for a repeated name. seconds: the duration of a lease on a run.
   RunPlan(std::string folder, std::vector<PlannedRun> runs, const CommonOptions& common,
           double seconds = lease_seconds);
 
@@ -55,8 +54,9 @@ class RunPlan {
   // "unfinished", "does not fit: [memory] this needs about ...".
   std::string state_text(const PlannedRun& run) const;
 
-  // Reads the state of existing runs and writes nothing. A run that cannot be read is reported as failed. Throws Error
-  // when a folder holds another run.
+  // Reads the state of existing runs, estimates the memory of the others, and writes nothing. A run that cannot be read
+  // is reported as failed. A run that does not fit in memory is skipped and fails. Throws UsageError for a run that
+  // cannot be made, and Error when a folder holds another run.
   void take_stock();
   // Estimated seconds for the remaining training, `jobs` runs at a time. The arithmetic of the missing steps is divided
   // by the rate of finished runs of the same task, or else of any task. Nothing without a finished run.
@@ -66,7 +66,7 @@ class RunPlan {
   std::int64_t jobs(std::int64_t wanted) const;
   // From now on records only failures in sweep.json. For many plans that share a folder.
   void work_beside_others() { beside_others_ = true; }
-  // The memory that the largest run needs.
+  // The memory that the largest open run needs.
   double bytes_of_run() const { return bytes_of_run_; }
   // Trains all open runs until every run is finished, by this plan or others, or a signal arrives.
   void execute(std::int64_t jobs);

@@ -23,7 +23,7 @@ std::vector<PlannedRun> listed_runs(const std::string& folder) {
       const fs::path path(name);
       check(!name.empty() && path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, "sweep",
             "'{}' is no name of a run's folder", name);
-      runs.push_back({name, RunConfig::from_json(run.at("config"), OtherRules::leave_out)});
+      runs.push_back({name, RunConfig::from_json(run.at("config"))});
       runs.back().config.validate();
     }
   });

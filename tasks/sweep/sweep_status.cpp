@@ -41,7 +41,6 @@ RunStatus status_of(const RunPlan& plan, const PlannedRun& run) {
 }  // namespace
 
 Result sweep_status(RunPlan& plan) {
-  plan.take_stock();
   std::map<std::string, std::int64_t> counts;
   Result result;
   JsonValue runs = JsonValue::array();

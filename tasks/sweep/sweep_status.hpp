@@ -6,8 +6,8 @@
 
 namespace tally {
 
-// The number of runs in each state, the holders of claims, the failed runs, and the remaining time. Takes stock of the
-// plan. The exit code is always 0.
+// The number of runs in each state, the holders of claims, the failed runs, and the remaining time, after
+// take_stock(). The exit code is always 0.
 Result sweep_status(RunPlan& plan);
 
 }  // namespace tally

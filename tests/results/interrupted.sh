@@ -72,7 +72,7 @@ echo "\$ tally ${table[*]} --dir again   # to the end" | short
 grep -E 'runs are finished|goes on' again.txt | short
 tail -n 1 again.txt
 
-for runs in whole again; do "$tally" "${table[@]}" --dir "$runs" --show > "$runs-table.txt"; done
+for runs in whole again; do "$tally" "${table[@]}" --dir "$runs" --quiet | grep -v '; all in ' > "$runs-table.txt"; done
 echo "\$ diff whole-table.txt again-table.txt"
 diff whole-table.txt again-table.txt
 for run in whole/*/*/; do

@@ -135,14 +135,6 @@ TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
   fs::rename(moved, folder_ / "again");
   const Finished from_root = in_folder("/", formatted("resume '{}' --steps=3 --quiet", folder_ / "again"));
   EXPECT_EQ(from_root.code, 0) << from_root.err;
-
-  // An earlier version wrote paths relative to the working directory.
-  JsonValue config = read_json(folder_ / "again/config.json"), task = config.at("task");
-  task.set("data", "data");
-  config.set("task", std::move(task));
-  write_file(folder_ / "again/config.json", write_json(config));
-  const Finished old = in_folder(folder_.path().string(), "eval again --split=validation");
-  EXPECT_EQ(old.code, 0) << old.err;
 }
 
 TEST_F(ImportedRuns, AreWrittenBack) {

@@ -38,33 +38,15 @@ class MemoryOfARun : public ::testing::Test {
   std::string run_ = folder_ / "run", out_ = folder_ / "out.safetensors";
 };
 
-TEST_F(MemoryOfARun, EvalRefusesAHugeModel) {
+TEST_F(MemoryOfARun, AHugeModelIsRefused) {
   ask_for_a_huge_model();
-  expect_too_large(run_tally({"eval", run_}, folder_), {"parameters", "checkpoint"});
-}
-
-TEST_F(MemoryOfARun, DumpRefusesAHugeModel) {
-  ask_for_a_huge_model();
-  expect_too_large(run_tally({"inspect", run_, "--out", out_}, folder_), {"parameters", "checkpoint"});
-}
-
-TEST_F(MemoryOfARun, PredictRefusesAHugeModel) {
-  ask_for_a_huge_model();
-  expect_too_large(run_tally({"inspect", run_, "--text=w0r"}, folder_), {"parameters", "checkpoint"});
-}
-
-TEST_F(MemoryOfARun, ExportRefusesAHugeModel) {
-  ask_for_a_huge_model();
-  expect_too_large(run_tally({"convert", run_, out_}, folder_), {"parameters", "checkpoint"});
-}
-
-TEST_F(MemoryOfARun, WithoutACheckpointNothingIsEstimated) {
-  ask_for_a_huge_model();
+  const std::vector<std::vector<std::string>> commands{
+      {"eval", run_}, {"convert", run_, out_}, {"inspect", run_, "--out", out_}, {"inspect", run_, "--text=w0r"}};
+  for (const std::vector<std::string>& words : commands) {
+    expect_too_large(run_tally(words, folder_), {"parameters", "checkpoint"});
+  }
   std::filesystem::remove_all(run_ + "/checkpoints");
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"eval", run_},
-                                                {"convert", run_, out_},
-                                                {"inspect", run_, "--out", out_},
-                                                {"inspect", run_, "--text=w0r"}}) {
+  for (const std::vector<std::string>& words : commands) {
     const Finished result = run_tally(words, folder_);
     EXPECT_EQ(result.code, 1) << words[0];
     EXPECT_TRUE(holds(result.err, "has no checkpoint any more")) << result.err;

@@ -82,11 +82,9 @@ TEST(Reproduce, TrainsAPartOfATableWhereThatIsAsked) {
   }
   EXPECT_EQ(std::ranges::count(part.out, '\n'), 1 + 4) << "a line of what is there, then the runs\n" << part.out;
 
-  const auto of_table7 = [&](const std::string& rows) {
-    return run_tally({"reproduce", "table7", "--dir", folder / "runs", "--seeds=1", "--dry-run", "--rows", rows},
-                     folder);
-  };
-  const Finished commas = of_table7("cope-mlp, first layer,rope 256 (64) 2/4");
+  const Finished commas = run_tally({"reproduce", "table7", "--dir", folder / "runs", "--seeds=1", "--dry-run",
+                                     "--rows=cope-mlp, first layer", "--rows=rope 256 (64) 2/4"},
+                                    folder);
   EXPECT_EQ(commas.code, 0) << commas.err;
   EXPECT_EQ(std::ranges::count(commas.out, '\n'), 1 + 2) << commas.out;
 
@@ -126,25 +124,12 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
   EXPECT_TRUE(holds(page, formatted(" --dir {}\n```", folder / "runs"))) << "the same folder, and so the same page\n"
                                                                          << page;
   EXPECT_FALSE(holds(page, "reading.md"));
+  write_file(folder / "reading.md", "");
   EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
-  // No run is left, and --show prints the same.
-  EXPECT_TRUE(holds(run_tally(words(folder / "runs"), folder).out, "6 of 6 runs are finished"));
-  const Finished shown = run_tally(words(folder / "runs", {"--show", "--json"}), folder);
-  EXPECT_EQ(table_of(shown), table_of(run_tally(words(folder / "runs", {"--json"}), folder)));
-}
-
-// A page links to the discussion of its results in reading.md next to it.
-TEST(Reproduce, APageLeadsToWhatIsSaidOfIt) {
-  const TemporaryFolder folder;
-  write_file(folder / "reading.md", "# All\n\n[other](page.md)\n\n### [Figure 5](page.md), and _more_: 2 tables\n");
-  fs::create_directory(folder / "it's here");
-  const Finished shown =
-      run_tally({"reproduce", "figure5", "--show", "--dir", folder / "it's here", "--out", folder / "page.md"}, folder);
-  ASSERT_EQ(shown.code, 0) << shown.err;
-  const std::string page = read_file(folder / "page.md");
-  EXPECT_TRUE(holds(page, "\nWhat agrees and what does not: [reading.md](reading.md#figure-5-and-_more_-2-tables)\n"))
-      << page;
-  EXPECT_TRUE(holds(page, formatted(" --dir '{}'\n", folder / "it'\\''s here"))) << page;
+  // No run is left.
+  const Finished again = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
+  EXPECT_TRUE(holds(again.out, "6 of 6 runs are finished")) << again.out;
+  EXPECT_TRUE(holds(read_file(folder / "page.md"), "\nWhat agrees and what does not: [reading.md](reading.md)\n"));
 }
 
 // Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.
@@ -172,7 +157,7 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   ASSERT_EQ(result.runs.at(RunState::finished), 4) << (result.problems.empty() ? "" : result.problems[0]);
   for (const std::size_t row : {0u, 1u}) {
     for (const std::size_t column : {copy, copy + 1, copy + 2}) {
-      EXPECT_EQ(result.cells[row][column].errors.rates.size(), 2u);
+      EXPECT_EQ(result.cells[row][column].results.size(), 2u);
       const bool absolute_sparse = row == 0 && column == copy + 2;
       EXPECT_EQ(result.cells[row][column].untrained, absolute_sparse) << table.rows[row].label << " " << column;
     }
@@ -191,7 +176,7 @@ TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
   const std::string count = "\"sequences\": ";
   ASSERT_NE(damaged.find(count), damaged.npos) << damaged;
   write_file(results, damaged.insert(damaged.find(count) + count.size(), "-"));
-  const Finished shown = run_tally(words(runs, {"--show", "--rows=rope"}), folder);
+  const Finished shown = run_tally(words(runs, {"--rows=rope"}), folder);
   EXPECT_EQ(shown.code, 1);
   EXPECT_TRUE(holds(shown.out, "1 finished, 1 failed")) << shown.out;
   EXPECT_TRUE(holds(shown.out, " wrong sequences of -6")) << shown.out;
@@ -257,16 +242,11 @@ TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
   const Finished unknown = run_tally({"reproduce", "tabel2"}, folder);
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(holds(unknown.err, "did you mean 'table2'?")) << unknown.err;
-  const Finished nowhere = run_tally({"reproduce", "figure5", "--show", "--dir", folder / "runs"}, folder);
-  EXPECT_EQ(nowhere.code, 1);
-  EXPECT_TRUE(holds(nowhere.err, "there is no folder '")) << nowhere.err;
   const Finished change = run_tally({"reproduce", "figure5", "--set", "task.non-blanks=3"}, folder);
   EXPECT_EQ(change.code, 2);
   EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
   EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
   EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
-  const Finished ours = run_tally({"reproduce", "last-sentence", "--show", "--dir", folder / "."}, folder);
-  EXPECT_TRUE(holds(ours.out, "Scale: quick, a setting of ours: no paper trains models on it.")) << ours.out;
   const Finished paper = run_tally({"reproduce", "last-sentence", "--scale", "paper"}, folder);
   EXPECT_EQ(paper.code, 2);
   EXPECT_TRUE(holds(paper.err, "last-sentence has no scale paper")) << paper.err;

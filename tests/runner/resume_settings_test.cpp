@@ -54,25 +54,6 @@ TEST_F(ResumeSettings, WithAnotherBatchNoSequenceIsLeftOutOrTakenAgain) {
   EXPECT_EQ(run, (std::vector{fours[0], fours[1], fours[2], twos[6], twos[7], fours[4], fours[5]}));
 }
 
-// Files of earlier versions do not record the number of sequences: it follows from the batch size until then.
-TEST_F(ResumeSettings, OfAnEarlierVersionTheSequencesAreCounted) {
-  train("run", {"--steps=3"});
-  const std::string path = folder_ / "run/checkpoints/step-00000003.safetensors";
-  NamedTensors tensors;
-  Metadata metadata;
-  {
-    const SafetensorsFile file = SafetensorsFile::open(path);
-    metadata = file.metadata();
-    for (const auto& entry : file.entries()) tensors.emplace_back(entry.name, file.read(entry.name));
-  }
-  std::erase_if(metadata,
-                [](const auto& entry) { return entry.first.starts_with("checksum") || entry.first == "sequences"; });
-  add_checksums(metadata, tensors);
-  write_safetensors(path, tensors, metadata);
-  resume("run", {"--steps=5", "--batch=2"});
-  EXPECT_EQ(sequences("run", 5), "16");
-}
-
 TEST_F(ResumeSettings, OtherSequencesAreSaid) {
   const std::string others = "from step 4 on the training sequences are others than before";
   const std::vector<std::pair<std::string, bool>> changes{

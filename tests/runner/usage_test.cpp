@@ -135,7 +135,7 @@ TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
                   {{"train", folder / "run", "--task=flip-flop"}, "--pe is missing"},
                   {train_with(folder, {"--preset=papre"}), "it has demo, paper, quick; did you mean 'paper'?"},
                   {train_with(folder, {"--optimiser.name=adm"}), "did you mean 'adam'?"},
-                  {{"bench", "stp"}, "did you mean 'step'?"},
+                  {{"bench", "stp"}, "stp not in {step,attention}"},
                   {sweep_with(folder, "foo=1"), "unknown option 'foo'; 'tally train --help'"},
                   {sweep_with(folder, "widht=8"), "unknown option 'widht'; did you mean 'model.width'?"},
                   {sweep_with(folder, "modle.width=8"), "did you mean 'model.width'?"},

@@ -191,18 +191,22 @@ bool sees_length(const OptimizerOptions& options) {
 }
 
 TEST(Options, OfOptimisersChangeARunOrAreRefused) {
+  std::size_t n = 0;
   for (const OptimizerEntry* entry : optimizer_registry()) {
     OptimizerOptions options;
     options.set("name", entry->name);
     const bool clips = sees_length(options);
     EXPECT_TRUE(clips || (options.name != "sgd" && options.name != "adam" && options.name != "adamw"));
     const std::pair<std::string, std::string> name{"optimiser.name", entry->name};
-    for (const Settings& beside : {Settings{name},
-                                   {name, {"optimiser.weight-decay", "0.1"}},
-                                   {name, {"optimiser.schedule", "cosine"}, {"optimiser.warmup", "1"}},
-                                   {name, {"optimiser.schedule", "inverse-root"}, {"optimiser.cooldown", "0.4"}},
-                                   {name, {"optimiser.clip", "0.01"}}}) {
+    // Each rule with its defaults, and with one of these.
+    const std::vector<Settings> others{{{"optimiser.weight-decay", "0.1"}},
+                                       {{"optimiser.schedule", "cosine"}, {"optimiser.warmup", "1"}},
+                                       {{"optimiser.schedule", "inverse-root"}, {"optimiser.cooldown", "0.4"}},
+                                       {{"optimiser.clip", "0.01"}}};
+    for (const Settings& beside : {Settings{}, others[n++ % others.size()]}) {
       Settings settings = tiny(beside);
+      settings.push_back(name);
+      settings.emplace_back("model.layers", "1");
       settings.emplace_back("steps", "3");  // all that observe() runs, including the cooldown
       expect_effects("flip-flop", "alibi", settings, "optimiser.", clips ? "" : "optimiser.clip");
     }
@@ -272,6 +276,7 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
         {{"pe.rope.stretch", "llama3"}, {"pe.rope.trained-length", "16"}},
         {{"pe.rope.stretch", "longrope"}, {"pe.rope.trained-length", "16"}}}},
       {"cope-alibi", {{{"pe.cope-alibi.slopes", "alibi"}}, {{"pe.cope-alibi.slopes", "learned"}}}}};
+  std::size_t n = 0;
   for (const EncodingEntry* entry : encoding_registry()) {
     std::vector<Settings> all{{}};
     if (const auto more = beside.find(entry->name); more != beside.end()) {
@@ -280,7 +285,7 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
     for (const Settings& settings : all) {
       expect_effects("flip-flop", entry->name, tiny(settings), formatted("pe.{}.", entry->name));
     }
-    if (entry->name == "rope" || entry->name == "xpos") continue;
+    if (n++ % 5 != 0 || entry->name == std::string_view("rope") || entry->name == std::string_view("xpos")) continue;
     const std::string sum = formatted("{}+rope", entry->name);
     try {
       configured("flip-flop", sum, tiny()).make_model(*configured("flip-flop", sum, tiny()).make_task());
@@ -308,23 +313,6 @@ TEST(Options, OfAPresetMayHaveNoEffect) {
     EXPECT_STREQ(error.what(),
                  "[run] eval-count = 7 has no effect with eval-every = 0: the last evaluation counts all");
   }
-}
-
-// Configurations of the first versions contain the options of all update rules, without effect. They still load, but
-// a new file with such options is refused.
-TEST(Options, OfOtherUpdateRulesInAnOldFile) {
-  JsonValue file = RunConfig::make("flip-flop", "alibi", "quick").to_json();
-  EXPECT_FALSE(file.at("optimiser").contains("momentum"));
-  JsonValue optimiser = JsonValue::object({{"momentum", 0.5}, {"beta1", 0.9}, {"beta2", 0.5}, {"name", "sgd"}});
-  file.set("optimiser", optimiser);
-  EXPECT_THROW(RunConfig::from_json(file), Error);
-  const RunConfig loaded = RunConfig::from_json(file, OtherRules::leave_out);
-  EXPECT_EQ(loaded.optimiser.name, "sgd");
-  EXPECT_EQ(loaded.to_json().at("optimiser").real("momentum"), 0.5);
-  EXPECT_FALSE(loaded.to_json().at("optimiser").contains("beta2"));
-  optimiser = JsonValue::object({{"momentum", 0.9}, {"decay", "matrices"}, {"weight-decay", 0.0}, {"name", "adamw"}});
-  file.set("optimiser", optimiser);
-  EXPECT_NO_THROW(RunConfig::from_json(file, OtherRules::leave_out).validate());
 }
 
 }  // namespace effect_test

@@ -38,7 +38,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // Several tiles of keys and of rows, with partial last tiles.
 RunConfig small(const std::string& encoding, const Settings& more = {}) {
   Settings all{
-      {"task.length", "150"}, {"model.width", "32"}, {"model.layers", "2"}, {"batch", "2"}, {"eval-batch", "3"}};
+      {"task.length", "150"}, {"model.width", "16"}, {"model.layers", "2"}, {"batch", "2"}, {"eval-batch", "3"}};
   all.insert(all.end(), more.begin(), more.end());
   return quick(encoding, all);
 }
@@ -60,10 +60,10 @@ TEST(Estimate, ParametersAreThoseOfTheModel) {
 }
 
 TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
+  std::size_t n = 0;
   for (const EncodingEntry* entry : encoding_registry()) {
-    for (const char* form : {"tiled", "composed"}) {
-      expect_exact(small(entry->name, {{"model.attention", form}}), formatted("{} {}", entry->name, form));
-    }
+    const char* const form = n++ % 3 == 0 ? "composed" : "tiled";
+    expect_exact(small(entry->name, {{"model.attention", form}}), formatted("{} {}", entry->name, form));
   }
 }
 
@@ -108,10 +108,10 @@ TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
                                       {{"batch", "5"}, {"micro-batch", "2"}},
                                       {{"batch", "7"}, {"micro-batch", "1"}, {"model.tied", "true"}},
                                       {{"batch", "1"}, {"task.length", "600"}}};
-  for (const char* encoding : {"none", "cope", "cope@0-1,alibi@2-3", "cope+rope", "0:none,1:fox"}) {
-    for (const Settings& settings : options) {
-      expect_exact(small(encoding, settings), formatted("{}, {}", encoding, settings.back().first));
-    }
+  const std::vector<std::string> encodings{"none", "cope", "cope@0-1,alibi@2-3", "cope+rope", "0:none,1:fox"};
+  for (std::size_t n = 0; n < options.size(); ++n) {
+    const std::string& encoding = encodings[n % encodings.size()];
+    expect_exact(small(encoding, options[n]), formatted("{}, {}", encoding, options[n].back().first));
   }
 }
 
@@ -145,7 +145,7 @@ TEST(Estimate, MemoryIsThatOfSoManyThreads) {
 TEST(Estimate, MemoryOnACudaDeviceIsThatOfTheRun) {
   if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
   set_default_device(testing::on_cuda_host);
-  for (const char* encoding : {"none", "cope", "cope-alibi", "cope-mlp", "stick-breaking", "t5", "path", "wall"}) {
+  for (const char* encoding : {"none", "cope", "cope-mlp", "stick-breaking", "t5", "path"}) {
     const RunConfig config =
         small(encoding, {{"eval-batch", "1"}, {"batch", "1"}, {"task.length", "80"}, {"model.layers", "1"}});
     expect_exact(config, encoding);
@@ -154,7 +154,7 @@ TEST(Estimate, MemoryOnACudaDeviceIsThatOfTheRun) {
 }
 
 TEST(Estimate, MemoryIsThatOfATrace) {
-  for (const char* encoding : {"none", "cope", "relative", "alibi", "fox", "stick-breaking", "cope@0-1,alibi@2-3"}) {
+  for (const char* encoding : {"none", "relative", "stick-breaking", "cope@0-1,alibi@2-3"}) {
     for (const bool with_gradients : {false, true}) {
       const RunConfig config = small(encoding);
       const std::unique_ptr<Task> task = config.make_task();

@@ -195,18 +195,18 @@ void expect_ends(const std::string& task, const std::string& encoding, const std
 
 const Settings short_text{{"task.length", "12"}};
 
+// Each rule with one schedule.
 TEST(OptionEnds, OfOptimisersTrain) {
+  std::size_t n = 0;
   for (const OptimizerEntry* entry : optimizer_registry()) {
     OptimizerOptions options;
     options.set("name", entry->name);
     for (const OptionInfo& info : list_options(options)) {
       if (info.name != "schedule") continue;
-      for (const std::string& schedule : info.allowed) {
-        Settings beside = short_text;
-        beside.emplace_back("optimiser.name", entry->name);
-        beside.emplace_back("optimiser.schedule", schedule);
-        expect_ends("flip-flop", "cope", "optimiser.", EndsOf(options).all, beside);
-      }
+      Settings beside = short_text;
+      beside.emplace_back("optimiser.name", entry->name);
+      beside.emplace_back("optimiser.schedule", info.allowed[n++ % info.allowed.size()]);
+      expect_ends("flip-flop", "cope", "optimiser.", EndsOf(options).all, beside);
     }
   }
 }
@@ -257,8 +257,10 @@ TEST(OptionEnds, OfHeadWidthsTrain) {
 
 // The smallest attention masks.
 TEST(OptionEnds, OfWindowsTrain) {
+  const std::vector<std::string> others{"chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"};
+  std::size_t n = 0;
   for (const EncodingEntry* entry : encoding_registry()) {
-    for (const std::string sight : {"window=1", "chunk=1", "window=1,first=1", "chunk=1,first=1", "window=2"}) {
+    for (const std::string& sight : {std::string("window=1"), others[n++ % others.size()]}) {
       const std::string text = formatted("{}[{}]", entry->name, sight);
       SCOPED_TRACE(text);
       const bool sees_itself_only = sight == "window=1" || sight == "chunk=1";

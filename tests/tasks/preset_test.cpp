@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/checks/estimate.hpp"
 #include "tasks/runs/config.hpp"
 #include "tests/tasks/make_task.hpp"
 
@@ -31,17 +30,6 @@ std::unique_ptr<Task> task_of(const PresetEntry& preset) {
     if (name.starts_with(task_prefix)) settings.emplace_back(name.substr(task_prefix.size()), value);
   }
   return testing::make_task(preset.task, settings);
-}
-
-TEST(Presets, EveryToyTaskHasPaperAndQuick) {
-  for (const char* task : {"flip-flop", "selective-copy", "counting"}) {
-    for (const char* name : {"paper", "quick"}) {
-      const PresetEntry& preset = find_preset(task, name);
-      EXPECT_EQ(preset.task, task);
-      EXPECT_EQ(preset.name, name);
-      EXPECT_FALSE(preset.summary.empty());
-    }
-  }
 }
 
 TEST(Presets, EveryTaskHasQuick) {
@@ -206,21 +194,6 @@ TEST(Presets, OtherPapersSettings) {
     has(task, {{"model.layers", "5"}, {"model.heads", "8"}, {"optimiser.name", "adam"}, {"optimiser.clip", "1"}});
     EXPECT_GT(task_of(find_preset(task, "paper"))->split("ood-far").count, 0) << task;
   }
-}
-
-// The paper has 124.4, 123.7 and 123.7 million for its language models, 19.8 and twice 20.8 for its code models.
-TEST(Presets, LanguageModelsHaveThePapersSizes) {
-  const auto parameters = [](const char* encoding, const char* preset, std::int64_t vocabulary, std::int64_t length) {
-    const RunConfig config = RunConfig::make("text", encoding, preset);
-    EXPECT_EQ(to_text(length), values_of(config)["task.length"]);
-    return parameter_count(parameter_shapes(config.model, config.encoding, vocabulary, length));
-  };
-  EXPECT_EQ(parameters("absolute", "wikitext-paper", 50'257, 1024), 124'439'808);
-  EXPECT_EQ(parameters("relative", "wikitext-paper", 50'257, 1024), 123'718'912);
-  EXPECT_EQ(parameters("cope", "wikitext-paper", 50'257, 1024), 123'657'536);
-  EXPECT_EQ(parameters("rope", "code-paper", 32'000, 4096), 19'794'176);
-  EXPECT_EQ(parameters("absolute", "code-paper", 32'000, 4096), 20'842'752);
-  EXPECT_EQ(parameters("cope", "code-paper", 32'000, 4096), 20'843'776);
 }
 
 // The run accepts every name and value; options of encodings reach the chosen encoding.

@@ -1,11 +1,9 @@
 #include "tasks/commands/parts/evaluate_over.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "tasks/command_line/error_option.hpp"
 #include "tasks/command_line/grid.hpp"
@@ -49,21 +47,16 @@ void check_changes(const std::vector<std::string>& changes, const std::vector<Ru
   }
 }
 
-// "; did you mean 'task.p-ignore'?", from the task's options only.
-std::string did_you_mean_of_task(const RunConfig& config, const std::string& name) {
+// The full name of a task's option. If the task has none of this name, `hint` gets the nearest one.
+std::string option_of(const RunConfig& config, const std::string& name, std::string& hint) {
   std::vector<std::string> names;
   for (const RunConfig::Field& field : config.fields()) {
-    if (field.name.starts_with("task.")) names.push_back(field.name);
+    if (!field.name.starts_with("task.")) continue;
+    if (name == field.name || name == field.alias) return field.name;
+    names.push_back(field.name);
   }
   const std::string meant = meant_option(name, names);
-  return meant.empty() ? "" : formatted("; did you mean '{}'?", meant);
-}
-
-// The full name of a task's option; empty if the task has no option of this name.
-std::string option_of(const RunConfig& config, const std::string& name) {
-  for (const RunConfig::Field& field : config.fields()) {
-    if (field.name.starts_with("task.") && (name == field.name || name == field.alias)) return field.name;
-  }
+  hint = meant.empty() ? "" : formatted("; did you mean '{}'?", meant);
   return "";
 }
 
@@ -81,17 +74,16 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
   std::string without;
   for (const ReportTask& task : report.tasks) {
     const RunConfig& config = task.groups.front().runs.front()->config;
-    const std::string option = option_of(config, over.key);
+    std::string hint;
+    const std::string option = option_of(config, over.key, hint);
     if (option.empty()) {
-      without += formatted("[eval] the task {} has no option '{}'{}", config.task->name, over.key,
-                           did_you_mean_of_task(config, over.key));
+      without += formatted("[eval] the task {} has no option '{}'{}", config.task->name, over.key, hint);
       continue;
     }
     const std::unique_ptr<Task> made = config.make_task();
     const std::string split = settings.split.empty() ? evaluation_splits(*made).front().name : settings.split;
     plans.push_back({&task, option, split, beside(config, option, over.values)});
     plans.back().with = changes_text(plans.back().beside, settings.changes);
-    std::set<std::string> sequences;  // the first ones, as text
     for (const std::string& value : over.values) {
       const VariedTask varied(config, option, value, plans.back().beside);
       plans.back().values.push_back(varied.value);
@@ -100,43 +92,24 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
         throw UsageError(formatted("[eval] the split '{}' is endless; say how many sequences with --count", split));
       }
       as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
-      constexpr std::int64_t looked_at = 4;
-      const std::int64_t held = of.count == 0 ? looked_at : std::min(looked_at, of.count);
-      std::string texts;
-      for (const Example& example : examples_of(*varied.task, split, 0, held))
-        texts += varied.task->text(example) + "\n";
-      sequences.insert(std::move(texts));
-    }
-    if (over.values.size() > 1 && sequences.size() == 1) {
-      throw UsageError(
-          formatted("[eval] {} changes nothing in the split '{}': its sequences are the same for all values; choose "
-                    "another with --split",
-                    option, split));
     }
   }
   if (plans.empty()) throw UsageError(without);
   return plans;
 }
 
-VariedTable evaluated(const Plan& plan, const OverSettings& settings, const CommonOptions& common,
-                      const std::atomic<bool>& stop) {
-  VariedTable table{plan.report->task->name,
-                    plan.option,
-                    plan.split,
-                    settings.generate,
-                    counts_sequences(*plan.report, error_kind(settings.error)),
-                    plan.values,
-                    plan.with};
+// The table of a plan. `refused` becomes true if an evaluation failed.
+ResultTable evaluated(const Plan& plan, const OverSettings& settings, const CommonOptions& common,
+                      const std::atomic<bool>& stop, bool& refused) {
+  std::vector<VariedLine> lines;
   for (const ReportGroup& group : plan.report->groups) {
-    VariedLine& line = table.lines.emplace_back();
+    VariedLine& line = lines.emplace_back();
     line.label = group.label();
     line.cells.resize(plan.values.size());
+    line.runs = static_cast<std::int64_t>(group.runs.size());
+    line.finished = group.count(RunState::finished);
     for (const RunSummary* run : group.runs) {
-      if (run->state != RunState::finished) {
-        ++line.unfinished;
-        continue;
-      }
-      line.runs.push_back(run->path);
+      if (run->state != RunState::finished) continue;
       std::vector<std::string> changes;
       std::ranges::copy_if(settings.changes, std::back_inserter(changes),
                            [&](const std::string& change) { return concerns(change, run->config); });
@@ -144,10 +117,13 @@ VariedTable evaluated(const Plan& plan, const OverSettings& settings, const Comm
       for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
         work.evaluate({plan.option, plan.values[n], plan.beside, plan.split, settings.count, settings.generate},
                       line.cells[n]);
+        refused |= !line.cells[n].refusal.empty();
       }
     }
   }
-  return table;
+  return varied_table({plan.report->task->name, plan.option, plan.split, settings.generate,
+                       counts_sequences(*plan.report, error_kind(settings.error)), plan.values, plan.with},
+                      lines);
 }
 
 }  // namespace
@@ -162,20 +138,16 @@ Result evaluate_over(const OverSettings& settings, const CommonOptions& common) 
   check_changes(settings.changes, report.runs);
   const std::vector<Plan> plans = plans_of(report, settings, over);
   const std::atomic<bool>& stop = watch_signals();
-  std::vector<VariedTable> tables;
-  for (const Plan& plan : plans) tables.push_back(evaluated(plan, settings, common, stop));
+  bool refused = !report.problems.empty();
+  std::vector<ResultTable> tables;
+  for (const Plan& plan : plans) tables.push_back(evaluated(plan, settings, common, stop, refused));
   if (stop.load()) {
     say(common, "interrupted");
     return {signal_exit_code()};
   }
-  bool refused = !report.problems.empty();
   for (const std::string& problem : report.problems) complain(formatted("not read: {}", problem));
-  for (const VariedTable& table : tables) {
-    for (const VariedLine& line : table.lines) {
-      refused |= std::ranges::any_of(line.cells, [](const VariedCell& cell) { return !cell.refusal.empty(); });
-    }
-  }
-  return {refused ? exit_code::failed : exit_code::done, varied_json(tables), varied_text(tables)};
+  return {refused ? exit_code::failed : exit_code::done, JsonValue::object({{"tables", json_of(tables)}}),
+          text_of(tables)};
 }
 
 }  // namespace tally

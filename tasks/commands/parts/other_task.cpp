@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "tasks/command_line/command.hpp"
+#include "tasks/data/task_paths.hpp"
 #include "tasks/runs/model_record.hpp"
-#include "tasks/runs/task_paths.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
 
 namespace tally {

@@ -1,4 +1,4 @@
-#include "tasks/runs/task_paths.hpp"
+#include "tasks/data/task_paths.hpp"
 
 #include <algorithm>
 #include <filesystem>
