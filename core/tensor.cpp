@@ -170,7 +170,7 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor dense_elements = to_dense().to(Device{});  // keeps the span's memory alive
   const std::span<T> values = dense_elements.template span<T>();
-  return {values.begin(), values.end()};
+  return std::vector<T>(values.begin(), values.end());
 }
 
 template <class T>

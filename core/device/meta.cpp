@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -26,7 +27,7 @@ struct Counted {
 };
 
 // Larger totals are not counted: they fit nowhere, and sums stay far from 64-bit overflow.
-constexpr std::size_t most_bytes = std::size_t{1} << 56;
+constexpr std::size_t most_bytes = std::size_t{1} << (std::numeric_limits<std::size_t>::digits - 8);
 
 // An address that faults on access.
 void* address() {

@@ -65,7 +65,7 @@ std::vector<bool> RankSum::defined_anywhere() const {
   std::vector<std::size_t> begins;
   for (std::int64_t r = 0; r <= ranks_.size(); ++r) begins.push_back(count * static_cast<std::size_t>(r));
   const std::size_t own = begins[static_cast<std::size_t>(ranks_.rank())];
-  for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{defined_[i]};
+  for (std::size_t i = 0; i < count; ++i) flags[own + i] = std::byte{static_cast<bool>(defined_[i])};
   ranks_.all_gather(flags, begins);
   std::vector<bool> anywhere(count);
   for (std::size_t n = 0; n < flags.size(); ++n) {

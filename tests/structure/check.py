@@ -25,13 +25,14 @@ FLOORS = {
     "cuda": ["core", "cuda"],
 }
 # The folders of tasks/, from the bottom: each may include itself and those before it.
-TASK_FOLDERS = ["library", "print", "text", "text/prepare", "data", "toy", "language", "evaluation", "training", "runs", "checks",
+TASK_FOLDERS = ["library", "print", "text", "text/prepare", "data", "toy", "language", "evaluation", "training", "course/live", "runs", "checks",
                 "inspect", "foreign", "results", "command_line", "sweep", "commands/parts", "commands"]
 CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
 SCRIPTS = {".py", ".js", ".sh", ".cmake", ".css", ".html"}
 ONE_FILE = {pathlib.Path("tasks/tally.py")}  # which people copy beside their notebooks
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
+RUNS_KERNELS = pathlib.Path("tasks/course/11_gpu")  # a chapter on kernels, which the CPU executes
 MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
 LIBRARIES = {"nlohmann": ("core/io/json_reader.cpp",), "CLI": ("tasks/command_line/", "tasks/sweep/", "tasks/commands/")}
@@ -69,8 +70,9 @@ MAY_SWITCH = {"core/math/random.hpp", "cuda/runtime/runtime.hpp", "cuda/runtime/
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
 STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
-# These name encodings: to compare several, for foreign formats, in the examples of the help.
-NAMES_ENCODINGS = {("nn", "position"), ("tasks", "library"), ("tasks", "foreign"), ("tasks", "command_line", "commands.def")}
+# These name encodings: to compare several, for foreign formats, in the examples of the help, in the course.
+NAMES_ENCODINGS = {("nn", "position"), ("tasks", "library"), ("tasks", "foreign"), ("tasks", "command_line", "commands.def"),
+                   ("tasks", "course")}
 PE_EXAMPLE = re.compile(r'[\w-]+(?:[+@:,;][\w-]+)+|(?:--pe |encoding = ")[\w-]+')
 
 # Header -> the largest number of source files that may include it, directly or not: each costs them compile time.
@@ -95,7 +97,7 @@ def check_include(file, quote, path):
     folder = file.parts[0]
     top = path.split("/")[0]
     if quote == '"':
-        if folder in FLOORS and top not in FLOORS[folder]:
+        if folder in FLOORS and top not in FLOORS[folder] and not (top == "cuda" and file.parent == RUNS_KERNELS):
             yield f'{folder}/ may include only {", ".join(FLOORS[folder])} (from the root), not "{path}"'
         if folder not in FLOORS and "/" not in path:
             yield f'"{path}": includes start at the root of the repository'
