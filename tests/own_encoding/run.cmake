@@ -7,7 +7,7 @@
 set(tree ${WORK}/tally)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${tree})
-foreach(part IN ITEMS core autograd nn tally tasks cuda CMakeLists.txt)
+foreach(part IN ITEMS core autograd nn tasks cuda CMakeLists.txt)
   file(COPY ${SOURCE}/${part} DESTINATION ${tree})
 endforeach()
 # add(<file> <folder> <page that shows the file as it is>)

@@ -346,6 +346,9 @@ Partition partition_of(const Microkernel* kernel, const View& c, const View& a) 
 const Microkernel* microkernel_of(const View& c, const View& a) {
   if (c.dtype == DType::f64 || c.numel() == 0) return nullptr;
   if (matmul_precision() == MatmulPrecision::bf16) return &bf16_microkernel();
+#ifdef TALLY_WITHOUT_OPENBLAS  // WebAssembly (tasks/course/live)
+  return &f32_microkernel();
+#else
   // B stays in a core's own cache, for few rows and for many, which make up for its packing; of a long sum, c does.
   constexpr std::int64_t most_b = 1 << 14, most_b_of_many = 1 << 18, most_c = 1 << 15;
   constexpr std::int64_t least_rows = 16, many_rows = 1024, most_matrices = 16;
@@ -354,6 +357,7 @@ const Microkernel* microkernel_of(const View& c, const View& a) {
   const bool fits = by.splits > 1 ? by.m * by.n <= most_c
                                   : by.m >= least_rows && by.n * by.k <= (by.m >= many_rows ? most_b_of_many : most_b);
   return fits ? &f32_microkernel() : nullptr;
+#endif
 }
 
 }  // namespace
