@@ -59,7 +59,7 @@ std::vector<std::string> labels_in(const std::vector<std::string>& labels, const
 void check_texts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder) {
   for (const ReproductionColumn& column : table.columns) {
     if (column.text == nullptr) continue;
-    const std::string& data = column.text->data.at(setting.scale);
+    const std::string data = settings_of(run_of(table, table.rows.front(), column, setting, 1)->config).at("task.data");
     std::error_code error;
     if (std::filesystem::exists(data, error)) continue;
     for (const ReproductionRow& row : table.rows) {

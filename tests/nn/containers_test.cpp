@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <tally/tally.hpp>
 #include "core/io/safetensors.hpp"
 #include "nn/layers/dropout.hpp"
-#include <tally/tally.hpp>
 #include "tests/error_of.hpp"
 
 namespace tally {

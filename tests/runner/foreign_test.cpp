@@ -105,7 +105,8 @@ class ForeignFilesOfARun : public ::testing::Test {
     NamedTensors tensors;
     for (const SafetensorsEntry& entry : file.entries()) tensors.emplace_back(entry.name, file.read(entry.name));
     change(tensors);
-    Metadata metadata{{"format", "tally checkpoint"}, {"step", "4"}, {"tokens", "256"}, {"version", "0"}};
+    Metadata metadata{
+        {"format", "tally checkpoint"}, {"sequences", "16"}, {"step", "4"}, {"tokens", "256"}, {"version", "0"}};
     add_checksums(metadata, tensors);
     write_safetensors(checkpoint_, tensors, metadata);
   }

@@ -149,13 +149,13 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   EXPECT_TRUE(holds(told.out, "- at 16: context 16, stride 4, ")) << told.out;
   std::vector<std::string> capped = words;
   capped.insert(capped.end(), {"--set", "pe.relative.far=cap"});
-  const JsonValue values = json_of(capped, folder_).elements("tables")[0].elements("groups")[0].at("values");
+  const JsonValue values = json_of(capped, folder_).elements("tables")[0].elements("rows")[0];
   const std::vector<std::string> eval{"eval", folder_ / "runs/relative", "--split=test", "--lengths=8,16,32",
                                       "--set=pe.relative.far=cap"};
   const JsonValue::Array evaluations = json_of(eval, folder_).elements("evaluations");
   for (std::size_t n = 0; n < 3; ++n) {
-    const JsonValue &cell = values.elements()[n], &text = evaluations[n].at("text");
-    EXPECT_EQ(cell.at("perplexity").real("mean"), text.real("perplexity"));
+    const JsonValue &cell = values.members()[n + 1].value, &text = evaluations[n].at("text");
+    EXPECT_EQ(cell.real("mean"), text.real("perplexity"));
     EXPECT_EQ(cell.real("bits_per_byte"), text.real("bits_per_byte"));
     EXPECT_EQ(cell.at("text").string("split"), "test");
     for (const char* name : {"context", "stride", "tokens", "bytes", "words", "documents"}) {
@@ -305,7 +305,6 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
   EXPECT_TRUE(holds(run_tally(plan, folder_).out, "; what is left is 6 evaluations at other contexts\n"));
   EXPECT_EQ(json_of(plan, folder_).integer("contexts_left"), 6);
   fs::rename(folder_ / "varied.json", run + "/varied.json");
-  words.insert(words.end(), {"--show"});
   fs::rename(folder_ / "data", folder_ / "gone");  // stored evaluations remain available without the text
   EXPECT_EQ(write_json(json_of(words, folder_).at("rows")), write_json(json.at("rows")));
   // A damaged file is reported, and only its own row is missing.

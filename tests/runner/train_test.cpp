@@ -100,7 +100,9 @@ TEST(Train, ADryRunRefusesWhatItLeavesOut) {
     refused(tiny_training(folder / "run", "cope"), option);
   }
   refused({"sweep", out, "--task=flip-flop", "--preset=quick", "--pe=cope"}, "--jobs=2");
-  refused({"reproduce", "table2"}, "--out=" + out + ".md");
+  const Finished both = run_tally({"reproduce", "table2", "--dry-run", "--out=" + out + ".md"}, folder);
+  EXPECT_EQ(both.code, 2);
+  EXPECT_EQ(both.err, "tally: reproduce: --out excludes --dry-run\n");
 }
 
 TEST(Train, DryRunTellsAndStops) {
