@@ -59,7 +59,7 @@ step(RUN ${CMAKE_COMMAND} -S ${tree} -B ${build} -G ${GENERATOR} -D CMAKE_BUILD_
 step(RUN ${CMAKE_COMMAND} --build ${build} --target tally)
 set(tally ${build}/tally)
 
-step(RUN ${tally} list encodings HOLDS "  decay " "  counted-decay ")
+step(RUN ${tally} describe encodings HOLDS "  decay " "  counted-decay ")
 step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
 step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
 step(RUN ${tally} check --pe decay --only gradients HOLDS "these promises are kept")
@@ -77,11 +77,11 @@ foreach(encoding IN ITEMS decay counted-decay rope+decay cope+decay)
   step(RUN ${tally} train ${WORK}/run-${encoding} --task flip-flop --preset quick --pe ${encoding} --steps 3
            --optimiser.warmup 0 --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
 endforeach()
-step(RUN ${tally} show ${WORK}/run-decay/checkpoints/step-00000003.safetensors
+step(RUN ${tally} describe ${WORK}/run-decay/checkpoints/step-00000003.safetensors
      HOLDS "model.blocks.0.position.decay.rate")
 
-step(RUN ${tally} list optimisers HOLDS "  lion ")
+step(RUN ${tally} describe optimisers HOLDS "  lion ")
 step(RUN ${tally} describe lion HOLDS "share of the mean that is kept")
 step(RUN ${tally} train ${WORK}/run-lion --task flip-flop --preset quick --pe none --steps 3 --optimiser.name lion
          --optimiser.warmup 0 --task.length 16 --task.eval-count 8 --task.sparse-count 8 --task.dense-count 8 --threads 1)
-step(RUN ${tally} show ${WORK}/run-lion/checkpoints/step-00000003.safetensors HOLDS "optimiser.embedding.weight.m")
+step(RUN ${tally} describe ${WORK}/run-lion/checkpoints/step-00000003.safetensors HOLDS "optimiser.embedding.weight.m")
