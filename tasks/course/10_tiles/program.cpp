@@ -71,7 +71,8 @@ int main() {
   Problem in;
   for (int t = 0; t < static_cast<int>(T); ++t) {
     in.q.push_back({t % 3 - 0.5, 1});
-    in.k.push_back({2.0 - t % 4, 2.0 - t / 2});
+    const int half = t / 2;  // rounded down
+    in.k.push_back({2.0 - t % 4, 2.0 - half});
     in.v.push_back(t);
   }
   const std::vector<double> plain = plain_attention(in), tiled = tiled_attention(in);
