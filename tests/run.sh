@@ -91,7 +91,7 @@ fi
 # Every file that is compiled or says how, with its digest; and the one encoding whose file alone differs from what last
 # passed, if that is all: no other file knows it, so nothing else that goes over encodings can have changed.
 sources() {
-  find CMakeLists.txt CMakePresets.json core autograd nn tally cuda tasks tests \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.def' \
+  find CMakeLists.txt CMakePresets.json core autograd nn cuda tasks tests \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.def' \
     -o -name '*.cmake' -o -name '*.json' -o -name CMakeLists.txt \) -type f -print0 | sort -z | xargs -0 sha256sum
 }
 passed_sources=$build/tests/sources.passed

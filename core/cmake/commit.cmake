@@ -9,7 +9,7 @@ if(EXISTS ${SOURCE}/.git)  # a copy of the sources below another repository has 
   elseif(NOT commit MATCHES "-dirty$")
     # `git describe` ignores untracked files, but the build compiles them too.
     execute_process(COMMAND git --no-optional-locks -C ${SOURCE} ls-files --others --exclude-standard --
-                            core autograd nn tally tasks cuda CMakeLists.txt
+                            core autograd nn tasks cuda CMakeLists.txt
       OUTPUT_VARIABLE unknown OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
     if(failed OR NOT unknown STREQUAL "")
       string(APPEND commit "-dirty")
