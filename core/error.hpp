@@ -53,8 +53,8 @@ std::string part_text(const Part& part) {
 [[noreturn]] void throw_internal(std::string_view where, const std::string& what);
 }  // namespace detail
 
-// The text of a message, with "{}" where a part stands; "{{" and "}}" are braces. The compiler refuses a text whose
-// number of "{}" is not that of the parts.
+// The text of a message. Each "{}" is replaced by the next part; "{{" and "}}" are braces. The program does not compile
+// if the numbers of "{}" and parts differ.
 template <class... Parts>
 class MessageText {
  public:

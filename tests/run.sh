@@ -3,8 +3,8 @@
 #
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
-# --quick          only the tests whose executable or data changed since they last passed, without those labelled slow or
-#                  long and those that took more than a second; if only one encoding's file changed, all tests that go
+# --quick          only tests whose executable or data changed since they last passed. Tests that are labelled slow or
+#                  long, or took more than a second, are left out. If only one encoding's file changed, all tests that go
 #                  over encodings run, for that encoding only
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize

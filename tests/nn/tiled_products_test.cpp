@@ -1,6 +1,6 @@
 // Tiled attention whose matrix products round f32 operands to TF32 or bf16: both on CUDA devices, as tensor cores do
-// (cuda/runtime/instructions.hpp), and only bf16 on the CPU (core/cpu/attention/products.hpp). The error may not be
-// larger than that of reference attention, whose products round the same operands.
+// (cuda/runtime/instructions.hpp), and only bf16 on the CPU (core/cpu/attention/products.hpp). Reference attention
+// rounds the same operands; its error must not be exceeded.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -129,7 +129,7 @@ TEST(Reproduce, WritesAPageWithItsPicture) {
   // No run is left.
   const Finished again = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
   EXPECT_TRUE(holds(again.out, "6 of 6 runs are finished")) << again.out;
-  EXPECT_TRUE(holds(read_file(folder / "page.md"), "\nWhat agrees and what does not: [reading.md](reading.md)\n"));
+  EXPECT_TRUE(holds(read_file(folder / "page.md"), "\nAgreement with the paper: [reading.md](reading.md)\n"));
 }
 
 // Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.

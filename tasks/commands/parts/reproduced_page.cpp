@@ -25,7 +25,7 @@ std::string today() {
 std::string reading_text(const std::string& path) {
   std::error_code error;
   const bool exists = std::filesystem::is_regular_file(std::filesystem::path(path).parent_path() / reading_name, error);
-  return exists ? formatted("What agrees and what does not: [{}]({})\n\n", reading_name, reading_name) : "";
+  return exists ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name) : "";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Exercise 1: write this function. The test explains what it must do.
+// Exercise 1: write this function. The test shows the expected results.
 #include "core/tensor.hpp"
 
 // All windows of `width` neighbouring elements of x [n], as rows of a matrix [n - width + 1, width]. It shares the

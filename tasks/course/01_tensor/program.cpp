@@ -1,4 +1,4 @@
-// Chapter 1: a tensor is memory with a shape. Views of one block of memory, and what strides say about them.
+// Chapter 1: a tensor is memory with a shape. Views of one block of memory, and their strides.
 #include <cstdint>
 #include <cstdio>
 #include <tally/tally.hpp>

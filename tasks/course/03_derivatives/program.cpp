@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-// One computed number: its value, what it was computed from, and the derivative of this step by each of the two inputs.
+// One computed number: its value, its two inputs, and the derivatives of this step by them.
 struct Entry {
   std::string text;
   double value;

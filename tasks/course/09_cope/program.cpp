@@ -12,7 +12,7 @@
 
 using tally::Tensor;
 
-// Rows are queries, columns are keys; what is above the diagonal lies in the future.
+// Rows are queries, columns are keys. Keys above the diagonal are masked.
 void print_triangle(const char* name, const std::string& tokens, const Tensor& x) {
   const std::vector<double> elements = x.to_vector<double>();
   const std::size_t length = tokens.size();

@@ -131,7 +131,7 @@ const char* as_json(F&& f) {
 
 extern "C" {
 
-// Starts learner number `which` anew.
+// Replaces learner number `which` by an untrained one.
 const char* live_start(int which, const char* encoding, int p_max, int heads, int length) {
   return tally::as_json([&] {
     tally::learners[which] = std::make_unique<tally::Learner>(encoding, p_max, heads, length);
