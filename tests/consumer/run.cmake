@@ -21,7 +21,7 @@ endforeach()
 step(${CMAKE_COMMAND} -S ${EXAMPLE} -B ${WORK}/example -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
      -D CMAKE_PREFIX_PATH=${WORK}/prefix)
 step(${CMAKE_COMMAND} --build ${WORK}/example)
-foreach(program IN ITEMS adder transformer)
+foreach(program IN ITEMS xor adder transformer)
   step(${CMAKE_COMMAND} -E chdir ${WORK}/example ./${program})
 endforeach()
 

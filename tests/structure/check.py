@@ -174,6 +174,24 @@ def check_links(root, file, lines):
                 yield number, f"no such heading: {target}"
 
 
+def check_shown_code(root, file, lines):
+    """A block of C++ in a page must occur in a file of the folder that the last link before it leads to."""
+    folder, begin = file.parent, None
+    for number, line in enumerate(lines, 1):
+        if begin is not None:
+            if line.startswith("```"):
+                shown = "\n".join(lines[begin:number - 1])
+                others = (path for path in (root / folder).iterdir() if path.is_file() and path != root / file)
+                if not any(shown in path.read_text(encoding="utf-8") for path in others):
+                    yield begin, f"no file of {folder} contains this code"
+                begin = None
+        elif line == "```cpp":
+            begin = number
+        for target in LINK.findall(line):
+            if (root / file.parent / target).is_file():
+                folder = (file.parent / target).parent
+
+
 # Pages of results are found from their README, and what they say is told in reading.md. Each says where it comes from.
 RESULTS = pathlib.Path("tests/results")
 ORIGIN = {
@@ -252,6 +270,9 @@ def offences(root):
         most = MAX_FIRST_README_LINES if file == pathlib.Path("README.md") else MAX_README_LINES
         if file.name == "README.md" and len(lines) > most:
             yield f"{file}: {len(lines)} lines, {most} at most"
+        if file == pathlib.Path("README.md"):
+            for number, what in check_shown_code(root, file, lines):
+                yield f"{file}:{number}: {what}"
         if file.suffix == ".md":
             for number, what in check_links(root, file, lines):
                 yield f"{file}:{number}: {what}"

@@ -39,6 +39,9 @@ class CheckTest(unittest.TestCase):
         self.assert_offence("nn/README.md", page + "[gone](gone.md)\n", "nn/README.md:3: a dead link: gone.md")
         self.assert_offence("nn/README.md", page + "[gone](#a-title)\n", "nn/README.md:3: no such heading: #a-title")
 
+    def test_shown_code_exists(self):
+        self.assert_offence("README.md", "```cpp\nint x;\n```\n", "README.md:1: no file of . contains this code")
+
     def test_a_folder_has_few_files(self):
         with tempfile.TemporaryDirectory() as folder:
             nn = pathlib.Path(folder, "nn/layers")
