@@ -13,33 +13,33 @@ constexpr double least_norm_eps = 1e-20;
 
 void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("kind", kind, {"transformer", "lstm"},
-                 "attention and MLPs, or layers of LSTM, which have no positions to encode");
+                 "attention and MLPs, or LSTM layers, which need no position encoding");
   visitor.integer("layers", layers, "blocks of attention and MLP, or of LSTM", 1, 1000);
   visitor.integer("width", width, "model width D", 1, 1 << 16);
-  visitor.integer("heads", heads, "attention heads H; divides the width where head-width is not given", 1, 1 << 16);
-  visitor.integer("kv-heads", kv_heads, "heads G of keys and values, each for H/G query heads; divides H; 0 for H", 0,
-                  1 << 16);
-  visitor.integer("head-width", head_width, "of q, k and v in each head; 0 for D/H", 0, 1 << 16);
-  visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0 for 4 D", 0, 1 << 20);
+  visitor.integer("heads", heads, "attention heads H; divides the width unless head-width is set", 1, 1 << 16);
+  visitor.integer("kv-heads", kv_heads, "key and value heads G, each for H/G query heads; divides H; 0: H", 0, 1 << 16);
+  visitor.integer("head-width", head_width, "width of q, k and v in each head; 0: D/H", 0, 1 << 16);
+  visitor.integer("hidden", hidden, "width of the MLP's hidden layer; 0: 4 D", 0, 1 << 20);
   visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
-  visitor.real("norm-eps", norm_eps, "under the root of the norms; 0 for the usual 1e-5 (layer) or 1e-6 (rms)", 0, 1);
+  visitor.real("norm-eps", norm_eps, "epsilon of the norms; 0: 1e-5 (layer) or 1e-6 (rms)", 0, 1);
   visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
   visitor.choice("residual", residual, {"sequential", "parallel"},
-                 "the MLP sees the sum with the attention's output, or both see the layer's input");
+                 "sequential: the MLP reads the sum with attention's output; parallel: both read the layer's input");
   visitor.choice("activation", activation, {"gelu", "gelu-tanh", "relu", "swiglu"},
-                 "of the MLP; gelu by erf or, as GPT-2 has it, by tanh");
+                 "activation of the MLP; gelu uses erf, gelu-tanh is GPT-2's");
   visitor.real("dropout", dropout,
-               "on embeddings, attention weights, sublayer outputs and the MLP's hidden layer; on the outputs of LSTMs",
+               "dropout of embeddings, attention weights, sublayer outputs and the MLP's hidden layer; of the outputs "
+               "of LSTMs",
                0, 0.99);
-  visitor.flag("bias", bias, "biases of the linear layers; the output projection has none in any case");
+  visitor.flag("bias", bias, "biases in the linear layers; the output projection has none");
   visitor.flag("tied", tied, "output projection = token embedding");
   visitor.flag("final-norm", final_norm, "norm before the output projection");
   visitor.choice("qk-norm", qk_norm, {"none", "head", "full"},
-                 "norm of queries and keys, before positions are encoded: over each head, or over all heads together");
+                 "norm of queries and keys before positions are encoded: per head, or over all heads together");
   visitor.choice("attention", attention, {"tiled", "composed"},
-                 "in tiles that never store T x T numbers, or every intermediate written out");
+                 "fused attention in tiles, without T x T matrices; or the reference, which stores every intermediate");
   visitor.choice("init", init, {"gpt2", "fan-in", "authors"},
-                 "start values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
+                 "initial values: N(0, 0.02^2); N(0, 1/in); or those of the released counting code");
 }
 
 void ModelOptions::validate() const {

@@ -24,7 +24,7 @@ struct ModelOptions final : OptionsOf<ModelOptions> {
   std::int64_t heads = 4;               // H, divides the width if head_width is not given
   std::int64_t kv_heads = 0;            // G, heads of keys and values, divides H; 0 for H
   std::int64_t head_width = 0;          // d; 0 for D/H
-  std::int64_t hidden = 0;              // width of the MLP's hidden layer; 0 for 4 D
+  std::int64_t hidden = 0;              // width of the MLP's hidden layer; 0: 4 D
   std::string norm = "layer";           // layer, rms
   double norm_eps = 0;                  // 0 for the usual one of the norm
   std::string norm_place = "pre";       // pre, post

@@ -83,20 +83,21 @@ void OptimizerOptions::visit(OptionVisitor& visitor) {
   rule_->visit(visitor);
   visitor.real("weight-decay", weight_decay, "decoupled in adamw, added to the gradient in adam and sgd", 0, 1e6);
   visitor.choice("decay", decay, {"all", "matrices", "linear"},
-                 "which parameters decay: all; those of rank 2 or more; weights of linear layers, without embeddings, "
-                 "norms and tables of encodings");
-  visitor.real("clip", clip, "largest norm of all gradients together; 0 for no limit", 0);
+                 "parameters with weight decay: all; those of rank 2 or more; or weights of linear layers, without "
+                 "embeddings, norms and encoding tables");
+  visitor.real("clip", clip, "largest norm of all gradients together; 0: no limit", 0);
   visitor.choice("schedule", schedule, {"constant", "linear", "cosine", "wsd", "inverse-root"},
-                 "of the learning rate after the warm-up; wsd: constant until the cooldown; inverse-root: falls with "
+                 "learning-rate schedule after the warm-up; wsd: constant until the cooldown; inverse-root: "
                  "1/sqrt(step)");
-  visitor.real("lr-floor", lr_floor, "end of every schedule except constant, as a fraction of the peak", 0, 1);
+  visitor.real("lr-floor", lr_floor, "final learning rate of every schedule except constant, as a fraction of the peak",
+               0, 1);
   visitor.integer("warmup", warmup, "steps of linear warm-up");
   visitor.real("cooldown", cooldown,
-               "share of the steps over which wsd and inverse-root fall to the floor at the end; 0 for the usual 0.1 "
-               "(wsd) or none (inverse-root)",
+               "share of the steps in which wsd and inverse-root fall to the floor at the end; 0: 0.1 (wsd) or none "
+               "(inverse-root)",
                0, 1);
-  visitor.choice("cooldown-shape", cooldown_shape, {"linear", "1-sqrt"}, "of the fall during the cooldown");
-  visitor.text("lr-scale", lr_scale, "factors of the learning rate by names of parameters: 'pe.*=10,embedding.*=0.1'");
+  visitor.choice("cooldown-shape", cooldown_shape, {"linear", "1-sqrt"}, "shape of the cooldown");
+  visitor.text("lr-scale", lr_scale, "learning-rate factors by parameter name: 'pe.*=10,embedding.*=0.1'");
 }
 
 void OptimizerOptions::validate() const {

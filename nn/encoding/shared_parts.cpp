@@ -11,9 +11,10 @@ namespace tally {
 
 void ContextualGateOptions::visit(OptionVisitor& visitor) {
   visitor.choice("gates", source, {"keys", "sep-keys", "values"},
-                 "from the keys of attention, from a key projection of their own, or from the values");
+                 "gates from attention's keys, from separate keys, or from the values");
   visitor.flag("rotated-query", rotated_query,
-               "in a sum with a rotation: the position term and gates with a source of their own see q as rotated");
+               "in a combination with a rotation, the position term and gates of separate keys or values use the "
+               "rotated q");
 }
 
 void ContextualGateOptions::refuse_idle_query(std::string_view encoding) const {

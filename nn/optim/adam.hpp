@@ -14,11 +14,11 @@ struct AdamOptions final : OptionsOf<AdamOptions> {
   double eps = 1e-8;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("beta1", beta1, "decay of the mean of gradients", 0, below(1));
-    visitor.real("beta2", beta2, "decay of the mean of squared gradients", 0, below(1));
+    visitor.real("beta1", beta1, "decay rate of the mean of gradients", 0, below(1));
+    visitor.real("beta2", beta2, "decay rate of the mean of squared gradients", 0, below(1));
     // At 1 the corrections 1 - b^n are 0. In f32 the square of a gradient below 1e-22 is 0, and the update divides by
     // eps only.
-    visitor.real("eps", eps, "added to the root", 1e-20, 1);
+    visitor.real("eps", eps, "added to the root of the second moment", 1e-20, 1);
   }
 };
 

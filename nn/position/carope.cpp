@@ -20,10 +20,9 @@ struct CaropeOptions final : OptionsOf<CaropeOptions> {
   double base = 10000;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("start", start, {"rope", "random"}, "of w: 0, which is rope, or N(0, 0.02²)");
-    visitor.choice("layout", layout, {"half", "interleaved"},
-                   "which dims form a plane: i with i + d/2, or 2i with 2i+1");
-    visitor.real("base", base, "of the frequencies at the start", 1.001, 1e12);
+    visitor.choice("start", start, {"rope", "random"}, "initial w: 0 (equal to rope), or N(0, 0.02²)");
+    visitor.choice("layout", layout, {"half", "interleaved"}, "dimensions of a plane: i and i + d/2, or 2i and 2i+1");
+    visitor.real("base", base, "base of the initial frequencies", 1.001, 1e12);
   }
 };
 
@@ -61,7 +60,7 @@ class Carope final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(carope, CaropeOptions, Carope, "rotary, by frequencies that the tokens choose",
+TALLY_ENCODING(carope, CaropeOptions, Carope, "rotary, with frequencies computed from the tokens",
                "f_t = 1 / (softplus(w_h.x_t + b_h) + 1);  φ_i(t) = sum_{m<=t} f_m^i;  q_t, k_t turned by φ_i(t)\n"
-               "i = 0 .. d/2-1;  starts as rope: w = 0, softplus(b) = base^(2/d) - 1",
+               "i = 0 .. d/2-1;  initially equal to rope: w = 0, softplus(b) = base^(2/d) - 1",
                "CARoPE: Veisi et al. 2025, arXiv 2507.23083");

@@ -51,11 +51,10 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
   ContextualGateOptions gates;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("layout", layout, {"half", "interleaved"},
-                   "which dims form a plane: i with i + r/2, or 2i with 2i+1");
-    visitor.real("base", base, "of the geometric sequence of angles", 1);
-    visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
-    visitor.flag("own", own, "whether a position takes the gate of the key itself in");
+    visitor.choice("layout", layout, {"half", "interleaved"}, "dimensions of a plane: i and i + r/2, or 2i and 2i+1");
+    visitor.real("base", base, "base of the geometric sequence of angles", 1);
+    visitor.integer("rotary-dims", rotary_dims, "r, rotated dimensions of a head, even; 0: all", 0, 1 << 16);
+    visitor.flag("own", own, "a key's position includes its own gate");
     gates.visit(visitor);
   }
   void validate() const override { gates.refuse_idle_query("contextual-rotary"); }
@@ -118,11 +117,10 @@ class ContextualRotary final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(
-    contextual_rotary, ContextualRotaryOptions, ContextualRotary,
-    "rotary, by positions of pairs: gates decide what counts as a step",
-    "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  in plane n q_i = (a, b), k_j = (a', b')\n"
-    "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
-    "base^(-2n/r)\n"
-    "materialised, not in tiles: keeps about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
-    "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published");
+TALLY_ENCODING(contextual_rotary, ContextualRotaryOptions, ContextualRotary,
+               "rotary, by contextual positions: gates decide which tokens count",
+               "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  in plane n q_i = (a, b), k_j = (a', b')\n"
+               "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
+               "base^(-2n/r)\n"
+               "materialised: saves about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
+               "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published");

@@ -29,7 +29,7 @@ struct CopeOptions final : OptionsOf<CopeOptions> {
     visitor.choice("position-scale", position_scale, {"none", "sqrt-d"},
                    "z = q.e as in the paper's listing, or divided by sqrt(d) as in the released code");
     visitor.choice("share", share, {"heads", "layers", "none"},
-                   "one table for the heads of a layer, one for all layers, or one per head");
+                   "one table per layer for all heads, one for all layers, or one per head");
     gates.visit(visitor);
   }
 };
@@ -62,7 +62,7 @@ class Cope final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(cope, CopeOptions, Cope, "contextual positions: gates decide what counts as a step",
+TALLY_ENCODING(cope, CopeOptions, Cope, "contextual positions: gates decide which tokens count",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  c = min(p_ij, P), f = floor(c), w = c - f\n"
                "l_ij = s_ij + (1-w) q_i.e[f] + w q_i.e[min(f+1, P)];  e [P+1, d]",
                "CoPE: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false);

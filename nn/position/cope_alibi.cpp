@@ -25,11 +25,12 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("slopes", slopes, {"halving", "alibi", "learned"},
-                   "half of the previous head's, those of ALiBi, or parameters of each layer that start at 0");
+                   "half the previous head's slope, ALiBi's slopes, or a parameter per layer and head, initially 0");
     visitor.choice("sign", sign, {"plus", "minus"},
-                   "of slopes that are not learned: plus as printed favours far keys, minus near ones");
-    visitor.real("first-slope", first_slope, "size of the first of the halving slopes", above(0), 1000);
-    visitor.integer("p-max", p_max, "largest position P: what lies beyond counts as P; 0 for no limit", 0, 1 << 16);
+                   "sign of fixed slopes: plus (as in the paper) favours far keys, minus favours near keys");
+    visitor.real("first-slope", first_slope, "absolute value of the first head's slope with slopes = halving", above(0),
+                 1000);
+    visitor.integer("p-max", p_max, "largest position P; larger positions count as P; 0: no limit", 0, 1 << 16);
     gates.visit(visitor);
   }
   void validate() const override {
@@ -84,7 +85,8 @@ class CopeAlibi final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(cope_alibi, CopeAlibiOptions, CopeAlibi, "contextual positions with one slope a head instead of a table",
+TALLY_ENCODING(cope_alibi, CopeAlibiOptions, CopeAlibi,
+               "contextual positions with one slope per head instead of a table",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij + m_h p_ij\n"
                "m_h = sign m_0 2^(1-h), h from 1; or sign times ALiBi's; or learned;  p-max: m_h min(p_ij, P)",
                "CoPE with ALiBi: Golovneva et al. 2024, arXiv 2405.18719");

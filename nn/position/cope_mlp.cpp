@@ -24,7 +24,7 @@ struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.integer("hidden", hidden, "width N of the hidden layer", 1, 1 << 10);
-    visitor.choice("layers", layers, {"all", "first"}, "all, or layer 0 alone: the others have no encoding then");
+    visitor.choice("layers", layers, {"all", "first"}, "layers with this encoding: all, or only layer 0");
     gates.visit(visitor);
   }
 };

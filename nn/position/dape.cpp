@@ -15,7 +15,7 @@ struct DapeOptions final : OptionsOf<DapeOptions> {
   LogitNetworkOptions network;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
+    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "distance bias that the network reads and corrects");
     network.visit(visitor);
   }
 };
@@ -28,7 +28,7 @@ struct Dape final : LogitNetwork {
 }  // namespace tally
 
 TALLY_ENCODING(dape, DapeOptions, Dape, "a network over the heads changes the scores of each pair",
-               "l = s + b + W2 leaky(W1 [s ; b] + b1) + b2, vectors over the heads;  b a bias of distance\n"
+               "l = s + b + W2 leaky(W1 [s ; b] + b1) + b2, vectors over the heads;  b: a distance bias\n"
                "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H], W2 [H, N], N = 32\n"
-               "materialised, not in tiles: keeps about (N + 2 H) B T² numbers a layer",
+               "materialised: saves about (N + 2 H) B T² numbers a layer",
                "DAPE: Zheng et al. 2024, arXiv 2405.14722");

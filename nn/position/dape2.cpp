@@ -21,13 +21,13 @@ struct Dape2Options final : OptionsOf<Dape2Options> {
   LogitNetworkOptions network;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "the bias of distance that the network sees and adds to");
-    visitor.integer("kernel", kernel, "keys that each convolution sees, the pair's own in their middle; odd", 1,
+    visitor.choice("bias", bias, {"none", "alibi", "kerple"}, "distance bias that the network reads and corrects");
+    visitor.integer("kernel", kernel, "width of each convolution in keys, centred on the pair's key; odd", 1,
                     (1 << 8) - 1);
     visitor.choice(
         "edge", edge, {"zeros", "authors"},
-        "authors: as in their code the hidden layer ends with the text, so that its last kernel/2 rows change "
-        "where it goes on, and a text token by token is not what it is as a whole");
+        "authors: as in their code, the hidden layer is 0 beyond the last key, so the last kernel/2 rows change "
+        "when the text grows, and generation differs from one pass over the text");
     network.visit(visitor);
   }
   void validate() const override {
@@ -44,9 +44,9 @@ struct Dape2 final : LogitNetwork {
 }  // namespace tally
 
 TALLY_ENCODING(dape2, Dape2Options, Dape2, "a convolution over heads and neighbouring keys changes the scores",
-               "l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2;  * along the keys;  b a bias of distance\n"
+               "l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2;  * along the keys;  b: a distance bias\n"
                "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H, 3], W2 [H, N, 3], N = 32\n"
-               "s and b are 0 where a pair is not seen, and the hidden layer before key 0\n"
-               "edge = authors: and behind the last key of the text; else the hidden layer goes on there\n"
-               "materialised, not in tiles: keeps about (N + 4 H) B T² numbers a layer",
+               "s and b are 0 for masked pairs, and the hidden layer is 0 before key 0;\n"
+               "with edge = authors it is also 0 beyond the last key of the text\n"
+               "materialised: saves about (N + 4 H) B T² numbers a layer",
                "DAPE-V2: Zheng et al. 2024, arXiv 2410.04798");

@@ -121,8 +121,8 @@ TALLY_ENCODING(
     fire, NoOptions, Fire, "a learned function of the distance, relative to the position",
     "l_ij = s_ij + f_h(ln(|c| (i-j) + 1) / (ln(|c| max(i, L) + 1) + 1e-6));  L = |512 m|\n"
     "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
-    "combined with another running sum costs H T² numbers a layer where T > L + 1; in backward, for one layer "
-    "at a time, (36 + H) T² and B H T² more",
+    "combined with another running sum it needs H T² numbers a layer if T > L + 1; in backward (36 + H) T² and "
+    "B H T² more for one layer at a time",
     "FIRE: Li et al. 2024, arXiv 2310.04418", .reads_heads = false, .after_scores = true, .memory_is_learned = true);
 
 #endif

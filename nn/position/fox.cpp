@@ -18,7 +18,7 @@ struct FoxOptions final : OptionsOf<FoxOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("sign", sign, {"plus", "minus"}, "f = sigmoid(w.x + b), or of the negative, as in CABLE");
-    visitor.choice("score-scale", score_scale, {"sqrt-d", "none"}, "what q.k is divided by; none as in CABLE's code");
+    visitor.choice("score-scale", score_scale, {"sqrt-d", "none"}, "divisor of q.k; none as in CABLE's code");
   }
 };
 

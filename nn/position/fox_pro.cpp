@@ -49,10 +49,9 @@ class FoxPro final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(
-    fox_pro, NoOptions, FoxPro, "forget gates with shifted keys and values, norms and an output gate",
-    "k_t <- a_t k_{t-1} + (1-a_t) k_t, k_{-1} = 0;  a_t = sigmoid(w_h.x_t);  v_t likewise with its own w_h\n"
-    "q, k <- norm(q), norm(k);  norm(y) = w_h y / sqrt(mean(y²) + eps) per head, eps = 1e-6;  l_ij as fox\n"
-    "o <- norm(o) sigmoid(W_g x)\n"
-    "the MLP stays the model's; the published block has SwiGLU: add --model.activation swiglu --model.hidden F",
-    "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true);
+TALLY_ENCODING(fox_pro, NoOptions, FoxPro, "forget gates with shifted keys and values, norms and an output gate",
+               "k_t <- a_t k_{t-1} + (1-a_t) k_t, k_{-1} = 0;  a_t = sigmoid(w_h.x_t);  v_t likewise with its own w_h\n"
+               "q, k <- norm(q), norm(k);  norm(y) = w_h y / sqrt(mean(y²) + eps) per head, eps = 1e-6;  l_ij as fox\n"
+               "o <- norm(o) sigmoid(W_g x)\n"
+               "the published block has a SwiGLU MLP: add --model.activation swiglu --model.hidden F",
+               "FoX (Pro): Lin et al. 2025, arXiv 2503.02130", .before_rotations = true);

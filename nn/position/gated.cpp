@@ -12,7 +12,7 @@ struct GatedOptions final : OptionsOf<GatedOptions> {
   std::string per = "element";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("per", per, {"element", "head"}, "what has a gate of its own: each number of a head, or each head");
+    visitor.choice("per", per, {"element", "head"}, "one gate per element of a head's output, or one per head");
   }
 };
 

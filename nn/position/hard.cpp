@@ -36,5 +36,5 @@ class Hard final : public Encoding {
 TALLY_ENCODING(hard, NoOptions, Hard, "hard attention: each query reads the key of its largest logit",
                "h_ij = 1 for the largest l_ij of row i (the nearest of equal ones), else 0\n"
                "backward straight through the softmax a: dv = hᵀ do, dl = a (da - sum a da)\n"
-               "materialised, not in tiles: costs about 2 B H T² numbers a layer and 4 B H T² more in backward",
+               "materialised: needs about 2 B H T² numbers a layer and 4 B H T² more in backward",
                "straight-through gradients: Bengio et al. 2013, arXiv 1308.3432", .straight_through = true);

@@ -61,8 +61,7 @@ class Kerple final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(kerple, KerpleOptions, Kerple,
-               "a learned penalty that grows like a logarithm or a power of the distance",
+TALLY_ENCODING(kerple, KerpleOptions, Kerple, "a learned penalty: a logarithm or a power of the distance",
                "log: l_ij = s_ij - r1 ln(1 + r2 (i-j));  power: l_ij = s_ij - r1 (i-j)^r2, r2 <= 2, 0^r2 = 0\n"
-               "r1, r2 >= 0.01 of each head: brought back after each update",
+               "r1, r2 per head, clamped to at least 0.01 after each update",
                "KERPLE: Chi et al. 2022, arXiv 2205.09921", .reads_heads = false);

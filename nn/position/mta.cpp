@@ -11,8 +11,8 @@
 //
 //   o_i = normed over each head (norm), then times sigmoid(w.o_i + c) (gate); weights of both are shared by the heads.
 //
-// K, W and M start as the identity: without norm and gate this is plain attention. In a combination, s includes the
-// terms of the others.
+// K, W and M are initially the identity: without norm and gate this is plain attention. In a combination, s includes
+// the terms of the others.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -36,12 +36,13 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   std::string mix = "both";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("queries", queries, "cq, how many queries a sum reaches over, its own the last", 1, 1 << 8);
-    visitor.integer("keys", keys, "ck, how many keys, the pair's own in their middle; odd", 1, (1 << 8) - 1);
+    visitor.integer("queries", queries, "cq, number of queries in a sum, the last of which is the pair's own", 1,
+                    1 << 8);
+    visitor.integer("keys", keys, "ck, number of keys in a sum, centred on the pair's own; odd", 1, (1 << 8) - 1);
     visitor.choice("mix", mix, {"both", "before", "after", "none"},
-                   "where heads are mixed: before or after the softmax");
-    visitor.integer("group", group, "n, how many heads are mixed with each other after it; 0: all", 0, 1 << 16);
-    visitor.flag("after", after, "weights are summed over queries and keys too, as scores are");
+                   "heads are mixed before the softmax, after it, both, or not at all");
+    visitor.integer("group", group, "n, heads in a group that is mixed; 0: all heads", 0, 1 << 16);
+    visitor.flag("after", after, "also sum weights over queries and keys, as scores are summed");
     visitor.flag("norm", norm, "each head's output is normed (RMSNorm)");
     visitor.flag("gate", gate, "each head's output is gated");
   }
@@ -157,8 +158,8 @@ class Mta final : public Encoding {
 
 TALLY_ENCODING(
     mta, MtaOptions, Mta, "scores and weights are summed over neighbouring queries, keys and heads",
-    "s'_ij = sum_ab K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, s 0 where a pair is not seen;  l^h = sum_g W[h, g] s'^g\n"
-    "a = softmax of l, summed likewise with a K of its own;  a^h = sum_g a^g M[g, h], in groups of heads\n"
-    "o_i <- RMSNorm of each head, times sigmoid(w.o_i + c);  K, W and M start as the identity\n"
-    "materialised, not in tiles: keeps about 7 B H T² numbers a layer",
+    "s'_ij = sum_ab K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, s = 0 for masked pairs;  l^h = sum_g W[h, g] s'^g\n"
+    "a = softmax of l, summed likewise with another K;  a^h = sum_g a^g M[g, h], in groups of heads\n"
+    "o_i <- RMSNorm of each head, times sigmoid(w.o_i + c);  K, W and M are initially the identity\n"
+    "materialised: saves about 7 B H T² numbers a layer",
     "multi-token attention: Golovneva et al. 2025, arXiv 2504.00927");

@@ -52,8 +52,7 @@ class Nexus final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(nexus, NexusOptions, Nexus,
-               "positions from gates of tokens, counted from the start: a variant, not CoPE",
+TALLY_ENCODING(nexus, NexusOptions, Nexus, "positions are sums of token gates from the start: a variant, not CoPE",
                "g_t = sigmoid(w_h.x_t + b_h);  p_t = sum_{u<=t} g_u\n"
                "l_ij = (q_i.k_j + (W_p q_i).e(min(p_j, P))) / sqrt(d), interpolated;  e [P+1, d]",
                "a variant in circulation under CoPE's name, kept for comparison");

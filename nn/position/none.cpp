@@ -9,5 +9,5 @@ class None final : public Encoding {};
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(none, NoOptions, None, "no position encoding: the causal mask alone", "l_ij = s_ij",
+TALLY_ENCODING(none, NoOptions, None, "no position encoding, only the causal mask", "l_ij = s_ij",
                "NoPE: Kazemnejad et al. 2023, arXiv 2305.19466", .reads_heads = false, .also_called = "nope");

@@ -41,13 +41,14 @@ struct PathOptions final : OptionsOf<PathOptions> {
   std::string gate_scale = "sqrt-d";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("rank", rank, "of the map from x to y; 0: one matrix of full rank", 0, 1 << 16);
-    visitor.flag("conv", conv, "y through a convolution over the last tokens and silu");
-    visitor.integer("conv-size", conv_size, "tokens that the convolution sees, the own one the last", 1, 64);
+    visitor.integer("rank", rank, "rank of the map from x to y; 0: one matrix of full rank", 0, 1 << 16);
+    visitor.flag("conv", conv, "compute y by a convolution over the last tokens, then silu");
+    visitor.integer("conv-size", conv_size, "width of the convolution in tokens; the last one is the token itself", 1,
+                    64);
     visitor.flag("qk-norm", qk_norm, "RMSNorm of q and k per head");
     visitor.flag("forget", forget, "forget gates as in fox: PaTH-FoX");
     visitor.choice("gate-scale", gate_scale, {"sqrt-d", "none"},
-                   "what the sum of log forget gates is divided by: as in the authors' code, or as in the paper");
+                   "divisor of the summed log forget gates: sqrt(d) as in the authors' code, or 1 as in the paper");
   }
   void validate() const override {
     check(conv || conv_size == PathOptions().conv_size, "path",
@@ -155,9 +156,9 @@ class Path final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(
-    path, PathOptions, Path, "products of matrices that the tokens between key and query choose",
+    path, PathOptions, Path, "products of matrices computed from the tokens between key and query",
     "y_t = silu(conv(W2 W1 x_t)) per head;  w_t = y_t / sqrt(|y_t|² + 1e-6);  β_t = 2 sigmoid(u_h.x_t + b_h)\n"
     "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
     "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
-    "costs memory linear in T, up to 2^24 products of pairs at a time, each made of three, again in backward",
+    "memory linear in T: up to 2^24 products of pairs at a time, each made of three, again in backward",
     "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");

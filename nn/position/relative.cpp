@@ -26,7 +26,8 @@ struct RelativeOptions final : OptionsOf<RelativeOptions> {
                    "distances beyond the table: an error, its last row, or no term");
     visitor.choice("share", share, {"layer", "model"}, "one table per layer, or one for the whole model");
     visitor.integer("distances", distances, "rows K of the table; 0 for the longest sequence", 0, 1 << 20);
-    visitor.flag("rotated-query", rotated_query, "in a sum with a rotation: its product sees q as rotated");
+    visitor.flag("rotated-query", rotated_query,
+                 "in a combination with a rotation, multiply the table with the rotated q");
   }
   void validate() const override {
     check(far != "cap" || distances != 1, "relative",
@@ -48,7 +49,7 @@ class Relative final : public Encoding {
   std::int64_t rows_by_position() const override { return table_.size(0); }
   void check_length(std::int64_t length) const override {
     check(!refuse_far_ || length <= table_.size(0), "relative",
-          "the table has {} distances, the sequence {} tokens; far = cap or none goes on beyond the table",
+          "the table has {} distances, the sequence {} tokens; far = cap or none allows longer sequences",
           table_.size(0), length);
   }
 
@@ -68,5 +69,5 @@ class Relative final : public Encoding {
 
 TALLY_ENCODING(relative, RelativeOptions, Relative, "a learned key vector for each distance",
                "l_ij = (q_i.k_j + q_i.e[i-j]) / sqrt(d);  e [K, d]\n"
-               "on a GPU costs B H T min(T, K) numbers a layer",
+               "on a GPU needs B H T min(T, K) numbers a layer",
                "Shaw et al. 2018, arXiv 1803.02155 (keys only)", .reads_heads = false);

@@ -65,34 +65,35 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
   std::int64_t clipped = 20;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("layout", layout, {"half", "interleaved"},
-                   "which dims form a plane: i with i + r/2, or 2i with 2i+1");
-    visitor.real("base", base, "of the geometric sequence of angles", 1);
-    visitor.integer("rotary-dims", rotary_dims, "dims r that are rotated, even; 0 for the whole head", 0, 1 << 16);
+    visitor.choice("layout", layout, {"half", "interleaved"}, "dimensions of a plane: i and i + r/2, or 2i and 2i+1");
+    visitor.real("base", base, "base of the geometric sequence of angles", 1);
+    visitor.integer("rotary-dims", rotary_dims, "r, rotated dimensions of a head, even; 0: all", 0, 1 << 16);
     visitor.choice(
         "stretch", stretch, {"none", "pi", "ntk", "dynamic", "yarn", "llama3", "longrope"},
-        "for longer texts: position interpolation, a larger base, one that grows with the text, by parts (YaRN, "
-        "Llama 3.1), or by lists");
-    visitor.real("factor", factor, "s by which it is stretched", 1, 1e6);
+        "for longer texts: position interpolation, a larger base, a base that grows with the text, per plane (YaRN, "
+        "Llama 3.1), or lists of factors");
+    visitor.real("factor", factor, "stretch s: the factor by which texts get longer", 1, 1e6);
     visitor.integer("trained-length", trained_length,
-                    "L0 of dynamic, yarn, llama3 and longrope: tokens of the texts it was trained on", 1);
+                    "for dynamic, yarn, llama3, longrope: L0, the length of the training texts in tokens", 1);
     visitor.real("attention-factor", attention_factor,
-                 "of yarn and longrope: cos and sin are multiplied by it; 0: the method's default, 0.1 ln s + 1 or "
+                 "for yarn, longrope: factor of cos and sin; 0: the method's default, 0.1 ln s + 1 or "
                  "sqrt(1 + ln s / ln L0)",
                  0, 100);
-    visitor.real("beta-fast", beta_fast, "of yarn: planes that turn more often within L0 stay", above(0));
-    visitor.real("beta-slow", beta_slow, "of yarn: planes that turn less often within L0 are interpolated", above(0));
-    visitor.flag("truncate", truncate, "of yarn: the ramp between them begins and ends at whole planes");
-    visitor.real("low-freq-factor", low_freq_factor,
-                 "of llama3: planes that turn less often within L0 are interpolated", 0);
-    visitor.real("high-freq-factor", high_freq_factor, "of llama3: planes that turn more often within L0 stay", 0);
+    visitor.real("beta-fast", beta_fast, "for yarn: planes with more turns within L0 keep their angles", above(0));
+    visitor.real("beta-slow", beta_slow, "for yarn: planes with fewer turns within L0 are interpolated", above(0));
+    visitor.flag("truncate", truncate, "for yarn: round the ends of the ramp between them to whole planes");
+    visitor.real("low-freq-factor", low_freq_factor, "for llama3: planes with fewer turns within L0 are interpolated",
+                 0);
+    visitor.real("high-freq-factor", high_freq_factor, "for llama3: planes with more turns within L0 keep their angles",
+                 0);
     visitor.text("short-factors", short_factors,
-                 "λ of longrope up to L0 tokens: r/2 numbers, of the fastest plane first, as 1/1.5/2; empty: 1 each");
-    visitor.text("long-factors", long_factors, "λ of longrope for texts of more than L0 tokens; written as the short");
+                 "for longrope: λ up to L0 tokens, r/2 numbers such as 1/1.5/2, fastest plane first; empty: all 1");
+    visitor.text("long-factors", long_factors, "for longrope: λ beyond L0 tokens, in the same form");
     visitor.choice("frequencies", frequencies, {"all", "fastest", "clip", "clip-hard"},
-                   "which planes turn: all, the fastest, or all but the slowest, which fade or do not turn");
-    visitor.real("fastest", fastest, "p of fastest: the share of planes that turn", above(0), 1);
-    visitor.integer("clipped", clipped, "n of clip and clip-hard: the slowest planes, at most r/2", 1, 1 << 15);
+                   "planes that are rotated: all; only the fastest; or all, with the slowest faded (clip) or left out "
+                   "(clip-hard)");
+    visitor.real("fastest", fastest, "for fastest: p, the share of planes that are rotated", above(0), 1);
+    visitor.integer("clipped", clipped, "for clip, clip-hard: n, the number of slow planes, at most r/2", 1, 1 << 15);
   }
   void validate() const override {
     const RopeOptions usual;
@@ -285,7 +286,7 @@ class Rope final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(
-    rope, RopeOptions, Rope, "rotary: q and k turned by angles that grow with the position",
+    rope, RopeOptions, Rope, "rotary: q and k are rotated by angles that grow with the position",
     "(a, b) -> (a cos(t θ_i) - b sin(t θ_i), a sin(t θ_i) + b cos(t θ_i));  θ_i = base^(-2i/r)\n"
     "i = 0 .. r/2-1, r = rotary-dims or d.  Stretched by s = factor:  pi  t/s for t\n"
     "ntk  base s^(r/(r-2)) for base;  dynamic  the same with s T/L0 - (s-1) for s in a text of T > L0 tokens\n"
@@ -300,6 +301,5 @@ TALLY_ENCODING(
     "frequencies = fastest: θ_i = 0 for i >= floor(p r/2);  clip: the n slowest times ½(1 + cos(π m/(n-1)))",
     "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, dynamic, yarn: Peng et al. "
     "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
-    "arXiv 2402.13753; fastest: Barbero et al. 2025, "
-    "arXiv 2410.06205; clip: arXiv 2602.05258",
+    "arXiv 2402.13753; fastest: Barbero et al. 2025, arXiv 2410.06205; clip: arXiv 2602.05258",
     .reads_heads = false);

@@ -25,7 +25,7 @@ struct SelectiveOptions final : OptionsOf<SelectiveOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.choice("selector", selector, {"first", "own", "projection"},
-                   "whose scores mask: those of the first head, of each head its own, or of a projection of their own");
+                   "scores that mask: the first head's, each head's own, or a separate projection's");
     visitor.flag("bos", bos, "token 0 is never masked");
   }
 };
@@ -110,9 +110,9 @@ class Selective final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(
-    selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all that come after",
-    "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, each own, or a "
+    selective, SelectiveOptions, Selective, "tokens mask earlier tokens for all later queries",
+    "S_kj = relu(s'_kj) for 0 < j < k;  l_ij = s_ij - sum_{k<i} S_kj;  s' of the first head, of each head, or of a "
     "projection\n"
-    "costs B T² numbers a layer, with selector = own B H T²;  in backward, for one layer at a time, 3 times as "
-    "much and B H T²",
+    "needs B T² numbers a layer, with selector = own B H T²;  in backward 3 times as much and B H T² for one "
+    "layer at a time",
     "Selective attention: Leviathan et al. 2024, arXiv 2410.02703");

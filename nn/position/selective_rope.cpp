@@ -27,9 +27,9 @@ struct SelectiveRopeOptions final : OptionsOf<SelectiveRopeOptions> {
   bool phase_gate = true;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("base", base, "of the temperatures τ", 1);
-    visitor.choice("temperature", temperature, {"fixed", "learned"}, "whether τ is trained");
-    visitor.flag("phase-gate", phase_gate, "g; else every token counts whole");
+    visitor.real("base", base, "base of the temperatures τ", 1);
+    visitor.choice("temperature", temperature, {"fixed", "learned"}, "fixed or learned τ");
+    visitor.flag("phase-gate", phase_gate, "use the gate g; without it g = 1");
   }
 };
 
@@ -93,7 +93,7 @@ class SelectiveRope final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(selective_rope, SelectiveRopeOptions, SelectiveRope, "rotary, by angles that the tokens choose",
+TALLY_ENCODING(selective_rope, SelectiveRopeOptions, SelectiveRope, "rotary, with angles computed from the tokens",
                "φ_t = conv(W_h q_t / |q_t|);  g_t = sigmoid(w_h.x_t / |x_t| + b_h)\n"
                "q_t, k_t turned by τ_p sum_{m<=t} g_m φ_m,p in the pairs (2p, 2p+1);  τ_p = base^(-2p/d)",
                "Selective RoPE: arXiv 2511.17388", .keys_follow_queries = true);

@@ -17,9 +17,9 @@ struct SigmoidOptions final : OptionsOf<SigmoidOptions> {
   RemainderOption remainder;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.integer("length", length, "n, the tokens of the texts it is trained on", 1, 1 << 24);
-    visitor.flag("visible", visible, "n is the number of keys that a query sees");
-    remainder.visit(visitor, "where what weights leave over of 1 goes (or lack)");
+    visitor.integer("length", length, "n, the length of the training texts in tokens", 1, 1 << 24);
+    visitor.flag("visible", visible, "n is the number of unmasked keys of the query");
+    remainder.visit(visitor, "vector that gets the leftover mass, 1 minus the sum of weights");
   }
   void validate() const override {
     check(!visible || length == SigmoidOptions().length, "sigmoid", "length = {} has no effect with visible = true",
@@ -51,6 +51,6 @@ class SigmoidEncoding final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(sigmoid, SigmoidOptions, SigmoidEncoding, "weights by the logistic function, each by itself",
-               "a_ij = sigmoid(l_ij - ln n);  n = length, or the number of keys that query i sees",
+TALLY_ENCODING(sigmoid, SigmoidOptions, SigmoidEncoding, "each weight is the logistic function of its logit",
+               "a_ij = sigmoid(l_ij - ln n);  n = length, or the number of unmasked keys of query i",
                "sigmoid attention: Ramapuram et al. 2024, arXiv 2409.04431");

@@ -13,8 +13,8 @@ struct SinkOptions final : OptionsOf<SinkOptions> {
   RemainderOption remainder;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("deviation", deviation, "of the start values of c, which are normal", 0, 10);
-    remainder.visit(visitor, "where what the sink takes goes");
+    visitor.real("deviation", deviation, "standard deviation of the initial c", 0, 10);
+    remainder.visit(visitor, "vector that gets the sink's mass");
   }
 };
 
@@ -36,7 +36,7 @@ class Sink final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(sink, SinkOptions, Sink, "a learned logit per head that takes its part of every softmax",
+TALLY_ENCODING(sink, SinkOptions, Sink, "a learned logit per head that takes a share of every softmax",
                "a_ij = e^l_ij / (e^c_h + sum_k e^l_ik);  c learned, from N(0, 0.02²)",
                "attention sinks: Xiao et al. 2024, arXiv 2309.17453; learned, in the released code of gpt-oss",
                .reads_heads = false);

@@ -10,7 +10,9 @@ namespace {
 struct SoftpickOptions final : OptionsOf<SoftpickOptions> {
   RemainderOption remainder;
 
-  void visit(OptionVisitor& visitor) override { remainder.visit(visitor, "where what weights leave over of 1 goes"); }
+  void visit(OptionVisitor& visitor) override {
+    remainder.visit(visitor, "vector that gets the leftover mass, 1 minus the sum of weights");
+  }
 };
 
 class SoftpickEncoding final : public Encoding {

@@ -21,10 +21,10 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
   bool whole = false;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.real("start", start, "c of every head at the start", -100, 100);
-    visitor.flag("bias", bias, "with b, learned, from 0");
+    visitor.real("start", start, "initial c of every head", -100, 100);
+    visitor.flag("bias", bias, "add a learned b, initially 0");
     visitor.flag("whole", whole,
-                 "the factor multiplies the whole logit with its biases, not q alone; not beside score modifications "
+                 "multiply the whole logit with its biases, not only q; cannot be combined with score modifications "
                  "(cope-alibi, stick-breaking, tra)");
   }
 };
@@ -60,7 +60,7 @@ class Ssmax final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(ssmax, SsmaxOptions, Ssmax, "scores that grow with the logarithm of the number of keys",
-               "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of keys that query i sees;  c learned, from 0.43\n"
-               "whole: the same factor for all of l_ij = s_ij + what others add, with gates from s_ij;\n"
-               "a bias of distance or of columns (alibi, fox) then costs B H T² numbers a layer",
+               "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of unmasked keys of query i;  c learned, initially 0.43\n"
+               "whole: the same factor for l_ij = s_ij + all biases, with gates from s_ij;\n"
+               "a distance or column bias (alibi, fox) then needs B H T² numbers a layer",
                "scalable softmax: Nakanishi 2025, arXiv 2501.19399");

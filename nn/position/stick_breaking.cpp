@@ -16,7 +16,7 @@ struct StickBreakingOptions final : OptionsOf<StickBreakingOptions> {
   bool attend_current = false;
 
   void visit(OptionVisitor& visitor) override {
-    remainder.visit(visitor, "what is left of the stick");
+    remainder.visit(visitor, "vector that gets the leftover mass");
     visitor.flag("attend-current", attend_current, "a token attends to itself too");
   }
 };
@@ -41,7 +41,7 @@ class StickBreakingEncoding final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(stick_breaking, StickBreakingOptions, StickBreakingEncoding,
-               "each key, the nearest first, takes its share of what is left",
+               "from the nearest key on, each takes a share of the remaining weight",
                "A_ij = sigmoid(s_ij) prod_{k=j+1..i-1} (1 - sigmoid(s_ik)), j < i;  o_i = sum_j A_ij v_j (+ rem_i r_i)",
                "Stick-breaking attention: Tan et al. 2025, arXiv 2410.17980", .reads_heads = false,
                .also_called = "sba");

@@ -52,5 +52,5 @@ class TransformerXl final : public Encoding {
 TALLY_ENCODING(transformer_xl, NoOptions, TransformerXl,
                "query and key biases, and a projected sinusoid for each distance",
                "l_ij = ((q_i + u).k_j + (q_i + v).(W_r R[i-j])) / sqrt(d);  R[n] = sin, then cos of n 10000^(-2m/D)\n"
-               "u, v [H, d];  W_r [D, D];  on a GPU costs B H T² numbers a layer",
+               "u, v [H, d];  W_r [D, D];  on a GPU needs B H T² numbers a layer",
                "Transformer-XL: Dai et al. 2019, arXiv 1901.02860");

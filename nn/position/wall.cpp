@@ -31,7 +31,7 @@ struct WallOptions final : OptionsOf<WallOptions> {
   bool qk_norm = false;
 
   void visit(OptionVisitor& visitor) override {
-    visitor.flag("scalar-gate", scalar_gate, "forget gates as in fox join the logits");
+    visitor.flag("scalar-gate", scalar_gate, "add forget gates as in fox");
     visitor.flag("qk-norm", qk_norm, "RMSNorm of q and k per head");
   }
 };
@@ -120,8 +120,8 @@ class Wall final : public Encoding {
 }  // namespace tally
 
 TALLY_ENCODING(
-    wall, WallOptions, Wall, "keys fade channel by channel, as fast as the tokens after them say",
+    wall, WallOptions, Wall, "keys decay per channel, at rates set by the tokens after them",
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
-    "costs memory linear in T, up to 2^24 products of pairs at a time, again in backward",
+    "memory linear in T: up to 2^24 products of pairs at a time, again in backward",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true);

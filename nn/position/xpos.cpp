@@ -20,8 +20,7 @@ struct XposOptions final : OptionsOf<XposOptions> {
   std::string layout = "half";
 
   void visit(OptionVisitor& visitor) override {
-    visitor.choice("layout", layout, {"half", "interleaved"},
-                   "which dims form a plane: i with i + d/2, or 2i with 2i+1");
+    visitor.choice("layout", layout, {"half", "interleaved"}, "dimensions of a plane: i and i + d/2, or 2i and 2i+1");
   }
 };
 
@@ -67,6 +66,6 @@ class Xpos final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(xpos, XposOptions, Xpos, "rotary, and products fade with the distance, faster in fast planes",
+TALLY_ENCODING(xpos, XposOptions, Xpos, "rotary, and products decay with the distance, faster in fast planes",
                "RoPE, then q *= ζ_i^(t/512), k *= ζ_i^(-t/512);  ζ_i = (2i + 0.4 d) / (1.4 d)",
                "xPos: Sun et al. 2022, arXiv 2212.10554", .reads_heads = false);

@@ -39,10 +39,11 @@ std::vector<std::size_t> draw_slots(Rng& rng, std::int64_t count, std::int64_t s
 }  // namespace
 
 void RecallOptions::visit(OptionVisitor& visitor) {
-  visitor.integer("vocabulary", vocabulary, "ids V: one filler, V/2 - 1 keys, the others values", 4, 1 << 20);
+  visitor.integer("vocabulary", vocabulary, "number of ids V: one filler, V/2 - 1 keys, V/2 values", 4, 1 << 20);
   visitor.integer("pairs", pairs, "pairs K of a key and a value", 1, 1 << 16);
   visitor.integer("length", length, "tokens T, even; ood-long has 2T", 8, 1 << 19);
-  visitor.choice("filler", filler, {"zero", "random"}, "what stands between the queries: one symbol, or any");
+  visitor.choice("filler", filler, {"zero", "random"},
+                 "symbols between the queries: one filler symbol, or random symbols");
   visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
 }
 

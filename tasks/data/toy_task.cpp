@@ -133,7 +133,7 @@ Example LengthTask::draw(Rng& rng, const LengthRange& range) const {
 
 void RunningAnswerOptions::visit(OptionVisitor& visitor) {
   lengths.visit(visitor);
-  visitor.flag("every", every, "train on the answer so far at every symbol of the prompt, too");
+  visitor.flag("every", every, "also train on the answer so far at every symbol of the prompt");
 }
 
 RunningAnswerTask::RunningAnswerTask(std::string name, std::vector<std::string> vocabulary,

@@ -48,27 +48,27 @@ struct TextOptions final : OptionsOf<TextOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.text("data", data,
-                 "folder that `tally prepare` made; or token files of other programs: one, or a folder of train.bin, "
-                 "validation.bin (val.bin), test.bin");
-    visitor.text("validation", validation, "token file to evaluate on, where --data is one to train on");
-    visitor.text("tokenizer", tokenizer, "of token files of other programs: what their ids stand for");
+                 "folder made by `tally prepare`, or token files of other programs: one file, or a folder with "
+                 "train.bin, validation.bin (val.bin) and test.bin");
+    visitor.text("validation", validation, "token file for evaluation, if --data is a token file for training");
+    visitor.text("tokenizer", tokenizer, "tokenizer of token files from other programs");
     visitor.choice("token-type", token_type, {std::begin(token_format_names), std::end(token_format_names)},
                    token_format_help);
     visitor.text("end-token", end_token,
-                 "of token files of other programs: special token, or id, that ends a document; without it the token "
-                 "that `tally prepare` would take");
+                 "for token files of other programs: special token, or id, that ends a document; default: the token "
+                 "that `tally prepare` would choose");
     visitor.integer("length", length, "tokens T of a sequence", 1, 1 << 24);
-    visitor.integer("stride", stride, "evaluation: windows end every so many tokens, whose targets count; 0: T", 0,
-                    1 << 24);
-    visitor.integer("after", after, "evaluation: the first so many targets do not count", 0, 1 << 30);
-    visitor.integer("positions", positions, "tokens that learned tables of positions hold; 0: T", 0, 1 << 24);
+    visitor.integer("stride", stride, "evaluation: step between windows; only the new targets of a window count; 0: T",
+                    0, 1 << 24);
+    visitor.integer("after", after, "evaluation: number of first targets that do not count", 0, 1 << 30);
+    visitor.integer("positions", positions, "rows of learned position tables; 0: T", 0, 1 << 24);
     visitor.integer(
         "vocabulary", vocabulary,
-        "tokens of the model, where these are more than the tokenizer's, or nobody knows these; 0: as many");
+        "vocabulary of the model, if larger than the tokenizer's or if there is no tokenizer; 0: the tokenizer's");
     visitor.choice("order", order, {"epochs", "random"},
-                   "training: windows in epochs, each once; or from starts drawn anew for each");
+                   "training: each window once per epoch, or windows with random starts");
     visitor.choice("documents", documents, {"joined", "separate"},
-                   "whether a document sees those before it in its sequence");
+                   "joined: attention reaches earlier documents of the sequence; separate: it does not");
   }
 };
 
@@ -328,8 +328,8 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
 
 TALLY_TASK(
     text, TextOptions, Text, "predict the next token of a text",
-    "T neighbouring tokens of a text that `tally prepare` made (--data FOLDER), each of which predicts its\n"
-    "successor; loss and score are on all. Training takes windows of the text in epochs, in random order;\n"
+    "T consecutive tokens of a text made by `tally prepare` (--data FOLDER); each predicts the next one, and all are\n"
+    "scored. Training takes windows of the text in epochs, in random order;\n"
     "evaluation takes all of a split, side by side or with a stride, and gives perplexity, bits per byte and word\n"
     "perplexity with the context, the stride and what was counted.",
     "CoPE (arXiv 2405.18719), section 5.4");

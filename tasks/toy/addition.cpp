@@ -30,7 +30,7 @@ struct AdditionOptions final : OptionsOf<AdditionOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.integer("max-digits", max_digits, "most digits N of an operand; ood-long has N+1 to 2N", 1, 1 << 16);
     visitor.integer("base", base, "base of the numbers", 2, 10);
-    visitor.choice("order", order, {"big", "little"}, "most or least significant digit first, throughout");
+    visitor.choice("order", order, {"big", "little"}, "first digit: the most or the least significant one");
     visitor.flag("equal", equal, "both operands have the same number of digits");
     visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
   }

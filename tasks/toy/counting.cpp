@@ -49,10 +49,10 @@ struct CountingOptions final : OptionsOf<CountingOptions> {
 
   void visit(OptionVisitor& visitor) override {
     visitor.integer("vars", vars, "variables", 1, most_variables);
-    visitor.integer("pass-weight", pass_weight, "weight of pass, beside 1 of set and 7 of increment", 0, 10'000);
+    visitor.integer("pass-weight", pass_weight, "weight of pass; set has 1 and increment 7", 0, 10'000);
     visitor.integer("min-operations", min_operations, "fewest operations of a program", 1, 1 << 20);
     visitor.integer("max-operations", max_operations, "most operations of a program", 1, 1 << 20);
-    visitor.integer("max-tokens", max_tokens, "tokens kept, question and answer included", 4);
+    visitor.integer("max-tokens", max_tokens, "longest sequence in tokens, with question and answer", 4);
     visitor.integer("train-count", train_count, "programs of the fixed training set", 1, 1 << 22);
     visitor.integer("eval-count", eval_count, "programs of each evaluation split", 1);
   }
@@ -179,7 +179,7 @@ class Counting final : public ToyTask<CountingLaw> {
 
 TALLY_TASK(counting, CountingOptions, Counting, "run a program of set, increment and pass, then print a variable",
            "Operations `a = 0 ;`, `a ++;`, `pass;` drawn with weights 1, 7 and the pass weight; values stay within\n"
-           "0-10. Then `print a` and the answer. Tokens are words; long programs lose their beginning. Only the\n"
+           "0-10. Then `print a` and the answer. Tokens are words; long programs are cut at the beginning. Only the\n"
            "answer is trained on and scored, and errors are broken down by it. The training programs are a fixed\n"
            "set; ood-long and ood-short (more and fewer passes) exist for one variable.",
            "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.3");

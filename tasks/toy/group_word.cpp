@@ -36,7 +36,7 @@ struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.choice("group", group, {"a5", "s5", "z60", "a4xz5", "s3"}, "the group of the elements");
     visitor.integer("length", length, "elements k in a sequence; ood-long has 2k", 2, 1 << 16);
-    visitor.flag("mix", mix, "train on lengths 2 to k, as published, rather than on k alone");
+    visitor.flag("mix", mix, "train on lengths 2 to k, as published, instead of only k");
     visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
   }
 };

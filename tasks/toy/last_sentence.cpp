@@ -36,8 +36,9 @@ struct LastSentenceOptions final : OptionsOf<LastSentenceOptions> {
     visitor.integer("sentences", sentences,
                     "most sentences of train and in-distribution; up to twice as many in ood-more", 2, 1 << 16);
     visitor.integer("words", words, "most words of a sentence; twice as many in ood-long", 2, 1 << 16);
-    visitor.integer("back", back, "the sentence asked for, counted back from the last, which is 0", 0, 1 << 10);
-    visitor.integer("back-max", back_max, "if not 0, the question says which: uniform in 0 to this", 0, 1 << 10);
+    visitor.integer("back", back, "sentence in question, counted back from the last one, which is 0", 0, 1 << 10);
+    visitor.integer("back-max", back_max, "if not 0, the question names the sentence: uniform in 0 to this", 0,
+                    1 << 10);
     visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
   }
 };

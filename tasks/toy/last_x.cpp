@@ -38,7 +38,7 @@ struct LastXOptions final : OptionsOf<LastXOptions> {
     visitor.integer("far-gap", far_gap, "largest gap of ood-far; least near-gap + 1", 1, most);
     visitor.integer("farther-gap", farther_gap, "largest gap of ood-farther; least far-gap + 1", 2, most);
     visitor.real("p-x", p_x, "probability of x before the last; 0.1 in ood-sparse, 0.9 in ood-dense", 0, 1);
-    visitor.choice("loss", loss, {"all", "last"}, "train on every position from the first x on, or on `?` alone");
+    visitor.choice("loss", loss, {"all", "last"}, "train on every position from the first x on, or only on `?`");
     visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
   }
 };
@@ -129,7 +129,7 @@ class LastX final : public ToyTask<LastXLaw> {
 }  // namespace tally
 
 TALLY_TASK(
-    last_x, LastXOptions, LastX, "find the last x, however many y stand behind it",
+    last_x, LastXOptions, LastX, "find the last x, however many y follow it",
     "Symbols x and y in C colours, then `?`: the answer is the colour of the last x, which stands a gap g before\n"
     "the end of the symbols. g is uniform up to near-gap in training and beyond it in ood-far and ood-farther;\n"
     "before the last x each symbol is an x with probability p_x. Scored is the answer at `?`; loss also at every\n"

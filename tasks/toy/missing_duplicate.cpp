@@ -57,7 +57,7 @@ class MissingDuplicate final : public LengthTask {
 }  // namespace tally
 
 TALLY_TASK(
-    missing_duplicate, MissingDuplicateOptions, MissingDuplicate, "the hidden bit of a word that stands there twice",
+    missing_duplicate, MissingDuplicateOptions, MissingDuplicate, "the hidden bit of a repeated word",
     "A word of n bits, twice, with one of the 2n bits hidden; then `=`, and the answer is the hidden bit. Train and\n"
     "in-distribution have 2n up to N, ood-long up to 5N/2, ood-far up to 25N/2. Loss and score are on the answer.\n"
     "Errors are broken down by length, 2n.",

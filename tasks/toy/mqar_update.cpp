@@ -45,7 +45,7 @@ class MqarUpdate final : public Recall {
 }  // namespace tally
 
 TALLY_TASK(
-    mqar_update, MqarUpdateOptions, MqarUpdate, "associative recall, some keys assigned anew: give the latest value",
+    mqar_update, MqarUpdateOptions, MqarUpdate, "associative recall with reassigned keys: give the latest value",
     "K pairs of a key and a value, then new values for U of the keys; then each key once more, with its latest\n"
     "value asked for there. Other positions hold a filler (option: any symbol). Loss and score are on the queries.\n"
     "ood-all assigns all keys anew, ood-long has twice the length.",

@@ -117,7 +117,7 @@ class Passkey final : public ToyTask<PasskeyLaw> {
 }  // namespace tally
 
 TALLY_TASK(
-    passkey, PasskeyOptions, Passkey, "say the number that belongs to a letter, far back among decoys",
+    passkey, PasskeyOptions, Passkey, "give the number of a letter, far back among decoys",
     "Bytes of a repeated sentence with D statements [X=ddddd] at uniform positions, then [X= of one of them, and its "
     "five\n"
     "digits, on which loss and score are. ood-decoys has 2D statements, ood-long twice the bytes, ood-far four times.\n"

@@ -118,7 +118,7 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
 }  // namespace tally
 
 TALLY_TASK(
-    selective_copy, SelectiveCopyOptions, SelectiveCopy, "copy the symbols of a prompt, skip its blanks",
+    selective_copy, SelectiveCopyOptions, SelectiveCopy, "copy the symbols of a prompt without its blanks",
     "A prompt of non-blanks (uniform among 15 symbols, A-O) with blanks (_) at random positions among them, then\n"
     "the non-blanks in order. Loss and score are on the copied part alone.",
     "Golovneva et al. 2024 (CoPE), arXiv 2405.18719, section 5.2");

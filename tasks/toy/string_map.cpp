@@ -32,9 +32,9 @@ struct StringMapOptions final : OptionsOf<StringMapOptions> {
 
   void visit(OptionVisitor& visitor) override {
     lengths.visit(visitor);
-    visitor.choice("map", map, {"copy", "reverse", "duplicate", "sort"}, "what becomes of the string");
-    visitor.integer("alphabet", alphabet, "symbols of strings; 0: 26 for copy, 2 for reverse and duplicate, 5 for sort",
-                    0, 26);
+    visitor.choice("map", map, {"copy", "reverse", "duplicate", "sort"}, "operation on the string");
+    visitor.integer("alphabet", alphabet, "alphabet size; 0: 26 for copy, 2 for reverse and duplicate, 5 for sort", 0,
+                    26);
   }
   std::int64_t symbols() const {
     if (alphabet > 0) return alphabet;
