@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
 # Builds and tests tally with its CUDA backend on a machine with a GPU but without a network, and perhaps without root.
 #
+# Built here, run there:
+#   cuda/offline.sh carry [FOLDER]     builds for CUDAARCHS (90) and packs programs, libraries and losses of the CPU
+#   cuda/offline.sh first [FOLDER] [OPTIONS]  on the GPU machine: unpacks them, then runs cuda/first_contact.py
+# FOLDER is build/carried by default.
+#
+# Built there:
 #   cuda/offline.sh pack [FOLDER]      on Debian with a network: downloads the packages that such a machine may lack
 #   cuda/offline.sh test [FOLDER]      on the GPU machine, FOLDER next to the sources: runs all below; failures are last
 #   cuda/offline.sh configure [FOLDER] prepares build/cuda for the machine's GPU, or all common ones if it has none
@@ -9,7 +15,7 @@
 #   cuda/offline.sh sanitizer TOOL     runs small shapes under compute-sanitizer; TOOL is memcheck, racecheck,
 #                                      initcheck or synccheck
 #
-# FOLDER is build/offline by default. The unpacked packages stay inside it; nothing is installed, and the built program
+# FOLDER is build/offline by default here. The unpacked packages stay inside it; nothing is installed, and the built program
 # finds its libraries there. The machine needs g++ 12 or newer, CMake 3.22 or newer and the CUDA toolkit, 12 or newer.
 # CUDAARCHS=90: architectures to build for. TALLY_SANITIZER_SECONDS=180: time limit of each program under each tool.
 set -euo pipefail
@@ -108,6 +114,49 @@ build() {
   cmake --build --preset cuda --target bench
 }
 
+# Programs that `first` runs.
+carried=(tally tests/autograd_test tests/nn_test tests/tasks_test)
+
+carry() {
+  local folder=$1 stage program library static
+  static=$(dirname "$(find /usr/lib -name libpcre2-8.a | head -1)")
+  # The programs find their libraries next to themselves. The standard library is the machine's own or linked in,
+  # because CUDA's libraries may need a newer one than the one here.
+  cmake --preset cuda -B build/carry -D CMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}-real" \
+    -D CMAKE_CUDA_FLAGS="--compress-mode=size" -D TALLY_PCRE2_LIBRARY="$static/libpcre2-8.a" \
+    -D TALLY_UTF8PROC_LIBRARY="$static/libutf8proc.a" -D TALLY_ZLIB_LIBRARY="$static/libz.a" \
+    -D CMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc -Wl,--disable-new-dtags,-rpath,\$ORIGIN" >/dev/null
+  cmake --build build/carry --target "${carried[@]##*/}"
+  mkdir -p "$folder"
+  stage=$(mktemp -d "$folder/stage.XXXXXX")
+  for program in "${carried[@]}"; do strip -o "$stage/${program##*/}" "build/carry/$program"; done
+  for library in libopenblas.so.0 libgfortran.so.5 libquadmath.so.0 libgomp.so.1; do
+    cp -L "$(ldconfig -p | awk -v name="$library" '$1 == name { print $NF; exit }')" "$stage/$library"
+  done
+  # first_contact.py has the options of a quick run, and compares its losses with these.
+  local options
+  read -ra options < <(cd cuda && python3 -B -c "import first_contact; print(*first_contact.QUICK_RUN)")
+  build/carry/tally train "$stage/quick" "${options[@]}"
+  tar -C "$stage" -c . | xz -T0 --lzma2=preset=6,dict=256MiB >"$folder/tally.tar.xz"
+  rm -r "$stage"
+  echo "$folder/tally.tar.xz: $(du -h "$folder/tally.tar.xz" | cut -f1), of $(git rev-parse --short HEAD)"
+}
+
+first() {
+  local folder=$1 root
+  shift
+  root=$(realpath -m "$folder")/root
+  if [ ! -x "$root/tally" ]; then
+    [ -f "$folder/tally.tar.xz" ] || stop "no $folder/tally.tar.xz; 'cuda/offline.sh carry' makes it"
+    mkdir -p "$root"
+    tar -C "$root" -xJf "$folder/tally.tar.xz"
+  fi
+  # The toolkit's cuBLAS, or the one that PyTorch brings.
+  local cublas
+  cublas=$(python3 -c "import nvidia.cu13, pathlib; print(pathlib.Path(nvidia.cu13.__path__[0], 'lib'))" 2>/dev/null || true)
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${cublas:+:$cublas} python3 -B cuda/first_contact.py "$root" "$@"
+}
+
 # Programs with GPU tests, and the tests among them that start every kernel in small shapes.
 programs=(autograd_test nn_test tasks_test)
 declare -A small=(
@@ -174,11 +223,17 @@ action=${1:-help}
 shift || true
 find_toolkit
 case $action in
+  carry) carry "${1:-build/carried}" ;;
+  first)
+    folder=${1:-build/carried}
+    shift || true
+    first "$folder" "$@"
+    ;;
   pack) pack "${1:-build/offline}" ;;
   configure) configure "${1:-build/offline}" ;;
   build) build "${1:-build/offline}" ;;
   tests) run_tests "$@" ;;
   sanitizer) sanitizer "${1:-none}" ;;
   test) all "${1:-build/offline}" ;;
-  *) sed -n '2,15s/^# \{0,1\}//p' "$0" ;;
+  *) sed -n '2,21s/^# \{0,1\}//p' "$0" ;;
 esac
