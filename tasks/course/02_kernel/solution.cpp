@@ -1,3 +1,5 @@
+// The same bits as the three loops? Not always: a sum that is multiplied by a factor is rounded once more.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -1,3 +1,4 @@
+// A thousand variables need a thousand evaluations: each has the slope by one chosen variable.
 #include <cmath>
 
 struct Dual {

@@ -9,7 +9,7 @@ using tally::Tensor;
 Tensor cube(const Tensor& x) {
   Tensor y;
   {
-    const tally::NoGrad values_only;  // the three multiplications themselves are not recorded
+    const tally::NoGrad values_only;  // the two multiplications themselves are not recorded
     y = x * x * x;
   }
   record("cube", y, {x}, [x = tally::Saved("cube", x)](const Tensor& d_y, tally::Gradients& d) {
