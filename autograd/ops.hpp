@@ -67,6 +67,8 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b);
 inline Tensor operator+(const Tensor& x, double c) { return add(x, c); }
 inline Tensor operator-(const Tensor& x, double c) { return add(x, -c); }
 inline Tensor operator*(const Tensor& x, double c) { return multiply(x, c); }
+inline Tensor operator+(double c, const Tensor& x) { return add(x, c); }
+inline Tensor operator-(double c, const Tensor& x) { return add(negate(x), c); }
 inline Tensor operator*(double c, const Tensor& x) { return multiply(x, c); }
 inline Tensor operator/(const Tensor& x, double c) { return multiply(x, 1.0 / c); }
 inline Tensor operator-(const Tensor& x) { return negate(x); }

@@ -10,7 +10,7 @@ Tensor swish(const Tensor& x) {
   }
   record("swish", y, {x}, [saved = tally::Saved("swish", x)](const Tensor& d_y, tally::Gradients& d) {
     const Tensor s = sigmoid(saved.get());
-    d.set(0, d_y * (s + saved.get() * s * add(negate(s), 1)));
+    d.set(0, d_y * (s + saved.get() * s * (1 - s)));
   });
   return y;
 }
