@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,7 +49,7 @@ class Learner {
   }
 
   // What the model does with a text, which may be unfinished: {"tokens", "answers", "layers": [{"weights", "gates"}]}
-  // with matrices [heads, T, T] as flat arrays. Throws Error for symbols other than w, r, i, 0, 1.
+  // with matrices [heads, T, T] as flat arrays of thousandths. Throws Error for symbols other than w, r, i, 0, 1.
   JsonValue look(const std::string& text) {
     const std::vector<std::int32_t> tokens = task_->encode(text);
     check(!tokens.empty() && std::ssize(tokens) <= task_->max_length(), "live", "1 to {} symbols, not {}",
@@ -97,10 +96,12 @@ class Learner {
     options.warmup = 20;
     return options;
   }
-  // Three decimals are enough for a picture.
+  // In thousandths, which are enough for a picture.
   static JsonValue numbers(const Tensor& x) {
     JsonValue all = JsonValue::array();
-    for (const float value : x.to_dense().to_vector<float>()) all.push(std::round(value * 1000.0) / 1000.0);
+    for (const float value : x.to_dense().to_vector<float>()) {
+      all.push(static_cast<std::int64_t>(std::lround(value * 1000)));
+    }
     return all;
   }
 
@@ -112,7 +113,7 @@ class Learner {
   std::int64_t done_ = 0;
 };
 
-std::map<int, std::unique_ptr<Learner>> learners;
+std::unique_ptr<Learner> learner;
 std::string answer;  // the text that the last call returned
 
 // The JSON of f, or {"error": message}.
@@ -131,33 +132,32 @@ const char* as_json(F&& f) {
 
 extern "C" {
 
-// Replaces learner number `which` by an untrained one.
-const char* live_start(int which, const char* encoding, int p_max, int heads, int length) {
+// Begins with an untrained model.
+const char* live_start(const char* encoding, int p_max, int heads, int length) {
   return tally::as_json([&] {
-    tally::learners[which] = std::make_unique<tally::Learner>(encoding, p_max, heads, length);
+    tally::learner = std::make_unique<tally::Learner>(encoding, p_max, heads, length);
     return tally::JsonValue::object({{"steps", tally::steps}});
   });
 }
 
 // {"step", "loss"} after at most `count` further steps.
-const char* live_train(int which, int count) {
+const char* live_train(int count) {
   return tally::as_json([&] {
-    tally::Learner& learner = *tally::learners.at(which);
     double loss = 0;
-    for (int n = 0; n < count && learner.done() < tally::steps; ++n) loss = learner.train();
-    return tally::JsonValue::object({{"step", learner.done()}, {"loss", loss}});
+    for (int n = 0; n < count && tally::learner->done() < tally::steps; ++n) loss = tally::learner->train();
+    return tally::JsonValue::object({{"step", tally::learner->done()}, {"loss", loss}});
   });
 }
 
 // {"error_rate"} on the first sequences of a split.
-const char* live_evaluate(int which, const char* split, int sequences) {
+const char* live_evaluate(const char* split, int sequences) {
   return tally::as_json([&] {
-    return tally::JsonValue::object({{"error_rate", tally::learners.at(which)->error(split, sequences)}});
+    return tally::JsonValue::object({{"error_rate", tally::learner->error(split, sequences)}});
   });
 }
 
-const char* live_look(int which, const char* text) {
-  return tally::as_json([&] { return tally::learners.at(which)->look(text); });
+const char* live_look(const char* text) {
+  return tally::as_json([&] { return tally::learner->look(text); });
 }
 
 }  // extern "C"
