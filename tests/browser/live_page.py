@@ -78,7 +78,7 @@ class LivePage(unittest.TestCase):
         print(f"steps a second: {speeds}", file=sys.stderr)
         self.page.click("#pause")
         for number, encoding in enumerate(("cope", "rope")):
-            command = [self.tally, encoding, "16", "4", "64", str(STEPS)]
+            command = [self.tally, encoding, "16", "4", "64", "50", str(STEPS)]
             printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             native = [float(line) for line in printed.splitlines()[:STEPS]]
             shown = self.page.evaluate(f"page.models[{number}].losses.slice(0, {STEPS})")
@@ -110,8 +110,8 @@ class LivePage(unittest.TestCase):
                          "CoPE answers . – (right|wrong, it is 1)")
         # The first query can read only itself. Nothing is drawn above the diagonal.
         drawn = self.page.evaluate("""[...document.querySelectorAll(".heads canvas")].map(canvas => {
-          const context = canvas.getContext("2d"), at = x => context.getImageData(canvas.width * x, 20, 1, 1).data[3];
-          return [at(0.1), at(0.9)];
+          const row = canvas.getContext("2d").getImageData(0, 20, canvas.width, 1).data;
+          return [row[4 * 20 + 3], row[4 * 180 + 3]];
         })""")
         self.assertEqual([drawn[n] for n in (0, 1, 8, 9)], [[255, 0]] * 4)
         self.page.key("x")
@@ -133,6 +133,9 @@ class LivePage(unittest.TestCase):
         self.assertEqual(before[1], after[1])
         self.restart("pmax", "16")
         self.assertEqual(self.page.evaluate(losses), before)
+        self.restart("ignored", "8")
+        self.assertNotEqual(self.page.evaluate(losses), before)
+        self.restart("ignored", "5")
         for encoding in ("alibi", "absolute", "none"):
             self.choose(encoding)
             self.page.wait_for("page.models[1].losses.length > 0")

@@ -23,15 +23,16 @@
 namespace tally {
 namespace {
 
-// The settings of `tally train --task flip-flop --preset quick` with a smaller model, shorter sequences and 400 steps.
-constexpr std::int64_t steps = 400, batch = 16;
+// The settings of `tally train --task flip-flop --preset quick` with a smaller model, shorter sequences and smaller
+// batches.
+constexpr std::int64_t steps = 800, batch = 8;
 constexpr std::uint64_t seed = 1;
 
 class Learner {
  public:
-  // p_max: the option --pe.p-max of cope.
-  Learner(const std::string& name, std::int64_t p_max, std::int64_t heads, std::int64_t length)
-      : task_(make_task(length)),
+  // p_max: the option --pe.p-max of cope. ignored: the share of ignored pairs in training, in percent.
+  Learner(const std::string& name, std::int64_t p_max, std::int64_t heads, std::int64_t length, int ignored)
+      : task_(make_task(length, ignored)),
         model_(make_model(model_options(heads), name == "cope" ? encoding(name, {{"p-max", p_max}}) : encoding(name),
                           static_cast<std::int64_t>(task_->vocabulary().size()), task_->max_length(), seed)),
         optimizer_(Optimizer::make(optimizer_options(), model_->parameters())),
@@ -71,10 +72,11 @@ class Learner {
   }
 
  private:
-  static std::unique_ptr<Task> make_task(std::int64_t length) {
+  static std::unique_ptr<Task> make_task(std::int64_t length, int ignored) {
     const TaskEntry& entry = find_task("flip-flop");
     const std::unique_ptr<Options> options = entry.make_options();
     set_option(*options, "live", "length", std::to_string(length));
+    set_option(*options, "live", "p-ignore", std::to_string(ignored / 100.0));
     return entry.make(*options, seed, /*data_seed=*/0);
   }
   static ModelOptions model_options(std::int64_t heads) {
@@ -133,9 +135,9 @@ const char* as_json(F&& f) {
 extern "C" {
 
 // Begins with an untrained model.
-const char* live_start(const char* encoding, int p_max, int heads, int length) {
+const char* live_start(const char* encoding, int p_max, int heads, int length, int ignored) {
   return tally::as_json([&] {
-    tally::learner = std::make_unique<tally::Learner>(encoding, p_max, heads, length);
+    tally::learner = std::make_unique<tally::Learner>(encoding, p_max, heads, length, ignored);
     return tally::JsonValue::object({{"steps", tally::steps}});
   });
 }
@@ -171,12 +173,12 @@ int omp_get_num_threads() { return 1; }
 int omp_get_thread_num() { return 0; }
 }
 #else
-// live ENCODING P_MAX HEADS LENGTH STEPS: prints the loss of each step.
+// live ENCODING P_MAX HEADS LENGTH IGNORED STEPS: prints the loss of each step.
 int main(int count, char** words) {
-  if (count != 6) return 2;
+  if (count != 7) return 2;
   tally::set_thread_count(1);
-  tally::Learner learner(words[1], std::stoi(words[2]), std::stoi(words[3]), std::stoi(words[4]));
-  for (int n = 0; n < std::stoi(words[5]); ++n) std::printf("%.9g\n", learner.train());
+  tally::Learner learner(words[1], std::stoi(words[2]), std::stoi(words[3]), std::stoi(words[4]), std::stoi(words[5]));
+  for (int n = 0; n < std::stoi(words[6]); ++n) std::printf("%.9g\n", learner.train());
   std::printf("error %.4f\n", learner.error("in-distribution", 50));
   return 0;
 }

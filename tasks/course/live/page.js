@@ -191,9 +191,10 @@ function drawInside(model) {
   box.replaceChildren(...parts, model.readout);
 }
 
-const heads = () => 2 ** Number(element("heads").value);
+const number = id => Number(element(id).value);
+const heads = () => 2 ** number("heads"), ignored = () => 10 * number("ignored");
 function showValues() {
-  const values = {heads: heads(), pmax: element("pmax").value, distance: element("distance").value};
+  const values = {heads: heads(), ignored: `${ignored()}%`, pmax: number("pmax"), distance: number("distance")};
   for (const id in values) element(id).parentElement.querySelector("output").textContent = values[id];
 }
 function start() {
@@ -201,7 +202,7 @@ function start() {
   showValues();
   for (const model of page.models) {
     model.clear();
-    const settings = {encoding: model.choice.value, pMax: Number(element("pmax").value), heads: heads(), length};
+    const settings = {encoding: model.choice.value, pMax: number("pmax"), heads: heads(), length, ignored: ignored()};
     model.send({run: page.run, start: settings, look: element("text").value});
   }
   play(true);
@@ -217,7 +218,7 @@ function look() {
 }
 function setDistance() {
   showValues();
-  element("text").value = "w0w1" + "i0".repeat(element("distance").value - 1) + "r";
+  element("text").value = "w0w1" + "i0".repeat(number("distance") - 1) + "r";
   look();
 }
 
@@ -229,8 +230,10 @@ setDistance();
 redraw();
 element("start").onclick = start;
 element("pause").onclick = () => play(!page.playing);
-element("heads").onchange = element("pmax").onchange = start;
-element("heads").oninput = element("pmax").oninput = showValues;
+for (const id of ["heads", "pmax", "ignored"]) {
+  element(id).onchange = start;
+  element(id).oninput = showValues;
+}
 element("distance").oninput = setDistance;
 element("text").oninput = look;
 window.onresize = redraw;

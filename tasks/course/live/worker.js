@@ -1,7 +1,7 @@
 // The worker of one model, in the same file as the library. The page sends {module}, {start}, {play} and {look}. Every
 // answer has the number of the start that it belongs to.
 "use strict";
-const splits = ["in-distribution", "ood-sparse"], testSequences = 32, sliceMilliseconds = 50;
+const sequences = {"in-distribution": 32, "ood-sparse": 64}, sliceMilliseconds = 50;
 let library, run = 0, step = 0, steps = 0, text = "", playing = false, waiting = false, queue = Promise.resolve();
 
 function call(name, ...values) {
@@ -11,8 +11,9 @@ function call(name, ...values) {
 }
 const answer = values => postMessage({run, step, ...values});
 
-// An early point, then one for every 20 steps.
-const isPoint = () => step === 5 || step % 20 === 0 || step === steps;
+// Points of the curves: an early one, so that there is a line soon, then one for every 25 steps.
+const isEarly = () => step === 3;
+const isPoint = () => isEarly() || step % 25 === 0 || step === steps;
 
 function look() {
   try {
@@ -23,8 +24,9 @@ function look() {
 }
 
 function report() {
-  answer({rates: splits.map(split => call("live_evaluate", split, testSequences).error_rate)});
-  look();
+  const share = step < 25 ? 0.25 : 1;
+  answer({rates: Object.keys(sequences).map(split => call("live_evaluate", split, share * sequences[split]).error_rate)});
+  if (!isEarly()) look();
 }
 
 // Trains for a moment, then lets messages in: they wait in the same queue as the next call.
@@ -54,17 +56,16 @@ async function receive(data) {
       },
     });
   }
+  if ("look" in data) text = data.look;
   if (data.start) {
-    const {encoding, pMax, heads, length} = data.start;
+    const {encoding, pMax, heads, length, ignored} = data.start;
     run = data.run;
     step = 0;
-    steps = call("live_start", encoding, pMax, heads, length).steps;
+    steps = call("live_start", encoding, pMax, heads, length, ignored).steps;
     answer({steps});
     report();
-  }
-  if ("look" in data) {
-    text = data.look;
-    if (run > 0) look();
+  } else if ("look" in data && run > 0) {
+    look();
   }
   if ("play" in data) playing = data.play;
   work();
