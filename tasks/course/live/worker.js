@@ -25,7 +25,8 @@ function look() {
 
 function report() {
   const share = step < 25 ? 0.25 : 1;
-  answer({rates: Object.keys(sequences).map(split => call("live_evaluate", split, share * sequences[split]).error_rate)});
+  const rate = split => call("live_evaluate", split, share * sequences[split]).error_rate;
+  answer({rates: Object.keys(sequences).map(rate)});
   if (!isEarly()) look();
 }
 
