@@ -72,6 +72,7 @@ class LivePage(unittest.TestCase):
         before = self.page.evaluate(lines)
         self.page.wait_for(f"page.models.every(model => model.losses.length >= {STEPS})")
         self.page.wait_for(f"{lines}.every((count, n) => count > {before}[n])")
+        self.page.wait_for("page.models.every(model => model.step >= 60)")
         rows = "[...document.querySelectorAll('#models tr')]"
         self.page.wait_for(f"{rows}.every(row => Number(row.cells[2].textContent) > 0)")
         speeds = self.page.evaluate("page.models.map(model => Math.round(10 * model.speed) / 10)")

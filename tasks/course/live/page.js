@@ -45,7 +45,7 @@ class Model {
     }
     if (data.rates) this.points.push({step: data.step, rates: data.rates});
     if (data.inside && data.text === element("text").value) this.inside = data.inside;
-    redraw();
+    redraw(Boolean(data.rates));
   }
   get speed() {
     const [first, last] = [this.times[0], this.times.at(-1)];
@@ -58,9 +58,10 @@ class Model {
   }
 }
 
-// Whatever has changed is drawn once a frame.
-let drawing = false;
-function redraw() {
+// Whatever has changed is drawn once a frame. Curves have a new point less often than numbers change.
+let drawing = false, newPoints = true;
+function redraw(points = true) {
+  newPoints ||= points;
   if (drawing) return;
   drawing = true;
   requestAnimationFrame(() => {
@@ -69,7 +70,8 @@ function redraw() {
       model.drawRow();
       drawInside(model);
     }
-    drawCurves();
+    if (newPoints) drawCurves();
+    newPoints = false;
     const shown = page.models.every(model => model.points.length > 1);
     if (page.firstCurve === null && shown) page.firstCurve = performance.now();
   });
@@ -236,7 +238,7 @@ for (const id of ["heads", "pmax", "ignored"]) {
 }
 element("distance").oninput = setDistance;
 element("text").oninput = look;
-window.onresize = redraw;
+window.onresize = () => redraw();
 matchMedia("(prefers-color-scheme: dark)").onchange = () => {
   for (const model of page.models) model.drawn = undefined;
   redraw();

@@ -1,7 +1,7 @@
 // The worker of one model, in the same file as the library. The page sends {module}, {start}, {play} and {look}. Every
 // answer has the number of the start that it belongs to.
 "use strict";
-const sequences = {"in-distribution": 32, "ood-sparse": 64}, sliceMilliseconds = 50;
+const sequences = {"in-distribution": 12, "ood-sparse": 48}, sliceMilliseconds = 80;
 let library, run = 0, step = 0, steps = 0, text = "", playing = false, waiting = false, queue = Promise.resolve();
 
 function call(name, ...values) {
