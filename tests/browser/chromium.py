@@ -162,7 +162,8 @@ class Page:
                 found.append(parameters["entry"]["text"])
             elif event["method"] == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
                 found.append(str(parameters["args"]))
-            elif event["method"] == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "data:", "about:")):
+            elif event["method"] == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(
+                    ("file:", "data:", "blob:", "about:")):
                 found.append("asks for " + parameters["request"]["url"])
         return found
 

@@ -90,6 +90,7 @@ TALLY_INLINE V linear_part(const TileEpilogue<T>& to, const V& s, std::int64_t i
   }
   if (to.residual != nullptr) more += load<V>(to.residual + i * to.ld_residual + j, n);
   if constexpr (sizeof(V) > 16) return to.alpha * s + more;
+  if (to.alpha == T{1}) return s + more;
   V r;  // the baseline has no instruction for it
   for (std::int64_t l = 0; l < lanes<V>; ++l) r[l] = std::fma(to.alpha, s[l], more[l]);
   return r;

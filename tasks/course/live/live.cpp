@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,15 +23,16 @@
 namespace tally {
 namespace {
 
-// The settings of `tally train --task flip-flop --preset quick` with a smaller model, shorter sequences and 400 steps.
-constexpr std::int64_t steps = 400, batch = 16;
+// The settings of `tally train --task flip-flop --preset quick` with a smaller model, shorter sequences and smaller
+// batches.
+constexpr std::int64_t steps = 800, batch = 8;
 constexpr std::uint64_t seed = 1;
 
 class Learner {
  public:
-  // p_max: the option --pe.p-max of cope.
-  Learner(const std::string& name, std::int64_t p_max, std::int64_t heads, std::int64_t length)
-      : task_(make_task(length)),
+  // p_max: the option --pe.p-max of cope. ignored: the share of ignored pairs in training, in percent.
+  Learner(const std::string& name, std::int64_t p_max, std::int64_t heads, std::int64_t length, int ignored)
+      : task_(make_task(length, ignored)),
         model_(make_model(model_options(heads), name == "cope" ? encoding(name, {{"p-max", p_max}}) : encoding(name),
                           static_cast<std::int64_t>(task_->vocabulary().size()), task_->max_length(), seed)),
         optimizer_(Optimizer::make(optimizer_options(), model_->parameters())),
@@ -50,7 +50,7 @@ class Learner {
   }
 
   // What the model does with a text, which may be unfinished: {"tokens", "answers", "layers": [{"weights", "gates"}]}
-  // with matrices [heads, T, T] as flat arrays. Throws Error for symbols other than w, r, i, 0, 1.
+  // with matrices [heads, T, T] as flat arrays of thousandths. Throws Error for symbols other than w, r, i, 0, 1.
   JsonValue look(const std::string& text) {
     const std::vector<std::int32_t> tokens = task_->encode(text);
     check(!tokens.empty() && std::ssize(tokens) <= task_->max_length(), "live", "1 to {} symbols, not {}",
@@ -72,10 +72,11 @@ class Learner {
   }
 
  private:
-  static std::unique_ptr<Task> make_task(std::int64_t length) {
+  static std::unique_ptr<Task> make_task(std::int64_t length, int ignored) {
     const TaskEntry& entry = find_task("flip-flop");
     const std::unique_ptr<Options> options = entry.make_options();
     set_option(*options, "live", "length", std::to_string(length));
+    set_option(*options, "live", "p-ignore", std::to_string(ignored / 100.0));
     return entry.make(*options, seed, /*data_seed=*/0);
   }
   static ModelOptions model_options(std::int64_t heads) {
@@ -97,10 +98,12 @@ class Learner {
     options.warmup = 20;
     return options;
   }
-  // Three decimals are enough for a picture.
+  // In thousandths, which are enough for a picture.
   static JsonValue numbers(const Tensor& x) {
     JsonValue all = JsonValue::array();
-    for (const float value : x.to_dense().to_vector<float>()) all.push(std::round(value * 1000.0) / 1000.0);
+    for (const float value : x.to_dense().to_vector<float>()) {
+      all.push(static_cast<std::int64_t>(std::lround(value * 1000)));
+    }
     return all;
   }
 
@@ -112,7 +115,7 @@ class Learner {
   std::int64_t done_ = 0;
 };
 
-std::map<int, std::unique_ptr<Learner>> learners;
+std::unique_ptr<Learner> learner;
 std::string answer;  // the text that the last call returned
 
 // The JSON of f, or {"error": message}.
@@ -131,33 +134,32 @@ const char* as_json(F&& f) {
 
 extern "C" {
 
-// Replaces learner number `which` by an untrained one.
-const char* live_start(int which, const char* encoding, int p_max, int heads, int length) {
+// Begins with an untrained model.
+const char* live_start(const char* encoding, int p_max, int heads, int length, int ignored) {
   return tally::as_json([&] {
-    tally::learners[which] = std::make_unique<tally::Learner>(encoding, p_max, heads, length);
+    tally::learner = std::make_unique<tally::Learner>(encoding, p_max, heads, length, ignored);
     return tally::JsonValue::object({{"steps", tally::steps}});
   });
 }
 
 // {"step", "loss"} after at most `count` further steps.
-const char* live_train(int which, int count) {
+const char* live_train(int count) {
   return tally::as_json([&] {
-    tally::Learner& learner = *tally::learners.at(which);
     double loss = 0;
-    for (int n = 0; n < count && learner.done() < tally::steps; ++n) loss = learner.train();
-    return tally::JsonValue::object({{"step", learner.done()}, {"loss", loss}});
+    for (int n = 0; n < count && tally::learner->done() < tally::steps; ++n) loss = tally::learner->train();
+    return tally::JsonValue::object({{"step", tally::learner->done()}, {"loss", loss}});
   });
 }
 
 // {"error_rate"} on the first sequences of a split.
-const char* live_evaluate(int which, const char* split, int sequences) {
+const char* live_evaluate(const char* split, int sequences) {
   return tally::as_json([&] {
-    return tally::JsonValue::object({{"error_rate", tally::learners.at(which)->error(split, sequences)}});
+    return tally::JsonValue::object({{"error_rate", tally::learner->error(split, sequences)}});
   });
 }
 
-const char* live_look(int which, const char* text) {
-  return tally::as_json([&] { return tally::learners.at(which)->look(text); });
+const char* live_look(const char* text) {
+  return tally::as_json([&] { return tally::learner->look(text); });
 }
 
 }  // extern "C"
@@ -171,12 +173,12 @@ int omp_get_num_threads() { return 1; }
 int omp_get_thread_num() { return 0; }
 }
 #else
-// live ENCODING P_MAX HEADS LENGTH STEPS: prints the loss of each step.
+// live ENCODING P_MAX HEADS LENGTH IGNORED STEPS: prints the loss of each step.
 int main(int count, char** words) {
-  if (count != 6) return 2;
+  if (count != 7) return 2;
   tally::set_thread_count(1);
-  tally::Learner learner(words[1], std::stoi(words[2]), std::stoi(words[3]), std::stoi(words[4]));
-  for (int n = 0; n < std::stoi(words[5]); ++n) std::printf("%.9g\n", learner.train());
+  tally::Learner learner(words[1], std::stoi(words[2]), std::stoi(words[3]), std::stoi(words[4]), std::stoi(words[5]));
+  for (int n = 0; n < std::stoi(words[6]); ++n) std::printf("%.9g\n", learner.train());
   std::printf("error %.4f\n", learner.error("in-distribution", 50));
   return 0;
 }
