@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "core/error.hpp"
 
@@ -17,5 +18,7 @@ std::string error_of(Action&& action) {
   }
   return "";
 }
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 }  // namespace tally::testing

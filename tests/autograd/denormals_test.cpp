@@ -8,15 +8,13 @@
 #include <limits>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace denormals_test {
+namespace tally::denormals_test {
 
 class Denormals : public testing::OnDevice {
  protected:
@@ -99,5 +97,4 @@ TEST_P(Denormals, AreKeptWhereNothingIsComputed) {
   EXPECT_EQ(transpose(x, 0, 1).to_dense().to(Device{}).to_vector<float>(), turned);
 }
 
-}  // namespace denormals_test
-}  // namespace tally
+}  // namespace tally::denormals_test

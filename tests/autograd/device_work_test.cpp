@@ -4,17 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/device/backend.hpp"
 #include "cuda/emulator/settings.hpp"
 #include "cuda/runtime/context.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace device_work_test {
+namespace tally::device_work_test {
 
 Tensor numbers(const Shape& shape, double start) {
   std::vector<double> values;
@@ -93,5 +90,4 @@ TEST(DeviceWork, ABlockOfRandomWordsIsDrawnForFourNumbers) {
   EXPECT_LE(threads_of([&] { dropout(x, 0.5, {3, 1, 4}); }), 4096u / 2);
 }
 
-}  // namespace device_work_test
-}  // namespace tally
+}  // namespace tally::device_work_test

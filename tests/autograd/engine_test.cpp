@@ -2,21 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "autograd/completion.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"
-#include "core/error.hpp"
 #include "tests/autograd/counted_kernels.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace engine_test {
+namespace tally::engine_test {
 
 Tensor leaf(const std::vector<double>& values) {
   Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -433,5 +429,4 @@ TEST(Recording, OnlyWhatBackwardNeedsIsKept) {
   EXPECT_EQ(memory_counters().live_blocks, blocks + 1);
 }
 
-}  // namespace engine_test
-}  // namespace tally
+}  // namespace tally::engine_test

@@ -7,10 +7,9 @@
 
 #include "autograd/gradcheck.hpp"
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
+#include "tests/error_of.hpp"
 
-namespace tally {
-namespace errors_test {
+namespace tally::errors_test {
 
 struct WrongCall {
   std::string name;
@@ -334,12 +333,7 @@ class Mistake : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Mistake, IsNamed) {
   const WrongCall& wrong = wrong_calls()[GetParam()];
-  std::string message;
-  try {
-    wrong.call();
-  } catch (const Error& error) {
-    message = error.what();
-  }
+  const std::string message = testing::error_of(wrong.call);
   EXPECT_EQ(message.rfind(wrong.parts[0], 0), 0u) << message;
   for (const std::string& part : wrong.parts)
     EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
@@ -348,5 +342,4 @@ TEST_P(Mistake, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(All, Mistake, ::testing::Range<std::size_t>(0, wrong_calls().size()),
                          [](const auto& test) { return wrong_calls()[test.param].name; });
 
-}  // namespace errors_test
-}  // namespace tally
+}  // namespace tally::errors_test

@@ -2,16 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "tests/error_of.hpp"
 
-namespace tally {
-namespace finite_test {
+namespace tally::finite_test {
 
 struct FiniteChecks {
   FiniteChecks() { set_finite_checks(true); }
@@ -22,15 +21,6 @@ Tensor leaf(const std::vector<float>& values) {
   Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
   set_requires_grad(x);
   return x;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const NotFinite& error) {
-    return error.what();
-  }
-  return {};
 }
 
 TEST(Finite, SeesNumbersInBf16) {
@@ -57,7 +47,7 @@ TEST(Finite, ToldForEveryType) {
 TEST(Finite, NamesTheOperationThatBegan) {
   const FiniteChecks on;
   const Tensor x = leaf({1, 0});
-  const std::string message = error_of([&] { sum(softmax(log(x) * 2.0)); });
+  const std::string message = testing::error_of([&] { sum(softmax(log(x) * 2.0)); });
   EXPECT_EQ(message.rfind("[log] the result, [2], is not finite", 0), 0u) << message;
 }
 
@@ -65,7 +55,7 @@ TEST(Finite, NamesTheGradientThatBegan) {
   const FiniteChecks on;
   const Tensor x = leaf({1, 0});
   const Tensor y = sum(sqrt(x * 1.0));  // finite, its derivative at 0 is not
-  const std::string message = error_of([&] { backward(y); });
+  const std::string message = testing::error_of([&] { backward(y); });
   EXPECT_EQ(message.rfind("[sqrt] the gradient of input 0, [2], is not finite", 0), 0u) << message;
 }
 
@@ -74,5 +64,4 @@ TEST(Finite, OffAtFirst) {
   EXPECT_NO_THROW(log(leaf({0})));
 }
 
-}  // namespace finite_test
-}  // namespace tally
+}  // namespace tally::finite_test

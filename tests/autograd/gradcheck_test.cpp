@@ -7,8 +7,7 @@
 #include "core/device/kernels.hpp"
 #include "core/error.hpp"
 
-namespace tally {
-namespace gradcheck_test {
+namespace tally::gradcheck_test {
 
 Tensor input(const Shape& shape) {
   const Tensor x = Tensor::empty(shape, DType::f64);
@@ -98,5 +97,4 @@ TEST(Gradcheck, ErrorsOfTheFunctionPassThrough) {
   EXPECT_THROW(gradcheck([](const auto& x) { return matmul(x[0], x[0]); }, {input({2, 3})}), Error);
 }
 
-}  // namespace gradcheck_test
-}  // namespace tally
+}  // namespace tally::gradcheck_test

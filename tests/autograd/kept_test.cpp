@@ -5,19 +5,15 @@
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/device/backend.hpp"
 #include "core/device/workspace.hpp"
-#include "core/error.hpp"
 #include "core/math/random.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace kept_test {
+namespace tally::kept_test {
 
 class Kept : public testing::OnDevice {
  protected:
@@ -177,5 +173,4 @@ TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(save_activation("test", activation("x", {3})).get().dtype(), DType::f32);
 }
 
-}  // namespace kept_test
-}  // namespace tally
+}  // namespace tally::kept_test

@@ -7,11 +7,9 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace kinks_test {
+namespace tally::kinks_test {
 
 using Values = std::vector<double>;
 
@@ -188,5 +186,4 @@ TEST(Views, ShareTheirElements) {
   EXPECT_NE(reshape(transpose(x, 0, 1), {24}).storage(), x.storage());
 }
 
-}  // namespace kinks_test
-}  // namespace tally
+}  // namespace tally::kinks_test

@@ -3,20 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/device/backend.hpp"
 #include "core/device/workspace.hpp"
-#include "core/error.hpp"
 #include "core/math/random.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace layer_test {
+namespace tally::layer_test {
 
 constexpr UnaryOp activations[] = {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu};
 
@@ -292,5 +287,4 @@ TEST_P(Layers, KeepHalf) {
   }
 }
 
-}  // namespace layer_test
-}  // namespace tally
+}  // namespace tally::layer_test

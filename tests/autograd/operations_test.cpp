@@ -16,8 +16,7 @@
 #include "tests/autograd/op_cases.hpp"
 #include "tests/devices.hpp"
 
-namespace tally::testing {
-namespace operations_test {
+namespace tally::testing::operations_test {
 
 // The elements as they lie in memory, so that equal means equal bits (also of NaN and -0).
 std::string bits_of(const Tensor& x) {
@@ -398,5 +397,4 @@ TEST(Coverage, NamesAreUnique) {
   for (const OpCase& op : op_cases()) EXPECT_TRUE(names.insert(op.name).second) << op.name;
 }
 
-}  // namespace operations_test
-}  // namespace tally::testing
+}  // namespace tally::testing::operations_test

@@ -9,8 +9,7 @@
 #include "cuda/emulator/settings.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace profile_test {
+namespace tally::profile_test {
 
 std::vector<std::string> names_of(const std::vector<ProfileEvent>& events) {
   std::vector<std::string> names;
@@ -86,5 +85,4 @@ TEST_P(ProfileOf, TheDeviceTellsItsOwnTimeAndMemory) {
   EXPECT_LE(events[0].start_us + events[0].duration_us, passed.count());
 }
 
-}  // namespace profile_test
-}  // namespace tally
+}  // namespace tally::profile_test

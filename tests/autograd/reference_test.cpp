@@ -14,8 +14,7 @@
 #include "tests/autograd/hyperparameters.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace reference_test {
+namespace tally::reference_test {
 
 constexpr const char* path = TALLY_SOURCE_DIR "/tests/reference/ops.safetensors";
 
@@ -201,5 +200,4 @@ TEST_P(Reference, EveryCaseIsReproduced) {
   EXPECT_GE(cases, 40);
 }
 
-}  // namespace reference_test
-}  // namespace tally
+}  // namespace tally::reference_test

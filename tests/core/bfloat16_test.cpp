@@ -4,9 +4,7 @@
 
 #include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "tests/core/io_safetensors.hpp"
 #include "tests/devices.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/cpu/parallel.hpp"
-#include "core/error.hpp"
+#include "tests/error_of.hpp"
 
 namespace tally {
 namespace {
@@ -109,32 +109,15 @@ class BlasChoice : public ::testing::Test {
   BlasChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-TEST_F(BlasChoice, AMissingLibraryIsNamedWithThePackageThatHasIt) {
-  const auto load = [] {
-    setenv("TALLY_BLAS", "/nowhere/libopenblas.so.0", 1);
-    try {
-      cpu::load_blas();
-    } catch (const Error& error) {
-      std::fputs(error.what(), stderr);
-      std::exit(3);
-    }
-    std::exit(0);
+TEST_F(BlasChoice, ALibraryThatDoesNotFitIsNamed) {
+  const auto load = [](const char* library) {
+    setenv("TALLY_BLAS", library, 1);
+    std::fputs(testing::error_of([] { cpu::load_blas(); }).c_str(), stderr);
+    std::exit(3);
   };
-  EXPECT_EXIT(load(), ::testing::ExitedWithCode(3), "libopenblas0-pthread(.|\n)*/nowhere/libopenblas.so.0");
-}
-
-TEST_F(BlasChoice, ALibraryWithoutTheFunctionsIsRefused) {
-  const auto load = [] {
-    setenv("TALLY_BLAS", "libm.so.6", 1);
-    try {
-      cpu::load_blas();
-    } catch (const Error& error) {
-      std::fputs(error.what(), stderr);
-      std::exit(3);
-    }
-    std::exit(0);
-  };
-  EXPECT_EXIT(load(), ::testing::ExitedWithCode(3), "libm.so.6: not an OpenBLAS");
+  const ::testing::ExitedWithCode exits(3);
+  EXPECT_EXIT(load("/nowhere/libopenblas.so.0"), exits, "libopenblas0-pthread(.|\n)*/nowhere/libopenblas.so.0");
+  EXPECT_EXIT(load("libm.so.6"), exits, "libm.so.6: not an OpenBLAS");
 }
 
 TEST_F(BlasChoice, TheUsersKernelsWin) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "core/device/kernels.hpp"
-#include "core/math/random.hpp"
 #include "tests/core/kernel_array.hpp"
 
 namespace tally {

@@ -6,8 +6,6 @@
 
 #include <bit>
 #include <cfenv>
-#include <cstdint>
-#include <vector>
 
 #include "core/cpu/parallel.hpp"
 #include "core/device/backend.hpp"

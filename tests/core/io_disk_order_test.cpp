@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include <string>
 #include <vector>
 
 #include "core/io/atomic_file.hpp"

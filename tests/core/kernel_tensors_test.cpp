@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdint>
 #include <deque>
 #include <limits>
-#include <vector>
 
 #include "core/cpu/parallel.hpp"
 #include "core/device/kernels.hpp"

@@ -1,9 +1,6 @@
 // Kernels that add up over tiles: the same bits for any number of threads.
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <vector>
-
 #include "core/cpu/parallel.hpp"
 #include "core/device/kernels.hpp"
 #include "core/device/workspace.hpp"

@@ -8,9 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/cpu/floating_mode.hpp"
 #include "core/cpu/parallel.hpp"

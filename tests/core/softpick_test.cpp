@@ -5,8 +5,7 @@
 
 #include "core/attention/pair_functions.hpp"
 
-namespace tally {
-namespace softpick_test {
+namespace tally::softpick_test {
 
 TEST(Softpick, CountsAKeyWhoseExponentialUnderflows) {
   const attention::Softpick<float> found = attention::softpick(-1e4F, 0.0F, 1.0F);
@@ -28,5 +27,4 @@ TEST(Softpick, IsTheRectifiedExponentialMinusOne) {
   EXPECT_NEAR(found.slope, 4.4816890703380645, 1e-14);
 }
 
-}  // namespace softpick_test
-}  // namespace tally
+}  // namespace tally::softpick_test

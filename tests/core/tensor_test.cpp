@@ -5,15 +5,12 @@
 #include <cmath>
 #include <cstdint>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "core/io/safetensors.hpp"
 #include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace tensor_test {
+namespace tally::tensor_test {
 
 using testing::error_of;
 
@@ -87,5 +84,4 @@ TEST(Tensor, PrintsViewsAndOtherTypes) {
   EXPECT_EQ(to_text(Tensor::from({0.5, 2}, DType::bf16)), "[0.5 2. ]");
 }
 
-}  // namespace tensor_test
-}  // namespace tally
+}  // namespace tally::tensor_test

@@ -3,24 +3,12 @@
 // threads.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/device/backend.hpp"
 #include "core/io/json.hpp"
 #include "core/io/reader.hpp"
-#include "nn/transformer.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally::testing {
-namespace bf16_test {
+namespace tally::testing::bf16_test {
 
 constexpr std::int64_t symbols = 7, length = 64, sequences = 2;
 
@@ -204,5 +192,4 @@ TEST_F(Bf16, SameBitsForAnyThreadCount) {
   }
 }
 
-}  // namespace bf16_test
-}  // namespace tally::testing
+}  // namespace tally::testing::bf16_test

@@ -1,21 +1,10 @@
 // Encodings by layer and by groups of heads: how they are named, what they compute, where their parameters are.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "nn/attention/attention.hpp"
-#include "nn/transformer.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace combination_test {
+namespace tally::combination_test {
 
 using testing::normal_tensor;
 
@@ -309,5 +298,4 @@ TEST(Combination, RefusesToShareWhatHasAnotherShape) {
             "[model] position.shared.strength is shared by all layers, but is [4] before layer 1 and [1] there");
 }
 
-}  // namespace combination_test
-}  // namespace tally
+}  // namespace tally::combination_test

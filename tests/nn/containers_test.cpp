@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <string>
 #include <vector>
 
 #include <tally/tally.hpp>
@@ -13,8 +12,7 @@
 #include "nn/layers/dropout.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace containers_test {
+namespace tally::containers_test {
 
 std::vector<std::string> paths_of(const Module& module) {
   std::vector<std::string> paths;
@@ -113,5 +111,4 @@ TEST_F(ModuleFile, NamesWhatDoesNotFit) {
   EXPECT_EQ(module.weight().to_vector<float>(), before);
 }
 
-}  // namespace containers_test
-}  // namespace tally
+}  // namespace tally::containers_test

@@ -1,19 +1,10 @@
 // What holds for contextual rotary positions beyond what every encoding must pass.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "nn/attention/composed.hpp"
 #include "nn/encoding/rotary.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace contextual_rotary_test {
+namespace tally::contextual_rotary_test {
 
 using testing::AttentionSizes;
 using testing::make_encoding;
@@ -89,5 +80,4 @@ TEST_P(ContextualRotary, WithAllGatesOneIsRopeWithTheQueryOnePlaceFurtherIfItsOw
   }
 }
 
-}  // namespace contextual_rotary_test
-}  // namespace tally
+}  // namespace tally::contextual_rotary_test

@@ -1,18 +1,11 @@
 // What holds for contextual positions beyond what every encoding must pass.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
-#include <string>
-#include <vector>
 
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace cope_test {
+namespace tally::cope_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -216,5 +209,4 @@ TEST_P(Cope, SharesItsTableAsAsked) {
   }
 }
 
-}  // namespace cope_test
-}  // namespace tally
+}  // namespace tally::cope_test

@@ -4,17 +4,11 @@
 
 #include <malloc.h>
 
-#include <cstdint>
-#include <functional>
-#include <string>
-
-#include "core/device/backend.hpp"
 #include "cuda/emulator/runtime_api.hpp"
 #include "nn/layers/dropout.hpp"
 #include "tests/nn/score_cases.hpp"
 
-namespace tally {
-namespace counted_memory_test {
+namespace tally::counted_memory_test {
 
 // Computes attention with dropout and a score modification, and calls `kept` while the saved activations exist.
 void attend(bool tiled, const std::function<void()>& kept) {
@@ -74,5 +68,4 @@ TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnADevice) {
   set_default_device({});
 }
 
-}  // namespace counted_memory_test
-}  // namespace tally
+}  // namespace tally::counted_memory_test

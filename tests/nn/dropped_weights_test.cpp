@@ -4,8 +4,7 @@
 
 #include "tests/nn/score_cases.hpp"
 
-namespace tally {
-namespace dropped_weights_test {
+namespace tally::dropped_weights_test {
 
 class DroppedWeights : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(DroppedWeights);
@@ -29,5 +28,4 @@ TEST_P(DroppedWeights, AreThoseBelowTheRate) {
   EXPECT_GT(tried, 3);
 }
 
-}  // namespace dropped_weights_test
-}  // namespace tally
+}  // namespace tally::dropped_weights_test

@@ -5,13 +5,7 @@
 
 #include <stdlib.h>
 
-#include <set>
-#include <string>
-#include <variant>
-#include <vector>
-
-namespace tally {
-namespace encoding_cases_test {
+namespace tally::encoding_cases_test {
 
 using testing::EncodingCase;
 
@@ -77,5 +71,4 @@ TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
   EXPECT_EQ(testing::together_cases().size(), before);
 }
 
-}  // namespace encoding_cases_test
-}  // namespace tally
+}  // namespace tally::encoding_cases_test

@@ -2,26 +2,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "autograd/gradcheck.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "nn/transformer.hpp"
-#include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/refusals.hpp"
 
-namespace tally {
-namespace encoding_test {
+namespace tally::encoding_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -372,5 +359,4 @@ TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   }
 }
 
-}  // namespace encoding_test
-}  // namespace tally
+}  // namespace tally::encoding_test

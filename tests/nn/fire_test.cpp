@@ -2,21 +2,11 @@
 // not an option, so no walk over options gets there with few tokens.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "autograd/gradcheck.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/device/backend.hpp"
-#include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"
 
-namespace tally {
-namespace fire_test {
+namespace tally::fire_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -155,5 +145,4 @@ TEST_P(Fire, GeneratesWhatTheWholeTextGivesBeyondItsThreshold) {
   }
 }
 
-}  // namespace fire_test
-}  // namespace tally
+}  // namespace tally::fire_test

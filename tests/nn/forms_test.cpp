@@ -3,22 +3,10 @@
 // by token. Nothing names one.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/small_model.hpp"
 
-namespace tally {
-namespace forms_test {
+namespace tally::forms_test {
 
 using testing::all_cases;
 using testing::EncodingCase;
@@ -204,5 +192,4 @@ TEST_P(Forms, GenerateWhatTheWholeTextGives) {
   for (const EncodingCase& one : some_windowed()) expect_generates_the_whole(one, 0, 35);
 }
 
-}  // namespace forms_test
-}  // namespace tally
+}  // namespace tally::forms_test

@@ -2,23 +2,10 @@
 // are q itself.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "autograd/score.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/device/backend.hpp"
-#include "nn/attention/attention.hpp"
 #include "tests/nn/score_cases.hpp"
 
-namespace tally {
-namespace head_gradients_test {
+namespace tally::head_gradients_test {
 
 using testing::normal_tensor;
 
@@ -162,5 +149,4 @@ TEST_P(HeadGradients, ReachWhatElseMadeThem) {
   EXPECT_LE(std::sqrt(error / square), 0x1p-5);
 }
 
-}  // namespace head_gradients_test
-}  // namespace tally
+}  // namespace tally::head_gradients_test

@@ -15,8 +15,7 @@
 #include "nn/encoding/encoding.hpp"
 #include "nn/model.hpp"
 
-namespace tally {
-namespace initial_loss_test {
+namespace tally::initial_loss_test {
 
 constexpr std::int64_t symbols = 256, batch = 1, length = 64;
 // Logits of variance 1 give ln V + 1/2; deep models without a last norm have twice that.
@@ -104,5 +103,4 @@ TEST(InitialLoss, IsThatOfAGuessForAnLstm) {
   }
 }
 
-}  // namespace initial_loss_test
-}  // namespace tally
+}  // namespace tally::initial_loss_test

@@ -2,21 +2,12 @@
 // (tests/nn/encoding_test.cpp) and their reference values, which are of seven tokens.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
 #include <map>
-#include <string>
-#include <vector>
 
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "nn/attention/composed.hpp"
-#include "tests/devices.hpp"
+#include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace logit_rules_test {
+namespace tally::logit_rules_test {
 
 using testing::AttentionSizes;
 using testing::make_encoding;
@@ -165,7 +156,7 @@ TEST_P(LogitRules, LogitsOfUnseenPairsDoNotCount) {
 // No number of a half-made group may be mixed; one head can have no others.
 TEST(LogitOptions, RefuseSizesThatDoNotFit) {
   const auto error = [](const std::string& name, const std::string& option, const std::string& value) {
-    try {
+    return testing::error_of([&] {
       EncodingChoice choice = EncodingChoice::parse(name);
       choice.set_option(option, value);
       choice.parts.front().options->validate();
@@ -174,10 +165,7 @@ TEST(LogitOptions, RefuseSizesThatDoNotFit) {
       make_encoding(choice, sizes, [](std::string_view, const Shape& shape, const Fill&) {
         return Tensor::zeros(shape, DType::f64, default_device());
       });
-    } catch (const Error& refused) {
-      return std::string(refused.what());
-    }
-    return std::string();
+    });
   };
   EXPECT_EQ(error("mta", "keys", "4"), "[mta] keys = 4 must be odd: the pair's own key is in the middle");
   EXPECT_EQ(error("dape2", "kernel", "2"), "[dape2] kernel = 2 must be odd: the pair's own key is in the middle");
@@ -186,5 +174,4 @@ TEST(LogitOptions, RefuseSizesThatDoNotFit) {
   EXPECT_EQ(error("mta", "group", "8"), "");
 }
 
-}  // namespace logit_rules_test
-}  // namespace tally
+}  // namespace tally::logit_rules_test

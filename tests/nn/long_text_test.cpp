@@ -1,18 +1,10 @@
 // Tiled attention of a text so long that not all sums by key are in memory at once.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "autograd/score.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace long_text_test {
+namespace tally::long_text_test {
 
 constexpr std::int64_t length = 1 << 14, block = 64;
 
@@ -62,5 +54,4 @@ TEST(LongText, InAWindowIsAsManyShortTexts) {
   expect_near(with_gradients(together, whole), with_gradients(slice(apart, 2, block, 2 * block), parts));
 }
 
-}  // namespace long_text_test
-}  // namespace tally
+}  // namespace tally::long_text_test

@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
@@ -16,8 +15,7 @@
 #include "nn/model.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace loss_test {
+namespace tally::loss_test {
 
 std::unique_ptr<SequenceModel> make(const std::string& kind, bool tied, std::int64_t vocabulary) {
   ModelOptions options;
@@ -233,5 +231,4 @@ TEST_P(GradientOfLogits, IsAsExactWhereTheTargetIsSure) {
 }
 TALLY_ON_EVERY_DEVICE(GradientOfLogits);
 
-}  // namespace loss_test
-}  // namespace tally
+}  // namespace tally::loss_test

@@ -4,20 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "autograd/gradcheck.hpp"
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/error.hpp"
-#include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace lstm_test {
+namespace tally::lstm_test {
 
 using testing::normal_tensor;
 
@@ -202,5 +195,4 @@ TEST(Lstm, RefusesWhatItHasNoUseFor) {
   EXPECT_NE(error_of([&] { options.validate(); }).find("gru"), std::string::npos);
 }
 
-}  // namespace lstm_test
-}  // namespace tally
+}  // namespace tally::lstm_test

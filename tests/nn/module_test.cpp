@@ -6,19 +6,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/mlp.hpp"
 #include "nn/layers/norm.hpp"
 #include "nn/transformer.hpp"
+#include "tests/error_of.hpp"
 
-namespace tally {
-namespace module_test {
+namespace tally::module_test {
 
 class Pair final : public Module {
  public:
@@ -37,12 +35,7 @@ const Initializer start_values(5, StartValues::fan_in);
 const Initializer start_f64(5, StartValues::fan_in, DType::f64);
 
 std::string load_error(Module& module, const NamedTensors& values) {
-  try {
-    module.load(values);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { module.load(values); });
 }
 
 TEST(Module, NamesParametersByPath) {
@@ -221,5 +214,4 @@ TEST(Mlp, ComputesItsFormula) {
   EXPECT_THROW(Mlp(start, 4, 6, "tanh", 0, 1), Error);
 }
 
-}  // namespace module_test
-}  // namespace tally
+}  // namespace tally::module_test

@@ -8,8 +8,7 @@
 #include "nn/optimizer.hpp"
 #include "nn/transformer.hpp"
 
-namespace tally {
-namespace optimizer_state_test {
+namespace tally::optimizer_state_test {
 
 Tensor leaf(const Shape& shape) {
   Tensor x = Tensor::full(shape, 3, DType::f64);
@@ -101,5 +100,4 @@ TEST(OptimizerState, DecayOfLinearLayersIsThatOfAnLstm) {
             (std::set<std::string>{"head.weight", "layers.0.input.weight", "layers.0.recurrent.weight"}));
 }
 
-}  // namespace optimizer_state_test
-}  // namespace tally
+}  // namespace tally::optimizer_state_test

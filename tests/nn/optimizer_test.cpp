@@ -4,23 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace optimizer_test {
+namespace tally::optimizer_test {
 
 const SafetensorsFile& reference() {
   static const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/ops.safetensors");
@@ -302,12 +290,7 @@ TEST(Optimizer, RefusesWhatItCannotUpdate) {
 TEST(Optimizer, RefusesOptionsOfAnotherRule) {
   const auto refusal = [](const std::string& name, const std::string& option, const std::string& text) {
     OptimizerOptions options = rule(name);
-    try {
-      options.set(option, text);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return testing::error_of([&] { options.set(option, text); });
   };
   // Rules of one's own may have options of these names as well, and are named then.
   const auto named = [](const std::string& refused, const std::string& rule) {
@@ -394,5 +377,4 @@ TEST(Optimizer, RaisesTheVersionOfWhatItChanges) {
   EXPECT_THROW(backward(loss), Error);
 }
 
-}  // namespace optimizer_test
-}  // namespace tally
+}  // namespace tally::optimizer_test

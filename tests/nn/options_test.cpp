@@ -5,14 +5,12 @@
 
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/error.hpp"
+#include "tests/error_of.hpp"
 
-namespace tally {
-namespace options_test {
+namespace tally::options_test {
 
 struct Sample final : OptionsOf<Sample> {
   bool tied = false;
@@ -39,12 +37,7 @@ struct Sample final : OptionsOf<Sample> {
 };
 
 std::string error_of(Sample& sample, std::string_view name, std::string_view text) {
-  try {
-    set_option(sample, "model", name, text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return testing::error_of([&] { set_option(sample, "model", name, text); });
 }
 
 // All values, as text.
@@ -213,5 +206,4 @@ TEST(NameFromStem, TurnsUnderscoresToHyphens) {
   EXPECT_EQ(name_from_stem("rope"), "rope");
 }
 
-}  // namespace options_test
-}  // namespace tally
+}  // namespace tally::options_test

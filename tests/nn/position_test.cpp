@@ -1,23 +1,10 @@
 // What single encodings promise beyond what all must pass (tests/nn/encoding_test.cpp) and their reference values.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "nn/attention/composed.hpp"
 #include "nn/optimizer.hpp"
-#include "nn/transformer.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace position_test {
+namespace tally::position_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -252,5 +239,4 @@ TEST_P(AddedPositions, AreThoseWhereTokensStand) {
   }
 }
 
-}  // namespace position_test
-}  // namespace tally
+}  // namespace tally::position_test

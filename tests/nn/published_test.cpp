@@ -2,18 +2,9 @@
 // them over (tests/reference/published/README.md): outputs, and gradients as that code's own backward gives them.
 #include <gtest/gtest.h>
 
-#include <set>
-#include <string>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/io/safetensors.hpp"
-#include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/reference_file.hpp"
 
-namespace tally {
-namespace published_test {
+namespace tally::published_test {
 
 using testing::choice_of;
 using testing::expect_equal;
@@ -69,5 +60,4 @@ TEST(Repository, WhatIsPublishedIsThere) {
   }
 }
 
-}  // namespace published_test
-}  // namespace tally
+}  // namespace tally::published_test

@@ -2,24 +2,14 @@
 // every encoding.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "core/io/safetensors.hpp"
-#include "nn/attention/attention.hpp"
-#include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/small_model.hpp"
 
-namespace tally {
-namespace qk_norm_test {
+namespace tally::qk_norm_test {
 
 using testing::EncodingCase;
 using testing::normal_tensor;
@@ -218,5 +208,4 @@ TEST(QkNorm, NeedsMoreThanOneNumber) {
   EXPECT_EQ(error("head", 4), "");
 }
 
-}  // namespace qk_norm_test
-}  // namespace tally
+}  // namespace tally::qk_norm_test

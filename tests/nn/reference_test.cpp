@@ -2,24 +2,9 @@
 // rotated q and k, scores, gates, positions, logits, weights, output and all gradients.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "autograd/node.hpp"
-#include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "core/io/safetensors.hpp"
-#include "tests/devices.hpp"
-#include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/reference_file.hpp"
 
-namespace tally {
-namespace reference_test {
+namespace tally::reference_test {
 
 using testing::attention_output;
 using testing::AttentionSizes;
@@ -173,5 +158,4 @@ TEST_P(Reference, AlibiSlopes) {
   }
 }
 
-}  // namespace reference_test
-}  // namespace tally
+}  // namespace tally::reference_test

@@ -1,13 +1,10 @@
 // Option rotated-query where it can have no effect.
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
-namespace tally {
-namespace rotated_query_test {
+namespace tally::rotated_query_test {
 
 using testing::AttentionSizes;
 using testing::error_of;
@@ -38,5 +35,4 @@ TEST(RotatedQueries, AreRefusedWhereGatesComeFromTheScore) {
   for (const std::string name : {"cope", "cope-mlp"}) EXPECT_EQ(complaint(choice_of(name, "keys")), "");
 }
 
-}  // namespace rotated_query_test
-}  // namespace tally
+}  // namespace tally::rotated_query_test

@@ -7,8 +7,7 @@
 #include "core/error.hpp"
 #include "nn/optimizer.hpp"
 
-namespace tally {
-namespace schedule_test {
+namespace tally::schedule_test {
 
 // The rate of the flip-flop paper: lr * min(n/50, (10001-n)/9951).
 TEST(Schedule, LinearIsThatOfThePaper) {
@@ -49,5 +48,4 @@ TEST(Schedule, ConstantInverseRootAndStableStepsDoNotSeeTheEnd) {
   for (std::int64_t n = 3; n <= 15; ++n) EXPECT_EQ(learning_rate(options, n, 20), options.lr);
 }
 
-}  // namespace schedule_test
-}  // namespace tally
+}  // namespace tally::schedule_test

@@ -2,17 +2,10 @@
 // the results keep their bits. What does not fit at all is refused with what it needs.
 #include <gtest/gtest.h>
 
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "core/error.hpp"
 #include "cuda/emulator/settings.hpp"
 #include "tests/nn/score_cases.hpp"
 
-namespace tally {
-namespace shared_memory_test {
+namespace tally::shared_memory_test {
 
 using testing::compute;
 using testing::Outcome;
@@ -76,5 +69,4 @@ TEST_F(SharedMemory, DecidesNoBits) {
   EXPECT_GT(refused, 0u);
 }
 
-}  // namespace shared_memory_test
-}  // namespace tally
+}  // namespace tally::shared_memory_test

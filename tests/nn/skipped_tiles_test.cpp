@@ -3,16 +3,10 @@
 // keys 0 .. 127. (core/cpu/attention/attention.cpp skips tiles; the others compute them all.)
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "core/cpu/attention/tile.hpp"
 #include "tests/nn/score_cases.hpp"
 
-namespace tally {
-namespace skipped_tiles_test {
+namespace tally::skipped_tiles_test {
 
 using testing::compute;
 using testing::expect_equal;
@@ -258,5 +252,4 @@ TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
   }
 }
 
-}  // namespace skipped_tiles_test
-}  // namespace tally
+}  // namespace tally::skipped_tiles_test

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "autograd/node.hpp"
@@ -14,12 +13,10 @@
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
 #include "core/cpu/parallel.hpp"
-#include "core/error.hpp"
 #include "nn/layers/dropout.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace transformer_test {
+namespace tally::transformer_test {
 
 constexpr std::int64_t vocabulary = 5;
 
@@ -348,5 +345,4 @@ TEST(Transformer, ErrorsNameThePlaceTheyCameFrom) {
             std::string::npos);
 }
 
-}  // namespace transformer_test
-}  // namespace tally
+}  // namespace tally::transformer_test

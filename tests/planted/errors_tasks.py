@@ -11,7 +11,7 @@ ERRORS = [
             find='add("ood-dense", options.dense_count, 0.1, data_seed);',
             replace='add("ood-dense", options.dense_count, 0.1, seed);',
             what="runs with other seeds are evaluated on other sequences",
-            found_by=["tasks/FlipFlop.*"]),
+            found_by=["tasks/Tasks.TrainingFollows*"]),
     Planted("one-stream-for-all-splits", "tasks/data/task.cpp",
             find='stream_of(formatted("{}/{}", task, split))',
             replace='stream_of(formatted("{}/{}", task, split.substr(0, 0)))',

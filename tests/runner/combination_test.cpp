@@ -1,176 +1,95 @@
-// Encodings by layer and by groups of heads, through the program: trained, killed and resumed, described, swept.
+// Encodings by layer and by groups of heads, through the program: trained and resumed, described, swept.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
-#include "core/io/safetensors.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace combination_test {
+namespace tally::testing::combination_test {
 
-constexpr const char* mixed = "0:rope,1:cope@0,alibi@1";
+class Combinations : public Program {};
 
-TEST(Combinations, AreTrainedSavedAndResumed) {
-  const TemporaryFolder folder;
+TEST_F(Combinations, AreTrainedSavedAndResumed) {
   const auto training = [&](const std::string& run, const std::string& steps) {
-    return tiny_training(run, "1:alibi@1,cope@0,0:rope",
-                         {steps, "--pe.p-max=5", "--pe.alibi.learned", "--optimiser.schedule=constant"});
+    return tiny(run, "1:alibi@1,cope@0,0:rope",
+                "--pe.p-max=5 --pe.alibi.learned --optimiser.schedule=constant --steps=" + steps);
   };
-  const std::string run = folder / "run", straight = folder / "straight";
-  ASSERT_EQ(run_tally(training(straight, "--steps=8"), folder).code, 0);
-  ASSERT_EQ(run_tally(training(run, "--steps=4"), folder).code, 0);
-  const JsonValue config = parse_json(read_file(run + "/config.json"), {}, "config");
-  EXPECT_EQ(config.string("pe"), mixed);
+  done(training("straight", "8"));
+  done(training("run", "4"));
+  const JsonValue config = file_json("run/config.json");
+  EXPECT_EQ(config.string("pe"), "0:rope,1:cope@0,alibi@1");
   EXPECT_EQ(config.at("pe-options").at("cope").integer("p-max"), 5);
   EXPECT_TRUE(config.at("pe-options").at("alibi").at("learned").boolean());
   for (const std::string pe : {"cope", "0:rope,1:cope", "0:rope,1:alibi@0,cope@1"}) {
-    EXPECT_EQ(run_tally({"resume", run, "--quiet", "--pe=" + pe}, folder).code, 2) << pe;
+    EXPECT_EQ(tally("resume run --quiet --pe=" + pe).code, 2) << pe;
   }
-  const Finished resumed =
-      run_tally({"resume", run, "--quiet", "--steps=8", "--threads=1", "--pe=0:rope,1:cope@0,alibi@1"}, folder);
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  done("resume run --quiet --steps=8 --threads=1 --pe=0:rope,1:cope@0,alibi@1");
 
   const std::string last = "/checkpoints/step-00000008.safetensors";
-  const SafetensorsFile checkpoint = SafetensorsFile::open(run + last);
+  const SafetensorsFile checkpoint = SafetensorsFile::open(folder_ / "run" + last);
   EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.cope.table")->shape), "[6, 4]");
   EXPECT_EQ(to_text(checkpoint.find("model.blocks.1.position.alibi.slopes")->shape), "[1]");
-  EXPECT_EQ(read_file(run + last), read_file(straight + last));
+  EXPECT_EQ(file("run" + last), file("straight" + last));
 
   // Only the head with gates distinguishes positions.
-  const Finished predicted = run_tally({"inspect", run, "--text=w0i1r", "--json"}, folder);
-  ASSERT_EQ(predicted.code, 0) << predicted.err;
-  const JsonValue prediction = parse_json(predicted.out, {}, "stdout");
-  for (const JsonValue& head : prediction.elements("attention")) {
+  const JsonValue traced = json("inspect run --text=w0i1r");
+  for (const JsonValue& head : traced.elements("attention")) {
     const bool gated = head.integer("layer") == 1 && head.integer("head") == 0;
     EXPECT_EQ(head.elements("keys")[0].contains("position"), gated);
   }
-  const Finished report = run_tally({"report", run, straight}, folder);
-  EXPECT_EQ(report.code, 0) << report.err;
-  EXPECT_TRUE(holds(report.out, mixed)) << report.out;
+  expect_parts(done("report run straight"), {"0:rope,1:cope@0,alibi@1"});
 }
 
-TEST(Combinations, AreWrongUsageWhereTheyDoNotFit) {
-  const TemporaryFolder folder;
-  for (const auto& [pe, message] : {std::pair{"0:cope", "names nothing for layer 1"},
-                                    {"0-2:cope", "names layer 2, but the model has 2 layers"},
-                                    {"cope@0", "names nothing for head 1 of layer 0"},
-                                    {"cope@0-1,rope@1", "names head 1 of layer 0 twice"},
-                                    {"0:coep,1:none", "did you mean 'cope'?"},
-                                    {"hard+stick-breaking", "two parts each take the place"},
-                                    {"0:none,1:hard+stick-breaking", "1:hard+stick-breaking: two parts each take"},
-                                    {"x:cope", "'x' in 'x:cope' names no layers"}}) {
-    const Finished result = run_tally(tiny_training(folder / "run", pe), folder);
-    EXPECT_EQ(result.code, 2) << pe;
-    EXPECT_TRUE(holds(result.err, message)) << result.err;
-    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-  }
-}
-
-// Every command refuses the same encodings as training, with the same message.
-TEST(Combinations, AreRefusedAlikeByEveryCommand) {
-  const TemporaryFolder folder;
-  for (const std::string pe : {"hard+stick-breaking", "0:rope,1:cope@0,hard+stick-breaking@1"}) {
-    const Finished trained = run_tally(tiny_training(folder / "run", pe), folder);
+// tests/nn/encoding_choice_test.cpp has the messages. Every command refuses the same encodings with the same message.
+TEST_F(Combinations, AreRefusedAlikeByEveryCommand) {
+  refused(tiny("run", "0:coep,1:none"), "did you mean 'cope'?");
+  for (const std::string pe : {"0:cope", "cope@0-1,rope@1", "0:rope,1:cope@0,hard+stick-breaking@1"}) {
+    const Finished trained = tally(tiny("run", pe));
     EXPECT_EQ(trained.code, 2) << pe;
-    EXPECT_TRUE(holds(trained.err, " each ")) << trained.err;
-    const std::vector<std::string> small{"--model.layers=2", "--model.width=8", "--model.heads=2", "--length=8"};
-    for (std::vector<std::string> words : {std::vector<std::string>{"describe", pe},
-                                           {"check", "--pe", pe},
-                                           {"bench", "step", "--dry-run", "--pe", pe},
-                                           {"bench", "step", "--pe", pe},
-                                           {"bench", "attention", "--pe", pe}}) {
-      if (words[0] == "bench") words.insert(words.end(), small.begin(), small.end());
-      const Finished result = run_tally(words, folder);
-      EXPECT_EQ(result.code, 2) << words[0] << " " << words[1] << " " << pe;
-      EXPECT_EQ(result.err, trained.err) << words[0] << " " << words[1];
-      EXPECT_EQ(result.out, "") << words[0] << " " << words[1];
+    for (const std::string command : {"bench step --dry-run --pe ", "bench step --pe ", "bench attention --pe "}) {
+      const Finished result = tally(command + pe + " --model.layers=2 --model.width=8 --model.heads=2 --length=8");
+      EXPECT_EQ(result.code, 2) << command << pe;
+      EXPECT_EQ(result.err, trained.err) << command;
+      EXPECT_EQ(result.out, "") << command;
     }
   }
-}
-
-TEST(Combinations, AskWhoseOptionIsMeant) {
-  const TemporaryFolder folder;
-  const std::string question = "option p-max is ambiguous: write cope.p-max or nexus.p-max";
-  for (const char* option : {"--pe.p-max=3", "--pe.p-max"}) {
-    const Finished result = run_tally(tiny_training(folder / "run", "cope+nexus", {option, "3"}), folder);
-    EXPECT_EQ(result.code, 2);
-    EXPECT_TRUE(holds(result.err, question)) << result.err;
+  for (const std::string command : {"describe ", "check --pe "}) {
+    refused(command + "hard+stick-breaking", "two parts each take the place");
   }
-  const Finished timed = run_tally({"bench", "step", "--pe=cope+nexus", "--pe.p-max=3"}, folder);
-  EXPECT_TRUE(timed.code == 2 && holds(timed.err, question)) << timed.err;
-  const Finished help = run_tally({"train", "--pe=cope+nexus", "--help"}, folder);
-  EXPECT_TRUE(holds(help.out, "--pe.nexus.p-max") && !holds(help.out, "--pe.p-max")) << help.out;
-}
-
-TEST(Combinations, HintAtOtherNames) {
-  const TemporaryFolder folder;
-  const Finished unknown = run_tally({"describe", "nope"}, folder);
-  EXPECT_EQ(unknown.code, 2);
-  EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;
+  const std::string question = "option p-max is ambiguous: write cope.p-max or nexus.p-max";
+  refused(tiny("run", "cope+nexus", "--pe.p-max=3"), question);
+  refused("bench step --pe=cope+nexus --pe.p-max=3", question);
+  const std::string help = done("train --pe=cope+nexus --help");
+  EXPECT_TRUE(holds(help, "--pe.nexus.p-max") && !holds(help, "--pe.p-max")) << help;
+  EXPECT_FALSE(exists("run"));
 }
 
 // Also when only the combination needs memory for all pairs; with the options of a run.
-TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
-  const TemporaryFolder folder;
+TEST_F(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   const std::string composed = " is computed in composed operations, not in tiles: memory grows with the square of",
                     tiled =
                         " is computed in tiles, beside numbers of all pairs of tokens: memory grows with the square";
-  const auto described = [&](const std::string& pe) { return run_tally({"describe", pe}, folder).out; };
-  EXPECT_TRUE(holds(described("path+tra"), "path+tra" + tiled));
-  EXPECT_TRUE(holds(described("wall+tra"), "tra+wall" + tiled));
-  EXPECT_TRUE(holds(described("path+wall"), "path+wall" + tiled));
-  EXPECT_TRUE(holds(described("fox+selective"), "fox+selective" + tiled));
-  EXPECT_TRUE(holds(described("dape+rope"), "dape+rope" + composed));
-  EXPECT_TRUE(holds(described("cope+tra"), "cope+tra" + composed));
-  const std::string by_layer = described("0:cope+rope,1:dape2+rope,2:mta");
+  expect_parts(done("describe wall+tra"), {"tra+wall" + tiled});
+  const std::string by_layer = done("describe 0:cope+rope,1:dape2+rope,2:mta");
   EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;
-  for (const char* pe : {"cope+path", "cope+rope", "fox+tra", "alibi+ssmax", "alibi+wall"}) {
-    const std::string text = described(pe);
-    EXPECT_TRUE(holds(text, formatted("all layers, all heads: {}", pe)) && !holds(text, "is computed in")) << text;
-  }
-  const auto plan = [&](const std::string& pe, const std::string& option) {
-    return run_tally({"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=" + pe, option, "--dry-run"},
-                     folder)
-        .out;
+  const auto planned = [&](const std::string& option) {
+    return done("train run --task=flip-flop --preset=quick --pe=alibi+ssmax --dry-run --pe.whole=" + option);
   };
-  EXPECT_TRUE(holds(plan("alibi+ssmax", "--pe.whole=true"), "note: alibi+ssmax" + tiled));
-  EXPECT_FALSE(holds(plan("alibi+ssmax", "--pe.whole=false"), "note: alibi+ssmax"));
+  expect_parts(planned("true"), {"note: alibi+ssmax" + tiled});
+  EXPECT_FALSE(holds(planned("false"), "note: alibi+ssmax"));
 }
 
-TEST(Combinations, AreDescribed) {
-  const TemporaryFolder folder;
-  const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  for (const char* part : {"layers 0, all heads: rope\n", "layers 1-3, heads 2-3: alibi\n", "4 layers, 4 heads",
-                           "  model.blocks.3.position.cope.table  [65, d]\n", "name     alibi", "name     rope"}) {
-    EXPECT_TRUE(holds(result.out, part)) << part << "\n" << result.out;
-  }
-  EXPECT_FALSE(holds(result.out, "blocks.0.position"));
-  EXPECT_TRUE(holds(run_tally({"describe", "cope+rope"}, folder).out, "all layers, all heads: cope+rope"));
-  EXPECT_EQ(run_tally({"describe", "cope+rpe"}, folder).code, 2);
+TEST_F(Combinations, AreDescribed) {
+  const std::string text = done("describe 0:rope,1-3:cope@0-1,alibi@2-3");
+  expect_parts(text, {"layers 0, all heads: rope\n", "layers 1-3, heads 2-3: alibi\n", "4 layers, 4 heads",
+                      "  model.blocks.3.position.cope.table  [65, d]\n", "name     alibi", "name     rope"});
+  EXPECT_FALSE(holds(text, "blocks.0.position"));
+  refused({{"describe cope+rpe", "rpe"}, {"describe nope", "'nope'; here it is 'none'"}});
 }
 
-TEST(Combinations, AreSweptWithSemicolons) {
-  const TemporaryFolder folder;
-  std::vector<std::string> words = tiny_training(folder / "sweep", "0:none,1:cope;cope@0,rope@1;none", {"--seeds=1"});
-  words[0] = "sweep";
-  std::erase(words, "--quiet");
-  const Finished result = run_tally(words, folder);
-  EXPECT_EQ(result.code, 0) << result.err << result.out;
-  for (const char* name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {
-    EXPECT_TRUE(std::filesystem::exists(folder / formatted("sweep/{}/results.json", name))) << name;
+TEST_F(Combinations, AreSweptWithSemicolons) {
+  done(tiny("sweep", "0:none,1:cope;cope@0,rope@1;none", "--seeds=1", "sweep"));
+  for (const std::string name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {
+    EXPECT_TRUE(exists("sweep/" + name + "/results.json")) << name;
   }
 }
 
-TEST(Combinations, HaveTheirGradientsChecked) {
-  const TemporaryFolder folder;
-  const Finished result = run_tally({"check", "--only=gradients", "--pe", "0:none,1-2:cope@0-1,alibi@2"}, folder);
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(holds(result.out, "gates=values") && holds(result.out, "gradients   ok ")) << result.out;
-}
-
-}  // namespace combination_test
-}  // namespace tally::testing
+}  // namespace tally::testing::combination_test

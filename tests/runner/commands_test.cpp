@@ -1,18 +1,12 @@
-// Commands that read a run: eval, convert. Pages with tables of the program: encodings, results.
+// Commands that read a run: eval, convert, answers that are generated. Pages with tables of the program: encodings,
+// results.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <sstream>
-#include <string>
-
-#include "core/io/safetensors.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "tasks/command_line/grid.hpp"
-#include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace commands_test {
+namespace tally::testing::commands_test {
 
 TEST(Repository, EncodingsAreThoseOfTheTable) {
   std::string table = "| name | what it does | options | source |\n|---|---|---|---|\n";
@@ -60,19 +54,21 @@ TEST(Results, ReadmeHasThoseOfTable2) {
   }
 }
 
-class OnARun : public ::testing::Test {
+class OnARun : public Program {
  protected:
-  void SetUp() override { ASSERT_EQ(run_tally(tiny_training(run(), "cope", {"--steps=6"}), folder_).code, 0); }
-  std::string run() const { return folder_ / "run"; }
-  TemporaryFolder folder_;
+  void SetUp() override { done(tiny("run", "cope", "--steps=6")); }
 };
 
 using Eval = OnARun;
 using Convert = OnARun;
 
+class OtherTasks : public Program {
+ protected:
+  static constexpr const char* tiny_model = " --quiet --batch=2 --model.width=8 --model.layers=1 --threads=1 ";
+};
+
 TEST_F(Eval, GivesTheLastEvaluationOfTheRun) {
-  const JsonValue result = json_of(run_tally({"eval", run(), "--json"}, folder_));
-  const JsonValue results = parse_json(read_file(run() + "/results.json"), {}, "results");
+  const JsonValue result = json("eval run"), results = file_json("run/results.json");
   ASSERT_EQ(result.elements("evaluations").size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     JsonValue line = result.elements("evaluations")[i];
@@ -80,123 +76,106 @@ TEST_F(Eval, GivesTheLastEvaluationOfTheRun) {
     line.remove("length");
     EXPECT_TRUE(line == results.elements("evaluations")[i]) << write_json(line);
   }
-  const Finished by = run_tally({"eval", run(), "--by"}, folder_);
-  EXPECT_EQ(by.code, 2);
-  EXPECT_TRUE(holds(by.err, "the task flip-flop breaks its errors down by nothing")) << by.err;
-  const Finished text = run_tally({"eval", run()}, folder_);
-  EXPECT_TRUE(holds(text.out, "step 6") && holds(text.out, " of 11 tokens, 95% interval ")) << text.out;
-}
-
-TEST(EvalBy, ErrorsByWhatTheTaskBreaksThemDownBy) {
-  const TemporaryFolder folder;
-  const std::string run = folder / "run";
-  EXPECT_EQ(run_tally({"train", run, "--task=parity", "--pe=none", "--preset=quick", "--steps=60",
-                       "--task.max-length=3", "--width=16", "--layers=1", "--task.eval-count=50", "--eval-every=30"},
-                      folder)
-                .code,
-            0);
-  const JsonValue results = parse_json(read_file(run + "/results.json"), {}, "results");
-  const JsonValue by = results.elements("evaluations").at(1).at("by");
-  EXPECT_EQ(by.string("name"), "length");
-  EXPECT_EQ(by.at("keys").integers(), (std::vector<std::int64_t>{4, 5, 6, 7}));
-  const JsonValue again = json_of(run_tally({"eval", run, "--json", "--split=ood-long"}, folder));
-  EXPECT_EQ(again.elements("evaluations").at(0).at("by"), by);
-  const Finished table = run_tally({"eval", run, "--by", "--split=ood-long"}, folder);
-  EXPECT_TRUE(holds(table.out, "| length | tokens wrong | 95% interval |") && holds(table.out, "\n| mean   |"))
-      << table.out;
+  refused("eval run --by", "the task flip-flop breaks its errors down by nothing");
+  expect_parts(done("eval run"), {"step 6", " of 11 tokens, 95% interval "});
 }
 
 TEST_F(Eval, TakesSplitsCountsLengthsAndCheckpoints) {
-  const JsonValue one = json_of(run_tally({"eval", run(), "--json", "--split=train", "--count=3"}, folder_));
+  const JsonValue one = json("eval run --split=train --count=3");
   ASSERT_EQ(one.elements("evaluations").size(), 1U);
   EXPECT_EQ(one.elements("evaluations")[0].integer("sequences"), 3);
-
-  const JsonValue longer =
-      json_of(run_tally({"eval", run(), "--json", "--split=ood-dense", "--lengths=16,64,200"}, folder_));
-  ASSERT_EQ(longer.elements("evaluations").size(), 3U);
-  EXPECT_EQ(longer.elements("evaluations")[2].integer("length"), 200);
-  EXPECT_GT(longer.elements("evaluations")[2].integer("scored"), longer.elements("evaluations")[0].integer("scored"));
-
-  EXPECT_EQ(json_of(run_tally({"eval", run(), "--json", "--checkpoint=4"}, folder_)).integer("step"), 4);
-  EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=best"}, folder_).code, 0);
+  const JsonValue::Array longer = json("eval run --split=ood-dense --lengths=16,64,200").elements("evaluations");
+  ASSERT_EQ(longer.size(), 3U);
+  EXPECT_EQ(longer[2].integer("length"), 200);
+  EXPECT_GT(longer[2].integer("scored"), longer[0].integer("scored"));
+  EXPECT_EQ(json("eval run --checkpoint=4").integer("step"), 4);
+  done("eval run --checkpoint=best");
 }
 
 TEST_F(Eval, RefusesWhatItCannotDo) {
-  for (const auto& [option, message] : {std::pair{"--split=oodsparse", "ood-sparse"},
-                                        {"--split=train", "endless"},
-                                        {"--lengths=7", "even"},
-                                        {"--lengths=0", "--lengths: Value 0 not in range"},
-                                        {"--count=-1", "--count: Value -1 not in range"},
-                                        {"--count=5", "ood-dense has 4 sequences, asked for 5"},
-                                        {"--count=100000", "in-distribution has 6 sequences, asked for 100000"},
-                                        {"--checkpoint=abc", "'abc' is neither newest, best nor a step"}}) {
-    const Finished result = run_tally({"eval", run(), option}, folder_);
+  for (const auto& [option, message] :
+       std::vector<Refusal>{{"--split=oodsparse", "ood-sparse"},
+                            {"--split=train", "endless"},
+                            {"--lengths=7", "even"},
+                            {"--lengths=0", "--lengths: Value 0 not in range"},
+                            {"--count=-1", "--count: Value -1 not in range"},
+                            {"--count=5", "ood-dense has 4 sequences, asked for 5"},
+                            {"--checkpoint=abc", "'abc' is neither newest, best nor a step"}}) {
+    const Finished result = tally("eval run " + option);
     EXPECT_EQ(result.code, 2) << option;
     EXPECT_LT(result.err.size(), 200U) << result.err;
     EXPECT_TRUE(holds(result.err, message)) << result.err;
     EXPECT_FALSE(holds(result.out, "wrong")) << "nothing is evaluated before: " << result.out;
   }
-  EXPECT_EQ(run_tally({"eval", run(), "--checkpoint=5"}, folder_).code, 1);
-  const std::string squares = folder_ / "squares";
-  ASSERT_EQ(run_tally(tiny_training(squares, "none", {"--model.attention=composed"}), folder_).code, 0);
-  const Finished huge = run_tally({"eval", squares, "--lengths=1000000"}, folder_);
-  EXPECT_EQ(huge.code, 1);
-  EXPECT_TRUE(holds(huge.err, "this needs about")) << huge.err;
-}
-
-TEST_F(Eval, OfAnswersThatAreGenerated) {
-  const std::vector<std::string> training{
-      "train",         folder_ / "copy",  "--task=selective-copy", "--pe=cope",
-      "--quiet",       "--preset=quick",  "--optimiser.warmup=0",  "--steps=2",
-      "--batch=2",     "--model.width=8", "--model.layers=1",      "--task.eval-count=5",
-      "--eval-count=0"};
-  ASSERT_EQ(run_tally(training, folder_).code, 0);
-  const JsonValue json = json_of(run_tally({"eval", folder_ / "copy", "--generate", "--json"}, folder_));
-  ASSERT_EQ(json.elements("evaluations").size(), 3U);
-  const JsonValue& line = json.elements("evaluations")[0];
-  EXPECT_TRUE(line.at("generated").boolean());
-  EXPECT_FALSE(line.contains("loss"));
-  EXPECT_EQ(line.integer("scored"), 5 * 16);
-  EXPECT_TRUE(holds(run_tally({"eval", folder_ / "copy", "--generate"}, folder_).out, "sequences, 95% interval"));
-  const Finished refused = run_tally({"eval", run(), "--generate"}, folder_);
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_TRUE(holds(refused.err, "does not stand in one piece")) << refused.err;
+  refused("eval run --checkpoint=5", "step 5", 1);
 }
 
 // A table of positions ends at the training length: longer ones fail with a message, the others are evaluated.
 TEST_F(Eval, NamesTheLimitOfAnEncoding) {
-  ASSERT_EQ(run_tally(tiny_training(folder_ / "absolute", "absolute"), folder_).code, 0);
-  const Finished result = run_tally({"eval", folder_ / "absolute", "--lengths=8,32", "--split=ood-dense"}, folder_);
+  done(tiny("absolute", "absolute"));
+  const Finished result = tally("eval absolute --lengths=8,32 --split=ood-dense");
   EXPECT_EQ(result.code, 1);
   EXPECT_TRUE(holds(result.out, "length 8  ood-dense: ")) << result.out;
   EXPECT_TRUE(holds(result.err, "length 32") && holds(result.err, "16 positions")) << result.err;
 }
 
-TEST_F(Eval, TasksWithoutALengthHaveNoLengths) {
-  const std::vector<std::string> counting{"train",
-                                          folder_ / "counting",
-                                          "--task=counting",
-                                          "--pe=none",
-                                          "--quiet",
-                                          "--steps=1",
-                                          "--batch=2",
-                                          "--model.width=8",
-                                          "--model.layers=1",
-                                          "--task.max-operations=5",
-                                          "--task.eval-count=2",
-                                          "--task.max-tokens=32"};
-  ASSERT_EQ(run_tally(counting, folder_).code, 0);
-  EXPECT_EQ(run_tally({"eval", folder_ / "counting"}, folder_).code, 0);
-  const Finished result = run_tally({"eval", folder_ / "counting", "--lengths=8"}, folder_);
-  EXPECT_EQ(result.code, 2);
-  EXPECT_TRUE(holds(result.err, "no option 'length'")) << result.err;
+TEST_F(OtherTasks, BreakErrorsDownByTheirKey) {
+  done(
+      "train run --task=parity --pe=none --preset=quick --steps=60 --task.max-length=3 --width=16 --layers=1"
+      " --task.eval-count=50 --eval-every=30");
+  const JsonValue by = file_json("run/results.json").elements("evaluations").at(1).at("by");
+  EXPECT_EQ(by.at("keys").integers(), (std::vector<std::int64_t>{4, 5, 6, 7}));
+  EXPECT_EQ(json("eval run --split=ood-long").elements("evaluations").at(0).at("by"), by);
+  expect_parts(done("eval run --by --split=ood-long"), {"| length | tokens wrong | 95% interval |", "\n| mean   |"});
+}
+
+TEST_F(OtherTasks, WithoutALengthHaveNoLengths) {
+  done(std::string("train run --task=counting --pe=none --steps=1 --task.max-operations=5 --task.eval-count=2"
+                   " --task.max-tokens=32") +
+       tiny_model);
+  done("eval run");
+  refused("eval run --lengths=8", "no option 'length'");
+}
+
+// At its end a run also scores answers that the model generates, as 'tally eval --generate' does.
+TEST_F(OtherTasks, HaveTheirAnswersGenerated) {
+  const std::string training =
+      std::string(
+          "train run --task=selective-copy --pe=cope+rope --preset=quick --steps=4 --eval-every=2"
+          " --optimiser.warmup=0 --task.eval-count=5") +
+      tiny_model;
+  done(training);
+  const JsonValue::Array own = file_json("run/results.json").elements("generated"),
+                         asked = json("eval run --generate").elements("evaluations");
+  ASSERT_EQ(own.size(), 3u);
+  for (std::size_t n = 0; n < own.size(); ++n) {
+    EXPECT_EQ(own[n].string("split"), asked[n].string("split"));
+    EXPECT_TRUE(own[n].boolean("generated"));
+    EXPECT_FALSE(asked[n].contains("loss"));
+    for (const char* key : {"wrong", "scored", "wrong_sequences", "sequences"}) {
+      EXPECT_EQ(own[n].integer(key), asked[n].integer(key)) << key;
+    }
+  }
+  EXPECT_EQ(own[0].integer("scored"), 5 * 16);
+  expect_parts(done("eval run --generate"), {"sequences, 95% interval"});
+  expect_parts(done("report run"), {"| in-distribution, generated"});
+  // A run that is killed before its results are written ends with the same results.
+  const std::string before = results_of(folder_ / "run");
+  std::filesystem::remove(folder_ / "run/results.json");
+  done("resume run --quiet");
+  EXPECT_EQ(results_of(folder_ / "run"), before);
+
+  done(training + "--force --eval-generated=false");
+  EXPECT_FALSE(file_json("run/results.json").contains("generated"));
+  // A flip-flop sequence has many separate reads, so there is no single answer to generate. The error appears before
+  // the first step.
+  refused(tiny("other", "rope", "--eval-generated"), "does not stand in one piece");
 }
 
 TEST_F(Convert, WritesTheWeightsAlone) {
-  const std::string out = folder_ / "weights.safetensors";
-  ASSERT_EQ(run_tally({"convert", run(), out}, folder_).code, 0);
-  const SafetensorsFile weights = SafetensorsFile::open(out);
-  const SafetensorsFile checkpoint = SafetensorsFile::open(run() + "/checkpoints/step-00000006.safetensors");
+  done("convert run weights.safetensors");
+  const SafetensorsFile weights = SafetensorsFile::open(folder_ / "weights.safetensors");
+  const SafetensorsFile checkpoint = SafetensorsFile::open(folder_ / "run/checkpoints/step-00000006.safetensors");
   EXPECT_TRUE(verify_checksums(weights).empty());
   std::size_t model_tensors = 0;
   for (const SafetensorsEntry& entry : checkpoint.entries()) {
@@ -207,23 +186,20 @@ TEST_F(Convert, WritesTheWeightsAlone) {
     EXPECT_EQ(weights.checksum(*exported), checkpoint.checksum(entry));
   }
   EXPECT_EQ(weights.entries().size(), model_tensors);
-  EXPECT_TRUE(parse_json(weights.metadata().at("config"), {}, "config") ==
-              parse_json(read_file(run() + "/config.json"), {}, "config.json"));
-  EXPECT_EQ(run_tally({"convert", run()}, folder_).code, 2);
-  EXPECT_EQ(run_tally({"convert", run(), folder_ / "no/such/folder.safetensors"}, folder_).code, 1);
+  EXPECT_TRUE(parse_json(weights.metadata().at("config"), {}, "config") == file_json("run/config.json"));
+  refused("convert run", "");
+  refused("convert run no/such/folder.safetensors", "no/such/folder", 1);
 }
 
-TEST(Info, NamesWhatComputes) {
-  const TemporaryFolder folder;
-  const JsonValue info = json_of(run_tally({"info", "--json", "--threads=2"}, folder));
+TEST_F(OtherTasks, InfoNamesWhatComputes) {
+  const JsonValue info = json("info --threads=2");
   EXPECT_EQ(info.integer("threads"), 2);
   for (const char* key : {"version", "device", "processor", "bf16_products", "compiler", "blas", "blas_kernels"}) {
     EXPECT_FALSE(info.string(key).empty()) << key;
   }
-  const Finished none = run_program({"/usr/bin/env", "TALLY_BLAS=/missing", TALLY_RUNNER, "info"}, folder);
+  const Finished none = shell("TALLY_BLAS=/missing '" TALLY_RUNNER "' info");
   EXPECT_EQ(none.code, 1);
   EXPECT_TRUE(holds(none.out, "compiler") && holds(none.err, "no OpenBLAS")) << none.err;
 }
 
-}  // namespace commands_test
-}  // namespace tally::testing
+}  // namespace tally::testing::commands_test

@@ -1,15 +1,12 @@
 // Options of all commands: a sweep passes them to the processes that it starts.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "tasks/command_line/command.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace common_options_test {
+namespace tally::testing::common_options_test {
 
 // Another value than the default.
 void change(const Option& option) {
@@ -23,7 +20,9 @@ void change(const Option& option) {
   }
 }
 
-TEST(CommonOptions, EachOfThemReachesAChild) {
+class SharedOptions : public Program {};
+
+TEST_F(SharedOptions, AllReachTheRunsOfASweep) {
   CommonOptions given;
   std::vector<std::string> before = given.words();
   for (const Option& option : given.options()) {
@@ -37,40 +36,24 @@ TEST(CommonOptions, EachOfThemReachesAChild) {
   EXPECT_EQ(child.common.words(), given.words());
 }
 
-TEST(CommonOptions, ASweepTrainsAsItIsTold) {
-  const TemporaryFolder folder;
-  const std::vector<std::string> there{"--seed=1", "--device=cuda-host", "--precision=tf32", "--debug-nan"};
-  ASSERT_EQ(run_tally(tiny_training(folder / "there", "cope", there), folder).code, 0);
-  ASSERT_EQ(run_tally(tiny_training(folder / "here", "cope", {"--seed=1"}), folder).code, 0);
-  std::vector<std::string> words =
-      tiny_training(folder / "sweep", "cope", {"--seeds=1", "--device=cuda-host", "--precision=tf32", "--debug-nan"});
-  words[0] = "sweep";
-  ASSERT_EQ(run_tally(words, folder).code, 0);
-  EXPECT_TRUE(checkpoints_of(folder / "sweep/cope-seed1") == checkpoints_of(folder / "there"));
-  EXPECT_FALSE(checkpoints_of(folder / "sweep/cope-seed1") == checkpoints_of(folder / "here"));
+TEST_F(SharedOptions, OfASweepAreThoseOfOneRun) {
+  const std::string there = " --device=cuda-host --precision=tf32 --debug-nan";
+  done(tiny("there", "cope", "--seed=1" + there));
+  done(tiny("here", "cope", "--seed=1"));
+  done(tiny("sweep", "cope", "--seeds=1" + there, "sweep"));
+  EXPECT_TRUE(checkpoints_of(folder_ / "sweep/cope-seed1") == checkpoints_of(folder_ / "there"));
+  EXPECT_FALSE(checkpoints_of(folder_ / "sweep/cope-seed1") == checkpoints_of(folder_ / "here"));
 }
 
 // With rounded matmul operands, for any number of threads; the result differs from f32.
-TEST(CommonOptions, InBf16TheCpuTrainsToTheSameBytesToo) {
-  const TemporaryFolder folder;
-  const auto trained = [&](const std::string& name, const std::vector<std::string>& words) {
-    EXPECT_EQ(run_tally(tiny_training(folder / name, "cope", words), folder).code, 0) << name;
-    return checkpoints_of(folder / name);
+TEST_F(SharedOptions, InBf16TheCpuTrainsToTheSameBytesToo) {
+  const auto trained = [&](const std::string& name, const std::string& options) {
+    done(tiny(name, "cope", options));
+    return checkpoints_of(folder_ / name);
   };
-  const auto one = trained("one", {"--seed=1", "--precision=bf16", "--threads=1"});
-  EXPECT_TRUE(trained("three", {"--seed=1", "--precision=bf16", "--threads=3"}) == one);
-  EXPECT_FALSE(trained("f32", {"--seed=1"}) == one);
+  const auto one = trained("one", "--precision=bf16 --threads=1");
+  EXPECT_TRUE(trained("three", "--precision=bf16 --threads=3") == one);
+  EXPECT_FALSE(trained("f32", "") == one);
 }
 
-TEST(CommonOptions, AnOperationThatIsNotFiniteIsNamedInASweepToo) {
-  const TemporaryFolder folder;
-  std::vector<std::string> words =
-      tiny_training(folder / "sweep", "none", {"--seeds=1", "--set", "optimiser.lr=1e30", "--debug-nan"});
-  words[0] = "sweep";
-  EXPECT_EQ(run_tally(words, folder).code, 1);
-  const std::string log = read_file(folder / "sweep/none-optimiser.lr=1e30-seed1.log");
-  EXPECT_TRUE(holds(log, "the result, [")) << log;
-}
-
-}  // namespace common_options_test
-}  // namespace tally::testing
+}  // namespace tally::testing::common_options_test

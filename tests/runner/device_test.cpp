@@ -3,35 +3,18 @@
 // automatically.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "core/io/json.hpp"
-#include "core/io/safetensors.hpp"
-#include "nn/encoding/choice.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace device_test {
+namespace tally::testing::device_test {
 
-class Devices : public ::testing::Test {
+class Devices : public Program {
  protected:
   // Trains a tiny model with dropout and returns its folder.
   std::string train(const std::string& name, const std::string& encoding, const std::string& device,
-                    const std::string& dtype, std::vector<std::string> options = {}) {
-    const std::string run = folder_ / name;
-    options.insert(options.end(), {"--device=" + device, "--dtype=" + dtype, "--model.dropout=0.1"});
-    const Finished result = run_tally(tiny_training(run, encoding, options), folder_);
-    EXPECT_EQ(result.code, 0) << result.err;
-    return run;
+                    const std::string& options) {
+    done(tiny(name, encoding, formatted("{} --device={} --model.dropout=0.1", options, device)));
+    return folder_ / name;
   }
 
   // The loss, and the gradient norm if recorded, of each line in the run's metrics.
@@ -62,8 +45,6 @@ class Devices : public ::testing::Test {
     }
     return largest / scale;
   }
-
-  TemporaryFolder folder_;
 };
 
 // Four steps and two evaluations. In f64 the curves agree to rounding. In f32 the CUDA kernels are as near to the f64
@@ -71,13 +52,13 @@ class Devices : public ::testing::Test {
 TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
   // Rounding errors grow smoothly under plain gradient descent. Adam turns the sign of a gradient that is pure rounding
   // into a full step.
-  const std::vector<std::string> descent{"--optimiser.name=sgd", "--optimiser.lr=0.1"};
+  const std::string descent = "--optimiser.name=sgd --optimiser.lr=0.1 --dtype=";
   std::set<std::string> in_f32;
   for (const EncodingCase& one : every(4, plain_cases())) in_f32.insert(one.label);
   for (const EncodingEntry* entry : encoding_registry()) {
     SCOPED_TRACE(entry->name);
     const auto curve = [&](const std::string& device, const std::string& dtype) {
-      return curve_of(train(formatted("{}-{}-{}", entry->name, device, dtype), entry->name, device, dtype, descent));
+      return curve_of(train(formatted("{}-{}-{}", entry->name, device, dtype), entry->name, device, descent + dtype));
     };
     const std::vector<double> exact = curve("cpu", "f64");
     ASSERT_EQ(exact.size(), 2U * 4 + 2 * 3);
@@ -96,11 +77,11 @@ TEST_F(Devices, LossCurvesAgreeForEveryEncoding) {
 // tests/cuda/random_test.cpp compares dropout masks. If one of them differed, the losses above would not agree to
 // 1e-12.
 TEST_F(Devices, StartWeightsAreTheSameBits) {
-  for (const EncodingCase& one : every(2, plain_cases())) {
+  for (const EncodingCase& one : every(6, plain_cases())) {
     SCOPED_TRACE(one.label);
     const auto weights = [&](const std::string& device) {
       const std::string run =
-          train(formatted("{}-{}", one.label, device), one.label, device, "f32", {"--steps=1", "--optimiser.lr=0"});
+          train(formatted("{}-{}", one.label, device), one.label, device, "--steps=1 --optimiser.lr=0");
       const SafetensorsFile file = SafetensorsFile::open(run + "/checkpoints/step-00000001.safetensors");
       std::map<std::string, std::uint32_t> checksums;
       for (const SafetensorsEntry& tensor : file.entries()) {
@@ -117,26 +98,20 @@ TEST_F(Devices, StartWeightsAreTheSameBits) {
 }
 
 TEST_F(Devices, ARunMovesBetweenThem) {
-  const std::string stayed = train("stayed", "cope", "cpu", "f64", {"--steps=8", "--save-every=4"});
-  std::vector<std::pair<std::string, std::string>> moves;
+  const std::string options = "--dtype=f64 --steps=8 --save-every=4", stayed = train("stayed", "cope", "cpu", options);
   for (const std::string& device : names_of_kernel_devices()) {
-    moves.insert(moves.end(), {{"cpu", device}, {device, "cpu"}});
-  }
-  for (const auto& [first, second] : moves) {
-    const std::string move = formatted("from-{}-to-{}", first, second);
-    SCOPED_TRACE(move);
-    const std::string run = train(move, "cope", first, "f64", {"--steps=8", "--save-every=4"});
-    for (const std::string& name : names_of_checkpoints(run)) {
-      if (name > "step-00000004.safetensors") std::filesystem::remove(run + "/checkpoints/" + name);
+    for (const auto& [first, second] : {std::pair<std::string, std::string>{"cpu", device}, {device, "cpu"}}) {
+      SCOPED_TRACE(first);
+      const std::string run = train("from-" + first + device, "cope", first, options);
+      for (const std::string& name : names_of_checkpoints(run)) {
+        if (name > "step-00000004.safetensors") std::filesystem::remove(run + "/checkpoints/" + name);
+      }
+      std::filesystem::remove(run + "/results.json");
+      done("resume " + run + " --quiet --threads=1 --device=" + second);
+      EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(stayed));
+      EXPECT_LE(difference(curve_of(run), curve_of(stayed)), 1e-12);
     }
-    std::filesystem::remove(run + "/results.json");
-    const Finished moved =
-        run_tally({"resume", run, "--quiet", "--threads=1", formatted("--device={}", second)}, folder_);
-    ASSERT_EQ(moved.code, 0) << moved.err;
-    EXPECT_EQ(names_of_checkpoints(run), names_of_checkpoints(stayed));
-    EXPECT_LE(difference(curve_of(run), curve_of(stayed)), 1e-12);
   }
 }
 
-}  // namespace device_test
-}  // namespace tally::testing
+}  // namespace tally::testing::device_test

@@ -2,69 +2,49 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
-#include <vector>
 
-#include "core/io/json.hpp"
 #include "tasks/commands/parts/text_stream.hpp"
-#include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace generate_test {
+namespace tally::testing::generate_test {
 
-class Generate : public ::testing::Test {
+class Generate : public Program {
  protected:
   void train(const std::string& encoding) {
-    ASSERT_EQ(run_tally(tiny_training(run_, encoding, {"--optimiser.lr=0.02"}), folder_).code, 0);
+    std::filesystem::remove_all(folder_ / "run");
+    done(tiny("run", encoding, "--optimiser.lr=0.02"));
   }
-  Finished generate(std::vector<std::string> words) {
-    words.insert(words.begin(), {"generate", run_, "--prompt=w0i1"});
-    return run_tally(words, folder_);
+  JsonValue::Array samples(const std::string& options) {
+    return json("generate run --prompt=w0i1 " + options).elements("samples");
   }
-  std::vector<std::string> texts(std::vector<std::string> words) {
-    words.emplace_back("--json");
-    const Finished finished = generate(words);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    std::vector<std::string> texts;
-    const JsonValue json = parse_json(finished.out, JsonLimits{}, "generate");
-    for (const JsonValue& one : json.elements("samples")) {
-      texts.push_back(one.string("text"));
-    }
-    return texts;
-  }
-
-  TemporaryFolder folder_;
-  std::string run_ = folder_ / "run";
+  std::string text(const std::string& options) { return samples(options).at(0).string("text"); }
 };
 
 TEST_F(Generate, GivesTheSameTextForAnyThreadsAndSamples) {
   train("cope+rope");
-  const std::vector<std::string> three = texts({"--count=12", "--samples=3", "--seed=7", "--threads=1"});
+  const JsonValue::Array three = samples("--count=12 --samples=3 --seed=7 --threads=1");
   ASSERT_EQ(three.size(), 3u);
-  EXPECT_EQ(three[0].size(), 12u);
-  EXPECT_NE(three[0], three[1]);
-  EXPECT_EQ(texts({"--count=12", "--samples=3", "--seed=7", "--threads=2"}), three);
-  EXPECT_EQ(texts({"--count=12", "--samples=1", "--seed=7"}).at(0), three[0]);
-  EXPECT_NE(texts({"--count=12", "--samples=1", "--seed=8"}).at(0), three[0]);
-  EXPECT_EQ(generate({"--count=12", "--seed=7", "--quiet"}).out, three[0] + "\n");
+  const std::string first = three[0].string("text");
+  EXPECT_EQ(first.size(), 12u);
+  EXPECT_NE(first, three[1].string("text"));
+  EXPECT_EQ(samples("--count=12 --samples=3 --seed=7 --threads=2"), three);
+  EXPECT_EQ(text("--count=12 --seed=7"), first);
+  EXPECT_NE(text("--count=12 --seed=8"), first);
+  const std::string raw = "generate run --prompt=w0i1 --count=12 --seed=7 --quiet";
+  EXPECT_EQ(done(raw), first + "\n");
+  EXPECT_EQ(done(raw + " --raw"), first);
 }
 
 // The second text's token probabilities equal the output of `tally inspect --text`.
 TEST_F(Generate, EachTextGoesOnFromItself) {
   train("cope");
-  const Finished finished = generate({"--count=6", "--samples=2", "--seed=7", "--json"});
-  ASSERT_EQ(finished.code, 0) << finished.err;
-  const JsonValue second = parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(1);
-  const std::string text = second.string("text");
-  ASSERT_NE(text, parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(0).string("text"));
-  const Finished predicted =
-      run_tally({"inspect", run_, "--text", "w0i1" + text.substr(0, 5), "--top=5", "--json"}, folder_);
-  ASSERT_EQ(predicted.code, 0) << predicted.err;
-  const JsonValue json = parse_json(predicted.out, JsonLimits{}, "predict");
-  for (const JsonValue& candidate : json.elements("candidates")) {
-    if (candidate.string("symbol") != text.substr(5, 1)) continue;
-    EXPECT_NEAR(std::exp(second.elements("log_probabilities").at(5).real()), candidate.real("probability"), 1e-5);
+  const JsonValue::Array two = samples("--count=6 --samples=2 --seed=7");
+  const std::string second = two.at(1).string("text");
+  ASSERT_NE(second, two.at(0).string("text"));
+  const JsonValue told = json("inspect run --top=5 --text w0i1" + second.substr(0, 5));
+  for (const JsonValue& candidate : told.elements("candidates")) {
+    if (candidate.string("symbol") != second.substr(5, 1)) continue;
+    EXPECT_NEAR(std::exp(two[1].elements("log_probabilities").at(5).real()), candidate.real("probability"), 1e-5);
     return;
   }
   FAIL() << "the token is among the candidates";
@@ -76,110 +56,71 @@ TEST_F(Generate, TextsGoOnFromOnePrompt) {
     SCOPED_TRACE(pe);
     train(pe);
     // Probabilities detect a wrong state even if the chosen tokens are equal.
-    const auto probabilities = [&](const std::string& samples) {
-      const Finished finished = generate({"--count=8", "--temperature=0", "--json", samples});
-      EXPECT_EQ(finished.code, 0) << finished.err;
-      std::vector<std::vector<double>> all;
-      const JsonValue json = parse_json(finished.out, JsonLimits{}, "generate");
-      for (const JsonValue& one : json.elements("samples")) {
-        std::vector<double>& texts = all.emplace_back();
-        for (const JsonValue& log : one.elements("log_probabilities")) texts.push_back(log.real());
+    const auto probabilities = [&](const std::string& count) {
+      std::vector<double> all;
+      for (const JsonValue& one : samples("--count=8 --temperature=0 --samples=" + count)) {
+        for (const JsonValue& log : one.elements("log_probabilities")) all.push_back(log.real());
       }
       return all;
     };
-    const std::vector<double> alone = probabilities("--samples=1").at(0);
+    const std::vector<double> alone = probabilities("1"), together = probabilities("3");
     ASSERT_EQ(alone.size(), 8u);
-    const std::vector<std::vector<double>> together = probabilities("--samples=3");
-    ASSERT_EQ(together.size(), 3u);
-    for (const std::vector<double>& one : together) {
-      for (std::size_t n = 0; n < alone.size(); ++n) EXPECT_NEAR(one[n], alone[n], 1e-5) << n;
-    }
-    std::filesystem::remove_all(run_);
+    ASSERT_EQ(together.size(), 24u);
+    for (std::size_t n = 0; n < together.size(); ++n) EXPECT_NEAR(together[n], alone[n % 8], 1e-5) << n;
   }
 }
 
 // Each token and its probability equal the answer of `tally inspect --text`.
 TEST_F(Generate, AtTemperature0ItTakesTheLikeliest) {
   train("cope+rope");
-  const Finished finished = generate({"--count=4", "--temperature=0", "--json"});
-  ASSERT_EQ(finished.code, 0) << finished.err;
-  const JsonValue one = parse_json(finished.out, JsonLimits{}, "generate").elements("samples").at(0);
+  const JsonValue one = samples("--count=4 --temperature=0").at(0);
   std::string text = "w0i1";
   for (std::size_t n = 0; n < 4; ++n) {
-    const Finished answer = run_tally({"inspect", run_, "--text", text, "--json"}, folder_);
-    ASSERT_EQ(answer.code, 0) << answer.err;
-    const JsonValue best = parse_json(answer.out, JsonLimits{}, "inspect").elements("candidates").at(0);
+    const JsonValue best = json("inspect run --text " + text).elements("candidates").at(0);
     EXPECT_NEAR(std::exp(one.elements("log_probabilities").at(n).real()), best.real("probability"), 1e-5) << n;
     text += best.string("symbol");
   }
   EXPECT_EQ("w0i1" + one.string("text"), text);
 }
 
-TEST_F(Generate, EndsWhereItShould) {
-  train("absolute");
-  const std::string text = texts({"--count=20", "--seed=3"}).at(0);
-  const std::string stop = text.substr(5, 2);
-  EXPECT_EQ(texts({"--count=20", "--seed=3", "--stop", stop}).at(0), text.substr(0, text.find(stop)));
-  // The table holds 16 tokens.
-  EXPECT_EQ(texts({"--count=60"}).at(0).size(), 13u) << "12 more are fed, and one more is told";
-  EXPECT_EQ(texts({"--count=60", "--full=slide"}).at(0).size(), 60u);
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--temperature=-1"},
-                                                {"--top-p=2"},
-                                                {"--top-p=0"},
-                                                {"--top-k=-1"},
-                                                {"--full=wrap"},
-                                                {"--count=0"}}) {
-    EXPECT_EQ(generate(wrong).code, 2) << wrong.front();
-  }
-  EXPECT_EQ(run_tally({"generate", run_}, folder_).code, 2) << "no prompt";
-  EXPECT_EQ(run_tally({"generate", run_, "--prompt=wx"}, folder_).code, 2);
-}
-
 // The table holds 16 tokens. A prompt of 40 tokens is halved until it fits, to its last 10.
-TEST_F(Generate, SlidesOverAPromptThatIsTooLong) {
+TEST_F(Generate, EndsOrSlidesAtTheEndOfATable) {
   train("absolute");
+  const std::string whole = text("--count=20 --seed=3"), stop = whole.substr(5, 2);
+  EXPECT_EQ(text("--count=20 --seed=3 --stop " + stop), whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(text("--count=60").size(), 13u) << "12 more are fed, and one more is told";
+  EXPECT_EQ(text("--count=60 --full=slide").size(), 60u);
   std::string prompt;
   for (int n = 0; n < 10; ++n) prompt += n % 3 == 0 ? "w0i1" : "i0r1";
-  const auto go_on = [&](const std::string& from, const std::vector<std::string>& more) {
-    std::vector<std::string> words{"generate", run_, "--prompt", from, "--seed=5"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_tally(words, folder_);
+  const auto line = [](const std::string& from, const std::string& options) {
+    return "generate run --seed=5 --prompt " + from + options;
   };
-  const Finished slid = go_on(prompt, {"--full=slide", "--count=6"});
-  EXPECT_EQ(slid.code, 0) << slid.err;
+  const Finished slid = tally(line(prompt, " --full=slide --count=6"));
   EXPECT_TRUE(holds(slid.err, "of the prompt's 40 tokens the model takes the last 10")) << slid.err;
-  EXPECT_EQ(slid.out, go_on(prompt.substr(30), {"--count=6"}).out);
-  EXPECT_EQ(go_on(prompt, {"--full=slide", "--count=30", "--quiet"}).out.size(), 31u);
-  EXPECT_EQ(go_on(prompt, {"--count=6"}).code, 1);
-}
-
-TEST_F(Generate, SaysOnceThatEachTokenComputesAllAnew) {
-  const std::string note = "each token computes the whole text anew: a model with the encoding absolute+hard ";
+  EXPECT_EQ(slid.out, done(line(prompt.substr(30), " --count=6")));
+  EXPECT_EQ(done(line(prompt, " --full=slide --count=30 --quiet")).size(), 31u);
+  EXPECT_EQ(tally(line(prompt, " --count=6")).code, 1);
+  const std::string anew = "each token computes the whole text anew: a model with the encoding absolute+hard ";
+  EXPECT_FALSE(holds(slid.err, "anew"));
   train("absolute+hard");
-  const Finished anew = generate({"--count=4"});
-  EXPECT_EQ(anew.err.find(note), anew.err.rfind(note)) << anew.err;
-  EXPECT_TRUE(holds(anew.err, note)) << anew.err;
-  std::filesystem::remove_all(run_);
-  train("absolute");
-  EXPECT_FALSE(holds(generate({"--count=4"}).err, "anew"));
+  const std::string note = tally(line("w0i1", " --count=4")).err;
+  EXPECT_TRUE(holds(note, anew) && note.find(anew) == note.rfind(anew)) << note;
 }
 
-TEST_F(Generate, RawIsWhatTheModelSaysAndNothingElse) {
+TEST_F(Generate, WrongUsage) {
   train("none");
-  const std::string text = texts({"--count=6"}).at(0);
-  EXPECT_EQ(generate({"--count=6", "--quiet"}).out, text + "\n");
-  EXPECT_EQ(generate({"--count=6", "--quiet", "--raw"}).out, text);
-  const Finished refused = generate({"--samples=2", "--show-probability"});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "excludes")) << refused.err;
-  for (const char* idle : {"--top-k=3", "--top-p=0.5", "--seed=9"}) {
-    const Finished greedy = generate({"--temperature=0", idle});
-    EXPECT_EQ(greedy.code, 2) << idle;
-    EXPECT_TRUE(holds(greedy.err, "has no effect with --temperature 0")) << greedy.err;
+  for (const std::string wrong :
+       {"--temperature=-1", "--top-p=2", "--top-p=0", "--top-k=-1", "--full=wrap", "--count=0"}) {
+    EXPECT_EQ(tally("generate run --prompt=w0i1 " + wrong).code, 2) << wrong;
   }
-  const Finished special = generate({"--specials=w"});
-  EXPECT_EQ(special.code, 2);
-  EXPECT_TRUE(holds(special.err, "has no special tokens")) << special.err;
+  const std::string idle = "has no effect with --temperature 0";
+  refused({{"generate run", "prompt"},
+           {"generate run --prompt=wx", "'x'"},
+           {"generate run --prompt=w0 --samples=2 --show-probability", "excludes"},
+           {"generate run --prompt=w0 --temperature=0 --top-k=3", idle},
+           {"generate run --prompt=w0 --temperature=0 --top-p=0.5", idle},
+           {"generate run --prompt=w0 --temperature=0 --seed=9", idle},
+           {"generate run --prompt=w0 --specials=w", "has no special tokens"}});
 }
 
 // The examples of Unicode 15, table 3-8, and of the text around it.
@@ -210,5 +151,4 @@ TEST(TextStreams, EndBeforeTheStop) {
   EXPECT_EQ(stream.add("more"), "");
 }
 
-}  // namespace generate_test
-}  // namespace tally::testing
+}  // namespace tally::testing::generate_test

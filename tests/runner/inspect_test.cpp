@@ -3,47 +3,31 @@
 // activations_test.cpp the files.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <map>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "core/io/json.hpp"
-#include "core/io/safetensors.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "tests/runner/page_data.hpp"
 #include "tests/runner/run_files.hpp"
 #include "tests/tasks/unpack.hpp"
 
-namespace tally::testing {
-namespace inspect_test {
+namespace tally::testing::inspect_test {
 
 constexpr std::int64_t length = 16, heads = 2;
 
-class Inspect : public ::testing::Test {
+class Inspect : public Program {
  protected:
-  std::string train(const std::string& name, const std::string& encoding) {
-    const Finished trained = run_tally(tiny_training(folder_ / name, encoding, {"--optimiser.lr=0.02"}), folder_);
-    EXPECT_EQ(trained.code, 0) << trained.err;
-    return folder_ / name;
+  void train(const std::string& name, const std::string& encoding) {
+    done(tiny(name, encoding, "--optimiser.lr=0.02"));
   }
-  Finished inspect(std::vector<std::string> words) {
-    words.insert(words.begin(), "inspect");
-    words.insert(words.end(), {"--out", page_});
-    return run_tally(words, folder_);
+  // The data of the page that is made with these options.
+  JsonValue page(const std::string& options) {
+    done("inspect --out page.html " + options);
+    return page_data(file("page.html"));
   }
-  JsonValue data() { return page_data(read_file(page_)); }
 
   // One dump per sequence, as on the page. With batches of other sizes, rounding may swap two nearly equal keys, and
   // hard attention would choose the other one.
   std::string dump_of(std::size_t n) const { return folder_ / formatted("dump-{}.safetensors", n); }
   void dump_each(const std::string& run, const std::string& split, std::size_t count) {
     for (std::size_t n = 0; n < count; ++n) {
-      const std::vector<std::string> words{"inspect",         run,       "--split", split,   "--start",
-                                           std::to_string(n), "--count", "1",       "--out", dump_of(n)};
-      ASSERT_EQ(run_tally(words, folder_).code, 0);
+      done(formatted("inspect {} --split {} --start {} --count 1 --out {}", run, split, n, dump_of(n)));
     }
   }
 
@@ -100,8 +84,6 @@ class Inspect : public ::testing::Test {
     }
   }
 
-  TemporaryFolder folder_;
-  std::string page_ = folder_ / "page.html", dump_ = folder_ / "dump.safetensors";
   int compared_ = 0;
 };
 
@@ -111,10 +93,10 @@ TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
   for (const EncodingEntry* entry : encoding_registry()) encodings.push_back(entry->name);
   for (const std::string& encoding : encodings) {
     SCOPED_TRACE(encoding);
-    const std::string run = train("run-" + std::to_string(compared_) + encoding, encoding);
-    ASSERT_EQ(inspect({run, "--split", "ood-dense", "--count", "2"}).code, 0);
+    const std::string run = formatted("run-{}{}", compared_, encoding);
+    train(run, encoding);
+    const JsonValue shown = page(run + " --split ood-dense --count 2");
     dump_each(run, "ood-dense", 2);
-    const JsonValue shown = data();
     for (const std::int64_t token : shown.elements("sequences")[0].at("tokens").integers()) {
       EXPECT_TRUE(shown.at("symbols").contains(std::to_string(token))) << token;
     }
@@ -129,18 +111,18 @@ TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
 
 // Compared with means computed here from the dump.
 TEST_F(Inspect, MeansBySymbol) {
-  const std::string run = train("run", "cope@0,fox@1");
-  ASSERT_EQ(inspect({run, "--count", "3"}).code, 0);
-  ASSERT_EQ(run_tally({"inspect", run, "--count", "3", "--out", dump_}, folder_).code, 0);
-  const SafetensorsFile dump = SafetensorsFile::open(dump_);
+  train("run", "cope@0,fox@1");
+  const JsonValue shown = page("run --count 3").elements("runs")[0];
+  done("inspect run --count 3 --out dump.safetensors");
+  const SafetensorsFile dump = SafetensorsFile::open(folder_ / "dump.safetensors");
   const auto tokens = dump.read("tokens").to_vector<std::int32_t>();
   std::map<std::string, std::vector<float>> values;
   const auto at = [&](const std::string& name, int head, int n, int i, int j) {
     if (!values.contains(name)) values[name] = dump.read(name).to_vector<float>();
     return static_cast<double>(values[name][static_cast<std::size_t>(((n * heads + head) * length + i) * length + j)]);
   };
-  const JsonValue layer = data().elements("runs")[0].elements("means")[1];
-  ASSERT_EQ(data().elements("runs")[0].at("counted").integers(), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  const JsonValue layer = shown.elements("means")[1];
+  ASSERT_EQ(shown.at("counted").integers(), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
   const auto mean = [&](const char* name, std::size_t head, std::size_t row, std::size_t column) {
     return layer.elements(name)[head].elements()[row].elements()[column];
   };
@@ -162,11 +144,11 @@ TEST_F(Inspect, MeansBySymbol) {
         }
       }
       const auto q = static_cast<std::size_t>(query), k = static_cast<std::size_t>(key);
-      const auto expect_mean = [](const JsonValue& shown, double sum, double count) {
+      const auto expect_mean = [](const JsonValue& found, double sum, double count) {
         if (count > 0) {
-          EXPECT_NEAR(shown.real(), sum / count, 1e-4);
+          EXPECT_NEAR(found.real(), sum / count, 1e-4);
         } else {
-          EXPECT_TRUE(shown.is_null());
+          EXPECT_TRUE(found.is_null());
         }
       };
       expect_mean(mean("gates", 0, q, k), gates, pairs);
@@ -177,30 +159,25 @@ TEST_F(Inspect, MeansBySymbol) {
 }
 
 TEST_F(Inspect, RunsSideBySideReadTheSameSequences) {
-  const std::string one = train("one", "cope"), other = train("other", "stick-breaking");
-  ASSERT_EQ(inspect({one, other, "--text", "w0i1r0i1w1i0r1r1"}).code, 0);
-  const JsonValue shown = data();
+  train("one", "cope");
+  train("other", "stick-breaking");
+  const JsonValue shown = page("one other --text w0i1r0i1w1i0r1r1");
   EXPECT_EQ(shown.elements("runs").size(), 2u);
   EXPECT_EQ(shown.elements("sequences")[0].at("tokens").integers().size(), 16u);
-  dump_each(other, "in-distribution", 1);
   EXPECT_EQ(shown.elements("runs")[1].elements("sequences")[0].at("answers").integers().size(), 16u);
-
-  ASSERT_EQ(inspect({one, other, "--count", "1"}).code, 0);
-  expect_as_dumped(data(), 1);
+  dump_each("other", "in-distribution", 1);
+  expect_as_dumped(page("one other --count 1"), 1);
   EXPECT_GT(compared_, 0);
 }
 
 TEST_F(Inspect, SaysWhatItCannotDo) {
-  const std::string run = train("run", "relative");
-  EXPECT_EQ(run_tally({"inspect", run, run}, folder_).code, 2) << "two runs without a page";
-  EXPECT_EQ(run_tally({"inspect", run, "--out", folder_ / "page.svg"}, folder_).code, 2);
-  EXPECT_EQ(inspect({run, "--split", "ood-spars"}).code, 2);
-  EXPECT_EQ(inspect({run, "--text", "w"}).code, 2);
-  EXPECT_EQ(inspect({run, "--text", "w0?1"}).code, 2);
-  const Finished far = inspect({run, "--text", "w0i0i0i0i0i0i0i0i0r0"});
-  EXPECT_EQ(far.code, 1);
-  EXPECT_NE(far.err.find("the table has 16 distances, the sequence 20 tokens"), std::string::npos) << far.err;
+  train("run", "relative");
+  refused({{"inspect run run", "--out"},
+           {"inspect run --out page.svg", ".html"},
+           {"inspect run --out page.html --split ood-spars", "ood-sparse"},
+           {"inspect run --out page.html --text w", "two"}});
+  refused("inspect run --out page.html --text w0i0i0i0i0i0i0i0i0r0",
+          "the table has 16 distances, the sequence 20 tokens", 1);
 }
 
-}  // namespace inspect_test
-}  // namespace tally::testing
+}  // namespace tally::testing::inspect_test

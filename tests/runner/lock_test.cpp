@@ -1,13 +1,11 @@
 // Several processes and one folder: only one trains in it, and no other can take it over.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
 #include "core/io/file_descriptor.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace lock_test {
+namespace tally::testing::lock_test {
 
 // The lock that a training process holds.
 FileDescriptor lock_of(const std::string& folder) {
@@ -23,80 +21,60 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-TEST(Lock, ForceDoesNotMoveARunAtWork) {
-  const TemporaryFolder folder;
-  const std::string run = folder / "run";
-  std::vector<std::string> words = tiny_training(run, "none", {"--steps=1000000", "--save-every=1000000"});
-  words.insert(words.begin(), TALLY_RUNNER);
-  const pid_t process = start_program(words, folder, "first");
-  EXPECT_TRUE(comes_true([&] { return lines_of(run + "/metrics.jsonl") >= 3; }));
-  const std::string config = read_file(run + "/config.json");
-  const Finished refused = run_tally(tiny_training(run, "rope", {"--force"}), folder);
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_TRUE(holds(refused.err, "another process is training in '" + run + "'")) << refused.err;
-  EXPECT_EQ(refused.out, "");
-  EXPECT_FALSE(std::filesystem::exists(run + ".old"));
-  EXPECT_EQ(read_file(run + "/config.json"), config);
+class Lock : public Program {};
+
+TEST_F(Lock, ForceDoesNotMoveARunAtWork) {
+  const pid_t process = start(tiny("run", "none", "--steps=1000000 --save-every=1000000"), "first");
+  EXPECT_TRUE(comes_true([&] { return lines_of(folder_ / "run/metrics.jsonl") >= 3; }));
+  const std::string config = file("run/config.json");
+  refused(tiny("run", "rope", "--force"), "another process is training in 'run'", 1);
+  EXPECT_FALSE(exists("run.old"));
+  EXPECT_EQ(file("run/config.json"), config);
   send_signal(process, SIGKILL);
-  finish_program(process, folder, "first");
-  EXPECT_EQ(run_tally(tiny_training(run, "rope", {"--force"}), folder).code, 0);
-  EXPECT_EQ(read_file(run + ".old/config.json"), config);
+  finish(process, "first");
+  done(tiny("run", "rope", "--force"));
+  EXPECT_EQ(file("run.old/config.json"), config);
 }
 
-TEST(Lock, ForceDoesNotMoveASweepWithARunAtWork) {
-  const TemporaryFolder folder;
-  const std::string sweep = folder / "sweep", run = sweep + "/cope-seed1";
-  ASSERT_EQ(run_tally(tiny_training(run, "cope"), folder).code, 0);
+TEST_F(Lock, ForceDoesNotMoveASweepWithARunAtWork) {
+  done(tiny("sweep/cope-seed1", "cope"));
   {
-    const FileDescriptor lock = lock_of(run);
-    const Finished refused = run_tally(tiny_training(sweep, "none", {"--force"}), folder);
-    EXPECT_EQ(refused.code, 1);
-    EXPECT_TRUE(holds(refused.err, "another process is training in '" + run + "'")) << refused.err;
-    EXPECT_EQ(names_in(folder.path().string()), (std::vector<std::string>{"program.err", "program.out", "sweep"}));
+    const FileDescriptor lock = lock_of(folder_ / "sweep/cope-seed1");
+    refused(tiny("sweep", "none", "--force"), "another process is training in 'sweep/cope-seed1'", 1);
+    EXPECT_EQ(names_in(folder_.path().string()), (std::vector<std::string>{"program.err", "program.out", "sweep"}));
   }
-  EXPECT_EQ(run_tally(tiny_training(sweep, "none", {"--force"}), folder).code, 0);
+  done(tiny("sweep", "none", "--force"));
 }
 
 // Before its configuration is written.
-TEST(Lock, ANewRunTakesItFirst) {
-  const TemporaryFolder folder;
-  const std::string run = folder / "run";
-  std::filesystem::create_directory(run);
-  const FileDescriptor lock = lock_of(run);
-  const Finished refused = run_tally(tiny_training(run, "none"), folder);
-  EXPECT_EQ(refused.code, 1);
-  EXPECT_TRUE(holds(refused.err, "another process is training")) << refused.err;
-  EXPECT_TRUE(names_in(run).empty());
+TEST_F(Lock, ANewRunTakesItFirst) {
+  std::filesystem::create_directory(folder_ / "run");
+  const FileDescriptor lock = lock_of(folder_ / "run");
+  refused(tiny("run", "none"), "another process is training", 1);
+  EXPECT_TRUE(names_in(folder_ / "run").empty());
 }
 
-TEST(Lock, OfRunsStartedTogetherOneGoesOn) {
-  const TemporaryFolder folder;
+TEST_F(Lock, OfRunsStartedTogetherOneGoesOn) {
   for (int attempt = 0; attempt < 5; ++attempt) {
-    const std::string run = folder / ("run" + std::to_string(attempt));
+    const std::string run = formatted("run{}", attempt);
     std::vector<pid_t> processes;
-    std::vector<std::string> names;
-    for (int seed = 1; seed <= 4; ++seed) {
-      names.push_back("seed" + std::to_string(seed));
-      std::vector<std::string> words = tiny_training(run, "none", {"--steps=30", "--seed=" + std::to_string(seed)});
-      words.insert(words.begin(), TALLY_RUNNER);
-      processes.push_back(start_program(words, folder, names.back()));
+    const auto name = [](std::size_t seed) { return formatted("\"seed\": {}", seed); };
+    for (std::size_t seed = 1; seed <= 4; ++seed) {
+      processes.push_back(start(tiny(run, "none", formatted("--steps=30 --seed={}", seed)), name(seed)));
     }
-    int done = 0;
-    for (std::size_t i = 0; i < processes.size(); ++i) {
-      const Finished result = finish_program(processes[i], folder, names[i]);
-      EXPECT_TRUE(result.code == 0 || result.code == 1) << result.code;
+    int trained = 0;
+    for (std::size_t seed = 1; seed <= 4; ++seed) {
+      const Finished result = finish(processes[seed - 1], name(seed));
       if (result.code != 0) {
+        EXPECT_EQ(result.code, 1);
         EXPECT_TRUE(holds(result.err, "another process") || holds(result.err, "holds a run already")) << result.err;
         continue;
       }
-      ++done;
-      const std::string seed = formatted("\"seed\": {}", i + 1);
-      EXPECT_TRUE(holds(read_file(run + "/config.json"), seed)) << read_file(run + "/config.json");
-      EXPECT_TRUE(holds(read_file(run + "/results.json"), seed)) << read_file(run + "/results.json");
+      ++trained;
+      for (const std::string of : {"/config.json", "/results.json"}) expect_parts(file(run + of), {name(seed)});
     }
-    EXPECT_EQ(done, 1);
+    EXPECT_EQ(trained, 1);
   }
 }
 
-}  // namespace lock_test
-}  // namespace tally::testing
+}  // namespace tally::testing::lock_test

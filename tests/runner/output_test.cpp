@@ -4,129 +4,94 @@
 #include "tasks/foreign/imported_record.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace output_test {
+namespace tally::testing::output_test {
 
-class Outputs : public ::testing::Test {
+class Outputs : public Program {
  protected:
-  void SetUp() override { ASSERT_EQ(run_tally(tiny_training(run_, "none"), folder_).code, 0); }
-
+  void SetUp() override { done(tiny("run", "none")); }
   std::map<std::string, std::string> files() const {
-    std::map<std::string, std::string> all = checkpoints_of(run_);
+    std::map<std::string, std::string> all = checkpoints_of(folder_ / "run");
     for (const char* name : {"config.json", "metrics.jsonl", "results.json", "imported.json"})
-      all[name] = read_file(run_ + "/" + name);
+      all[name] = file(std::string("run/") + name);
     return all;
   }
-
-  void expect_refused(const std::vector<std::string>& words, const std::string& message, int code = 2) {
-    const Finished result = run_tally(words, folder_);
-    std::string line;
-    for (const std::string& word : words) line += " " + word;
-    EXPECT_EQ(result.code, code) << line;
-    EXPECT_TRUE(holds(result.err, message)) << line << "\n" << result.err;
-  }
-
-  const TemporaryFolder folder_;
-  const std::string run_ = folder_ / "run";
 };
 
 TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
-  write_imported(run_, {.family = "llama", .positions = 0, .config = JsonValue::object(), .generation = {}});
+  write_imported(folder_ / "run", {.family = "llama", .positions = 0, .config = JsonValue::object(), .generation = {}});
   const auto before = files();
-  std::filesystem::create_symlink(run_ + "/config.json", folder_ / "link");
-  for (const std::string& out :
-       {run_ + "/config.json", run_ + "/metrics.jsonl", run_ + "/results.json", run_ + "/varied.json",
-        run_ + "/imported.json", run_ + "//./config.json", run_ + "/checkpoints/step-00000004.safetensors",
-        run_ + "/checkpoints/new", folder_ / "link"}) {
-    expect_refused({"convert", run_, out}, "'" + out + "' is kept by what was trained or prepared in '" + run_ + "'");
-    expect_refused(tiny_training(folder_ / "new", "none", {"--profile=" + out}), "'" + out + "' is kept by");
-    expect_refused({"resume", run_, "--profile", out}, "'" + out + "' is kept by");
-    EXPECT_TRUE(files() == before) << out;
+  std::filesystem::create_symlink(folder_ / "run/config.json", folder_ / "link");
+  for (const std::string out :
+       {"run/config.json", "run/metrics.jsonl", "run/results.json", "run/varied.json", "run/imported.json",
+        "run//./config.json", "run/checkpoints/step-00000004.safetensors", "run/checkpoints/new", "link"}) {
+    const std::string kept = "'" + out + "' is kept by";
+    refused({{"convert run " + out, kept},
+             {tiny("new", "none", "--profile=" + out), kept},
+             {"resume run --profile " + out, kept}});
   }
-  expect_refused({"describe", "flip-flop", "--sequences=10", "--out", run_ + "/metrics.jsonl"}, "is kept by");
-  EXPECT_TRUE(files() == before);
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  refused("describe flip-flop --sequences=10 --out run/metrics.jsonl", "is kept by");
+  EXPECT_FALSE(exists("new"));
   // Other existing files may be replaced, any number of times.
   for (int n = 0; n < 2; ++n) {
-    for (const std::string& out : {run_ + "/weights.safetensors", folder_ / "weights"}) {
-      EXPECT_EQ(run_tally({"convert", run_, out}, folder_).code, 0) << out;
-      EXPECT_TRUE(holds(read_file(out), "tally weights")) << out;
+    for (const std::string out : {"run/weights.safetensors", "weights"}) {
+      done("convert run " + out);
+      EXPECT_TRUE(holds(file(out), "tally weights")) << out;
     }
-    EXPECT_EQ(run_tally({"report", run_, "--out", run_ + "/curves.svg"}, folder_).code, 0);
+    done("report run --out run/curves.svg");
   }
   EXPECT_TRUE(files() == before);
 }
 
-TEST_F(Outputs, APreparedTextIsNotWrittenOver) {
-  const std::string text = folder_ / "text.txt", data = folder_ / "data";
-  write_file(text, "one text of a few words\n");
-  ASSERT_EQ(run_tally({"prepare", data, text, "--tokenizer=bytes", "--validation-part=0", "--quiet"}, folder_).code, 0);
-  for (const std::string name : {"tokenizer.json", "train.bin", "manifest.json"}) {
-    const std::string out = data + "/" + name, before = read_file(out);
-    ASSERT_NE(before, "") << name;
-    expect_refused({"convert", run_, out}, "'" + out + "' is kept by");
-    expect_refused({"tokenizer", "encode", data, text, "--out", out}, "'" + out + "' is kept by");
-    EXPECT_EQ(read_file(out), before);
-  }
-}
-
-TEST_F(Outputs, AModelOfAnotherLibraryIsNotWrittenOver) {
-  const std::string model = folder_ / "model";
-  std::filesystem::create_directory(model);
-  write_file(model + "/config.json", "{\"model_type\": \"llama\"}\n");
-  for (const std::string name : {"config.json", "model.safetensors", "tokenizer.json"}) {
-    const std::string out = model + "/" + name;
-    if (name != "config.json") write_file(out, "of the model");
-    const std::string before = read_file(out);
-    expect_refused({"convert", run_, out}, "'" + out + "' is kept by");
-    EXPECT_EQ(read_file(out), before);
+TEST_F(Outputs, FilesOfATextAModelOrASweepAreNotWrittenOver) {
+  write_file(folder_ / "text.txt", "one text of a few words\n");
+  done("prepare data text.txt --tokenizer=bytes --validation-part=0 --quiet");
+  std::filesystem::create_directory(folder_ / "model");
+  write_file(folder_ / "model/config.json", "{\"model_type\": \"llama\"}\n");
+  write_file(folder_ / "sweep.json", "{}");
+  for (const char* name : {"model/model.safetensors", "model/tokenizer.json"}) write_file(folder_ / name, "a model's");
+  for (const std::string out : {"data/tokenizer.json", "data/train.bin", "data/manifest.json", "model/config.json",
+                                "model/model.safetensors", "model/tokenizer.json", "sweep.json"}) {
+    const std::string before = file(out), kept = "'" + out + "' is kept by";
+    refused({{"convert run " + out, kept}, {"tokenizer encode data text.txt --out " + out, kept}});
+    EXPECT_EQ(file(out), before);
   }
   // A new file may be written. A config.json of another kind protects only itself.
-  EXPECT_EQ(run_tally({"convert", run_, model + "/new.safetensors"}, folder_).code, 0);
+  done("convert run model/new.safetensors");
   for (const std::string text : {"{\"colour\": 1}", "{", "[]"}) {
-    write_file(model + "/config.json", text);
-    expect_refused({"convert", run_, model + "/config.json"}, "is kept by");
-    EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
-    EXPECT_EQ(run_tally({"report", run_, "--out", model + "/curves.svg"}, folder_).code, 0);
+    write_file(folder_ / "model/config.json", text);
+    refused("convert run model/config.json", "is kept by");
+    for (int n = 0; n < 2; ++n) done("report run --out model/curves.svg");
   }
-}
-
-TEST_F(Outputs, ARecordOfASweepIsNotWrittenOver) {
-  const std::string record = folder_ / "sweep.json";
-  write_file(record, "{}");
-  expect_refused({"convert", run_, record}, "'" + record + "' is kept by");
-  EXPECT_EQ(read_file(record), "{}");
 }
 
 TEST_F(Outputs, AProfileIsRefusedBeforeTheTraining) {
-  const std::string run = folder_ / "new";
-  expect_refused(tiny_training(run, "none", {"--profile=" + (folder_ / "missing/trace.json")}), "missing/trace.json",
-                 1);
-  expect_refused(tiny_training(run, "none", {"--profile=" + run_}), "not a regular file", 1);
-  for (const char* name : {"/config.json", "/checkpoints/step-00000004.safetensors", ""}) {
-    expect_refused(tiny_training(run, "none", {"--profile=" + run + name}), "'" + run + name + "' is ");
+  const std::string metrics = file("run/metrics.jsonl");
+  refused({{tiny("new", "none", "--profile=missing/trace.json"), "missing/trace.json"},
+           {tiny("new", "none", "--profile=run"), "not a regular file"},
+           {"resume run --steps=6 --profile missing/trace.json", "missing/trace.json"}},
+          1);
+  for (const std::string name : {"new/config.json", "new/checkpoints/step-00000004.safetensors", "new"}) {
+    refused(tiny("new", "none", "--profile=" + name), "'" + name + "' is ");
   }
-  EXPECT_FALSE(std::filesystem::exists(run));
-  const std::string metrics = read_file(run_ + "/metrics.jsonl");
-  expect_refused({"resume", run_, "--steps=6", "--profile", folder_ / "missing/trace.json"}, "missing/trace.json", 1);
-  EXPECT_EQ(read_file(run_ + "/metrics.jsonl"), metrics);
+  EXPECT_FALSE(exists("new"));
+  EXPECT_EQ(file("run/metrics.jsonl"), metrics);
   // In the folder that training creates.
-  EXPECT_EQ(run_tally(tiny_training(run, "none", {"--profile=" + run + "/trace.json"}), folder_).code, 0);
-  EXPECT_TRUE(holds(read_file(run + "/trace.json"), "traceEvents"));
+  done(tiny("new", "none", "--profile=new/trace.json"));
+  EXPECT_TRUE(holds(file("new/trace.json"), "traceEvents"));
 }
 
 TEST_F(Outputs, AnEndingSaysWhatIsWritten) {
-  expect_refused({"report", run_, "--out", folder_ / "x.png"}, "end in .svg");
-  expect_refused({"report", run_, "--out", folder_ / "x"}, "end in .svg");
-  expect_refused({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.csv"}, "end in .npy, .jsonl, .txt");
-  for (const char* name : {"x.png", "x", "x.csv"}) EXPECT_FALSE(std::filesystem::exists(folder_ / name));
-  EXPECT_EQ(run_tally({"report", run_, "--out", folder_ / "x.SVG"}, folder_).code, 0);
-  EXPECT_TRUE(read_file(folder_ / "x.SVG").starts_with("<svg"));
-  EXPECT_EQ(run_tally({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.NPY"}, folder_).code, 0);
-  EXPECT_TRUE(read_file(folder_ / "x.NPY").starts_with("\x93NUMPY"));
-  EXPECT_EQ(run_tally({"describe", "flip-flop", "--sequences=10", "--out", folder_ / "x.JsonL"}, folder_).code, 0);
-  EXPECT_TRUE(read_file(folder_ / "x.JsonL").starts_with("{\"index\":0"));
+  const std::string sequences = "describe flip-flop --sequences=10 --out ";
+  refused({{"report run --out x.png", "end in .svg"},
+           {"report run --out x", "end in .svg"},
+           {sequences + "x.csv", "end in .npy, .jsonl, .txt"}});
+  for (const char* name : {"x.png", "x", "x.csv"}) EXPECT_FALSE(exists(name));
+  done("report run --out x.SVG");
+  EXPECT_TRUE(file("x.SVG").starts_with("<svg"));
+  done(sequences + "x.NPY");
+  EXPECT_TRUE(file("x.NPY").starts_with("\x93NUMPY"));
+  done(sequences + "x.JsonL");
+  EXPECT_TRUE(file("x.JsonL").starts_with("{\"index\":0"));
 }
 
-}  // namespace output_test
-}  // namespace tally::testing
+}  // namespace tally::testing::output_test

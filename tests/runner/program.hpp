@@ -1,4 +1,5 @@
-// Shared by tests of the program: a temporary folder, and running `tally` (or another program) in it.
+// Shared by tests of the program: a temporary folder, which is the working directory of `tally` and other programs, and
+// the fixture that runs them.
 #pragma once
 
 #include <fcntl.h>
@@ -16,7 +17,10 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "core/io/json.hpp"
 
 extern char** environ;  // NOLINT: POSIX wants it declared by the user
 
@@ -63,7 +67,7 @@ struct Finished {
   double cpu_seconds = 0;  // of all its threads
 };
 
-// Starts words[0] with the other words; stdout and stderr go to files in `folder`. Returns the process id.
+// Starts words[0] with the other words in `folder`, where files hold its stdout and stderr. Returns the process id.
 inline pid_t start_program(const std::vector<std::string>& words, const TemporaryFolder& folder,
                            std::string_view name = "program") {
   std::vector<char*> argv;
@@ -74,6 +78,7 @@ inline pid_t start_program(const std::vector<std::string>& words, const Temporar
   const std::string out = folder / (std::string(name) + ".out"), err = folder / (std::string(name) + ".err");
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.path().c_str());
   pid_t process = -1;
   const int failed = posix_spawn(&process, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
@@ -125,6 +130,92 @@ inline std::vector<std::string> tiny_training(const std::string& run, const std:
   }
   words.insert(words.end(), options.begin(), options.end());
   return words;
+}
+
+inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// The words of a line. Blanks within '...' part no words.
+inline std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words;
+  bool quoted = false, inside = false;
+  for (const char c : line) {
+    quoted ^= c == '\'';
+    if (c == ' ' && !quoted) {
+      inside = false;
+    } else {
+      if (!inside) words.emplace_back();
+      inside = true;
+      if (c != '\'') words.back() += c;
+    }
+  }
+  return words;
+}
+
+// The line of tiny_training, also of another command with these options.
+inline std::string tiny(const std::string& run, const std::string& encoding, const std::string& options = "",
+                        const std::string& command = "train") {
+  std::string line = command;
+  const std::vector<std::string> words = tiny_training(run, encoding, words_of(options));
+  for (std::size_t n = 1; n < words.size(); ++n) {
+    if (command == "train" || words[n] != "--quiet") line += " " + words[n];
+  }
+  return line;
+}
+
+// The same, not quiet.
+inline std::string loud(std::string line) {
+  const std::string quiet = " --quiet";
+  return line.erase(line.find(quiet), quiet.size());
+}
+
+// A line and a part of the message that refuses it.
+struct Refusal {
+  std::string line, message;
+};
+
+// Runs lines of words with tally in a folder of the test. Paths are relative to this folder.
+class Program : public ::testing::Test {
+ protected:
+  Finished tally(const std::string& line) const { return run_tally(words_of(line), folder_); }
+  // The standard output of a line that must succeed.
+  std::string done(const std::string& line) const {
+    const Finished finished = tally(line);
+    EXPECT_EQ(finished.code, 0) << line << "\n" << finished.err;
+    return finished.out;
+  }
+  // The first line that it prints with --json.
+  JsonValue json(const std::string& line, int code = 0) const {
+    const Finished finished = tally(line + " --json");
+    EXPECT_EQ(finished.code, code) << line << "\n" << finished.err;
+    return parse_json(finished.out.substr(0, finished.out.find('\n')), {}, line);
+  }
+  void refused(const std::string& line, std::string_view message, int code = 2) const {
+    const Finished finished = tally(line);
+    EXPECT_EQ(finished.code, code) << line << "\n" << finished.out;
+    EXPECT_TRUE(holds(finished.err, "tally: ") && holds(finished.err, message)) << line << "\n" << finished.err;
+  }
+  void refused(const std::vector<Refusal>& cases, int code = 2) const {
+    for (const auto& [line, message] : cases) refused(line, message, code);
+  }
+  pid_t start(const std::string& line, const std::string& name = "program") const {
+    std::vector<std::string> words = words_of(line);
+    words.insert(words.begin(), TALLY_RUNNER);
+    return start_program(words, folder_, name);
+  }
+  Finished finish(pid_t process, const std::string& name = "program") const {
+    return finish_program(process, folder_, name);
+  }
+  Finished shell(const std::string& command) const { return run_program({"/bin/sh", "-c", command}, folder_); }
+  JsonValue file_json(const std::string& name) const { return parse_json(file(name), {}, name); }
+  std::string file(const std::string& name) const { return read_file(folder_ / name); }
+  bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
+
+  TemporaryFolder folder_;
+};
+
+// All parts are in the text.
+inline void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
 }
 
 }  // namespace tally::testing

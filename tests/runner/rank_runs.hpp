@@ -1,15 +1,7 @@
 // Runs that several processes of mpirun share.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <vector>
-
-#include "tests/runner/program.hpp"
-#include "tests/runner/run_files.hpp"
+#include "tests/runner/text_runs.hpp"
 
 namespace tally::testing {
 
@@ -26,57 +18,58 @@ inline std::string no_ranks() {
 }
 
 // A tally command in `count` processes on this machine, without contacting another one.
-inline std::vector<std::string> ranks(int count, const std::vector<std::string>& arguments) {
-  std::vector<std::string> words{"/usr/bin/env",
-                                 "OMPI_ALLOW_RUN_AS_ROOT=1",
-                                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                 mpirun,
-                                 "--oversubscribe",
-                                 "--bind-to",
-                                 "none",
-                                 "--mca",
-                                 "plm",
-                                 "isolated",
-                                 "-np",
-                                 std::to_string(count),
-                                 TALLY_RUNNER};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+inline std::vector<std::string> ranks(int count, const std::string& line) {
+  std::vector<std::string> words = words_of(formatted(
+      "/usr/bin/env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} --oversubscribe --bind-to none --mca "
+      "plm isolated -np {} {}",
+      mpirun, count, TALLY_RUNNER));
+  for (const std::string& word : words_of(line)) words.push_back(word);
   return words;
 }
 
-// Compares the run of `count` ranks with an existing run of one process.
-inline void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words,
+// Compares a run of `count` ranks with an existing run of one process.
+inline void expect_bytes_of_one(int count, const std::string& alone, const std::string& run, const std::string& line,
                                 const TemporaryFolder& folder) {
-  const Finished finished = run_program(ranks(count, words), folder);
+  const Finished finished = run_program(ranks(count, line), folder);
   ASSERT_EQ(finished.code, 0) << finished.err;
-  expect_same_run(words[1], alone);
-  EXPECT_EQ(results_of(words[1]), results_of(alone));
+  expect_same_run(folder / run, folder / alone);
+  EXPECT_EQ(results_of(folder / run), results_of(folder / alone));
   EXPECT_FALSE(finished.out.empty()) << "the first prints";
 }
 
-class RanksOfMpi : public ::testing::Test {
+class RanksOfMpi : public Program {
  protected:
   void SetUp() override {
     if (const std::string why = no_ranks(); !why.empty()) GTEST_SKIP() << why;
   }
   // Seven micro-batches by default; with four ranks the last rank has one.
-  static std::vector<std::string> training(const std::string& run, const std::string& encoding,
-                                           std::vector<std::string> options = {}) {
+  static std::string training(const std::string& run, const std::string& encoding, std::string options = "") {
     for (const std::string option : {"--batch=7", "--micro-batch=1", "--model.dropout=0.1"}) {
-      const std::string name = option.substr(0, option.find('='));
-      if (std::ranges::none_of(options, [&](const std::string& own) { return own.starts_with(name + "="); })) {
-        options.push_back(option);
-      }
+      if (!holds(options, option.substr(0, option.find('=') + 1))) options += " " + option;
     }
-    return tiny_training(run, encoding, options);
+    return tiny(run, encoding, options);
+  }
+  Finished run_ranks(int count, const std::string& line) const { return run_program(ranks(count, line), folder_); }
+  // Trains with one process, and compares each number of ranks with it.
+  void expect_same_bytes(const std::vector<int>& counts, const std::string& encoding, const std::string& options,
+                         const std::string& more = "") {
+    const std::string alone = formatted("alone-{}", ++trained_);
+    done(training(alone, encoding, options));
+    for (const int count : counts) {
+      const std::string run = formatted("run-{}-{}", trained_, count);
+      expect_bytes_of_one(count, alone, run, training(run, encoding, options) + more, folder_);
+      if (HasFatalFailure()) return;
+    }
+  }
+  // Refused once, although every rank finds it.
+  void refused_once(int count, const std::string& line, const std::string& message) {
+    const Finished finished = run_ranks(count, line);
+    EXPECT_EQ(finished.code, 2) << line;
+    EXPECT_TRUE(holds(finished.err, message)) << finished.err;
+    EXPECT_EQ(finished.err.find("tally: "), finished.err.rfind("tally: ")) << finished.err;
   }
 
-  // Trains with `count` ranks and compares with an existing run of one process.
-  void expect_bytes_of_one(int count, const std::string& alone, const std::vector<std::string>& words) {
-    testing::expect_bytes_of_one(count, alone, words, folder_);
-  }
-
-  TemporaryFolder folder_;
+  int trained_ = 0;
 };
 
 }  // namespace tally::testing

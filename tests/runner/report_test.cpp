@@ -4,22 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
-#include <filesystem>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/error.hpp"
 #include "tasks/results/report_page.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 
-namespace tally::testing {
-namespace report_test {
+namespace tally::testing::report_test {
 
-class Reports : public ::testing::Test {
+class Reports : public Program {
  protected:
   static RunConfig config_of(const std::string& task, const std::string& encoding, std::int64_t seed) {
     RunConfig config = RunConfig::make(task, encoding, "quick");
@@ -58,9 +54,17 @@ class Reports : public ::testing::Test {
     rewrite_metrics(folder.metrics_path(), records);
   }
 
-  static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+  // A record of these runs in sweep.json.
+  void write_sweep(const std::vector<std::array<std::string, 2>>& runs) {
+    JsonValue entries = JsonValue::array();
+    for (const auto& [seed, state] : runs) {
+      const RunConfig config = config_of("flip-flop", "cope", std::stoi(seed));
+      entries.push(JsonValue::object({{"name", "cope-seed" + seed}, {"state", state}, {"config", config.to_json()}}));
+    }
+    write_file(folder_ / "sweep.json", write_json(JsonValue::object({{"format", 1}, {"runs", std::move(entries)}})));
+  }
+  std::string text() { return report_text(make_report({sweep_})); }
 
-  TemporaryFolder folder_;
   std::string sweep_ = folder_.path().string();
 };
 
@@ -82,10 +86,9 @@ TEST_F(Reports, MeanDeviationAndCounts) {
   ASSERT_EQ(report.tasks[0].groups.size(), 2u);
   const std::string text = report_text(report);
   // Mean 4%, standard deviation sqrt(8)% = 2.83; Wilson's interval of 8 in 200.
-  EXPECT_TRUE(has(text, "| cope     | 0% (0)          | 4% (2.83)  | 2    |")) << text;
-  EXPECT_TRUE(has(text, "| rope     | 0%              | 30%        | 1    |")) << text;
-  EXPECT_TRUE(has(text, "8 of 200 (2.04-7.69%)")) << text;
-  EXPECT_TRUE(has(text, "10 of 20 (29.9-70.1%)")) << text;  // sequences
+  expect_parts(
+      text, {"| cope     | 0% (0)          | 4% (2.83)  | 2    |", "| rope     | 0%              | 30%        | 1    |",
+             "8 of 200 (2.04-7.69%)", "10 of 20 (29.9-70.1%)"});  // sequences
 
   const JsonValue json = report_json(report);
   const JsonValue& sparse = json.elements("tables")[0].elements("rows")[0].at("ood-sparse");
@@ -110,15 +113,13 @@ TEST_F(Reports, SeveralTasksAreSeenInOneTable) {
   add("words/cope", of("group-word", "quick-a5", "cope", 1), 20, 0);
   add("words/cope-2", of("group-word", "quick-a5", "cope", 2), 20, 0, false);
   const Report report = make_report({sweep_});
-  const std::string text = text_of(overview_tables(report));
-  EXPECT_TRUE(has(text, "| encoding | flip-flop | group-word quick-a5 | group-word quick |")) << text;
-  EXPECT_TRUE(has(text, "| cope     | 0% (0, 2) | 0% (1)              | -                |")) << text;
   // Out of distribution: 2% and 6% of tokens, and half of the sequences, since group-word is scored by sequence.
-  EXPECT_TRUE(has(text, "| cope     | 4% (2.83, 2) | 0% (1)              | -                |")) << text;
-  EXPECT_TRUE(has(text, "| rope     | -            | -                   | 50% (1)          |")) << text;
-  EXPECT_TRUE(has(text, "whole sequences of group-word quick-a5, group-word quick")) << text;
-  const JsonValue out = overview_tables(report).at(1).rows_json();
-  EXPECT_NEAR(out.elements()[0].at("flip-flop").real("mean"), 0.04, 1e-12);
+  expect_parts(text_of(overview_tables(report)),
+               {"| encoding | flip-flop | group-word quick-a5 | group-word quick |",
+                "| cope     | 0% (0, 2) | 0% (1)              | -                |",
+                "| cope     | 4% (2.83, 2) | 0% (1)              | -                |",
+                "| rope     | -            | -                   | 50% (1)          |",
+                "whole sequences of group-word quick-a5, group-word quick"});
 }
 
 TEST_F(Reports, GroupsBySettingsThatDiffer) {
@@ -134,8 +135,7 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
   ASSERT_EQ(report.tasks[0].groups.size(), 2u);
   EXPECT_EQ(report.tasks[0].groups[0].label(), "alibi model.layers=1");
   EXPECT_EQ(report.tasks[0].groups[1].label(), "alibi model.layers=2");
-  EXPECT_TRUE(has(report_text(report), "| encoding | model.layers | in-distribution | ood-sparse | runs |"))
-      << report_text(report);
+  expect_parts(report_text(report), {"| encoding | model.layers | in-distribution | ood-sparse | runs |"});
 }
 
 // If many settings differ, a label shows only settings that differ from the preset, so that it matches labels on other
@@ -153,36 +153,20 @@ TEST_F(Reports, LabelsLeaveOutWhatIsAsInThePreset) {
   for (const ReportGroup& group : report.tasks[0].groups) labels.insert(group.label());
   EXPECT_EQ(labels,
             (std::set<std::string>{"alibi", "alibi model.layers=1", "alibi model.heads=2", "alibi optimiser.lr=0.5"}));
-  const std::string text = text_of(overview_tables(report));
-  EXPECT_TRUE(has(text, "| alibi                  | 0% (1)    | 0% (1)     |")) << text;
-  EXPECT_TRUE(has(text, "| alibi model.layers=1   | 0% (1)    | -          |")) << text;
+  expect_parts(text_of(overview_tables(report)), {"| alibi                  | 0% (1)    | 0% (1)     |",
+                                                  "| alibi model.layers=1   | 0% (1)    | -          |"});
 }
 
 TEST_F(Reports, WhatIsNotFinishedIsCounted) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 0, false);
   add("cope-seed3", config_of("flip-flop", "cope", 3), 10, 0, false);
-  JsonValue runs = JsonValue::array();
-  const auto entry = [](const std::string& name, const std::string& state, const RunConfig& config) {
-    return JsonValue::object({{"name", name}, {"state", state}, {"config", config.to_json()}});
-  };
-  runs.push(entry("cope-seed3", "diverged", config_of("flip-flop", "cope", 3)));
-  runs.push(entry("cope-seed4", "waiting", config_of("flip-flop", "cope", 4)));
-  write_file(folder_ / "sweep.json", write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})));
-  const Report report = make_report({sweep_});
-  EXPECT_TRUE(has(report_text(report), "1 of 4, 1 diverged, 1 unfinished, 1 waiting")) << report_text(report);
-  EXPECT_TRUE(has(report_text(report), "| 2%         |")) << report_text(report);
+  write_sweep({{"3", "diverged"}, {"4", "waiting"}});
+  expect_parts(text(), {"1 of 4, 1 diverged, 1 unfinished, 1 waiting", "| 2%         |"});
   // Without its sweep, a run does not show whether it will be resumed.
-  EXPECT_TRUE(has(report_text(make_report({folder_ / "cope-seed3"})), "0 of 1, 1 unfinished"));
-}
-
-// The sweep recorded a failure, but the run has finished since.
-TEST_F(Reports, AFinishedRunIsNoFailedOne) {
-  const RunConfig config = config_of("flip-flop", "cope", 1);
-  add("cope-seed1", config, 10, 2);
-  JsonValue runs = JsonValue::array();
-  runs.push(JsonValue::object({{"name", "cope-seed1"}, {"state", "failed"}, {"config", config.to_json()}}));
-  write_file(folder_ / "sweep.json", write_json(JsonValue::object({{"format", 1}, {"runs", std::move(runs)}})));
+  expect_parts(report_text(make_report({folder_ / "cope-seed3"})), {"0 of 1, 1 unfinished"});
+  // The sweep recorded a failure, but the run has finished since.
+  write_sweep({{"1", "failed"}});
   EXPECT_EQ(make_report({sweep_}).runs.at(0).state, RunState::finished);
 }
 
@@ -190,10 +174,9 @@ TEST_F(Reports, ARunThatCannotBeReadIsNamed) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 2);
   write_file(folder_ / "cope-seed2/config.json", "{");
-  const Report report = make_report({sweep_});
-  ASSERT_EQ(report.problems.size(), 1u);
-  EXPECT_TRUE(has(report_text(report), "not read: " + sweep_ + "/cope-seed2")) << report_text(report);
-  EXPECT_EQ(run_tally({"report", sweep_}, folder_).code, 1);
+  EXPECT_EQ(make_report({sweep_}).problems.size(), 1u);
+  expect_parts(text(), {"not read: " + sweep_ + "/cope-seed2"});
+  EXPECT_EQ(tally("report .").code, 1);
 }
 
 TEST_F(Reports, NoRunCountsTwice) {
@@ -208,35 +191,30 @@ TEST_F(Reports, NoRunCountsTwice) {
 TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
   add("cope-seed1", config_of("selective-copy", "cope", 1), 10, 2);
   const Report report = make_report({sweep_});
-  EXPECT_TRUE(has(report_text(report), "selective-copy, wrong sequences at the end")) << report_text(report);
-  EXPECT_TRUE(has(report_text(report), "| cope     | 0%              | 50%        | 1    |")) << report_text(report);
-  EXPECT_TRUE(has(report_text(report, ErrorKind::token), "| cope     | 0%              | 2%         | 1    |"));
+  expect_parts(report_text(report),
+               {"selective-copy, wrong sequences at the end", "| cope     | 0%              | 50%        | 1    |"});
+  expect_parts(report_text(report, ErrorKind::token), {"| cope     | 0%              | 2%         | 1    |"});
 }
 
+// Selective copy trains on 256 + 256 + 256 tokens; its sparse split is longer.
 TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
-  // Selective copy trains on 256 + 256 + 256 tokens; its sparse split is longer.
-  const auto add_run = [&](const std::string& name, const std::string& encoding, const std::string& task,
-                           const std::vector<std::pair<std::string, std::string>>& settings = {}) {
-    RunConfig config = config_of(task, encoding, 1);
-    for (const auto& [option, value] : settings) config.set(option, value);
-    add(name, config, 10, 2);
-  };
-  add_run("absolute", "absolute", "selective-copy");
-  add_run("relative", "0:relative,1:cope", "selective-copy");
-  add_run("few", "relative", "selective-copy", {{"pe.distances", "16"}, {"pe.far", "cap"}});
-  add_run("cope", "cope", "selective-copy");
+  add("absolute", config_of("selective-copy", "absolute", 1), 10, 2);
+  add("relative", config_of("selective-copy", "0:relative,1:cope", 1), 10, 2);
+  add("cope", config_of("selective-copy", "cope", 1), 10, 2);
+  RunConfig few = config_of("selective-copy", "relative", 1);
+  few.set("pe.distances", "16");
+  few.set("pe.far", "cap");
+  add("few", few, 10, 2);
   const Report report = make_report({sweep_});
-  const std::string text = report_text(report, ErrorKind::token);
-  EXPECT_TRUE(has(text, "2%\u2020")) << text;
-  EXPECT_TRUE(has(text, "\u2020 longer than any training sequence")) << text;
+  expect_parts(report_text(report, ErrorKind::token), {"2%\u2020", "\u2020 longer than any training sequence"});
   for (const ReportGroup& group : report.tasks.at(0).groups) {
-    const bool reaches = group.encoding().find("absolute") == 0 || group.encoding().find("0:") == 0;
+    const bool reaches = group.encoding().starts_with("absolute") || group.encoding().starts_with("0:");
     EXPECT_EQ(group.untrained, reaches ? std::set<std::string>{"ood-sparse"} : std::set<std::string>{})
         << group.label();
   }
   const TemporaryFolder other;
   RunFolder::create(other / "flip", config_of("flip-flop", "absolute", 1), false);
-  EXPECT_FALSE(has(report_text(make_report({other / "flip"})), "\u2020")) << "its splits are equally long";
+  EXPECT_FALSE(holds(report_text(make_report({other / "flip"})), "\u2020")) << "its splits are equally long";
 }
 
 TEST_F(Reports, EachKeyOfABreakdownHasEqualWeight) {
@@ -249,9 +227,8 @@ TEST_F(Reports, EachKeyOfABreakdownHasEqualWeight) {
   JsonValue results = JsonValue::array();
   results.push(evaluation_json(100, e));
   run.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
-  const std::string text = report_text(make_report({sweep_}), ErrorKind::token);
-  EXPECT_TRUE(has(text, "each length with equal weight")) << text;
-  EXPECT_TRUE(has(text, "37.5%")) << "(0/60 + 30/40) / 2, not 30/100: " << text;
+  // (0/60 + 30/40) / 2, not 30/100
+  expect_parts(report_text(make_report({sweep_}), ErrorKind::token), {"each length with equal weight", "37.5%"});
 }
 
 TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
@@ -264,7 +241,7 @@ TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
   results.set("generated", std::move(generated));
   run.write_results(results);
   const Report report = make_report({sweep_});
-  EXPECT_TRUE(has(report_text(report), "ood-sparse, generated")) << report_text(report);
+  expect_parts(report_text(report), {"ood-sparse, generated"});
   const JsonValue page = report_page_json(report, sweep_);
   const JsonValue& task = page.at("tasks").elements()[0];
   EXPECT_EQ(write_json(task.at("generated")), R"(["ood-sparse, generated"])");
@@ -305,7 +282,7 @@ TEST_F(Reports, ThePageHasEveryRunWithItsCountsAndTheWayToItsInspection) {
   EXPECT_EQ(runs[1].string("state"), "unfinished");
   EXPECT_FALSE(runs[1].contains("inspect"));
   EXPECT_EQ(runs[1].at("settings").string("model.width"), "64");
-  EXPECT_TRUE(has(report_page(report, sweep_), "flip-flop: report"));
+  expect_parts(report_page(report, sweep_), {"flip-flop: report"});
 }
 
 // Two runs on one machine, one on two, and one of a version that did not record it.
@@ -322,13 +299,10 @@ TEST_F(Reports, MachinesAndVersionsAreNamed) {
     metrics.write(StartRecord{50, seed == 3 ? other : gpu});
   }
   const Report report = make_report({sweep_});
-  const std::string text = report_text(report);
-  EXPECT_TRUE(has(text,
-                  "Trained on: cuda:0 (H200), precision tf32; Some CPU, 16 cores, 4 threads, BLAS kernels "
-                  "SkylakeX, g++ 12.2.0, tally 0.1.0 (0123456789ab) (3 runs)\n"))
-      << text;
-  EXPECT_TRUE(has(text, "tally 0.1.0 (ba9876543210) (1 run)\n")) << text;
-  EXPECT_TRUE(has(text, "Trained on: not recorded (1 run)\n")) << text;
+  expect_parts(report_text(report),
+               {"Trained on: cuda:0 (H200), precision tf32; Some CPU, 16 cores, 4 threads, BLAS kernels "
+                "SkylakeX, g++ 12.2.0, tally 0.1.0 (0123456789ab) (3 runs)\n",
+                "tally 0.1.0 (ba9876543210) (1 run)\n", "Trained on: not recorded (1 run)\n"});
   const JsonValue json = report_json(report);
   const JsonValue& third = json.elements("runs")[2];
   ASSERT_EQ(third.elements("machines").size(), 2u);
@@ -337,27 +311,19 @@ TEST_F(Reports, MachinesAndVersionsAreNamed) {
 
 TEST_F(Reports, TheCommandPrintsAndWrites) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
-  const std::string picture = folder_ / "curves.svg";
-  const Finished text = run_tally({"report", sweep_, "--out", picture}, folder_);
-  ASSERT_EQ(text.code, 0) << text.err;
-  EXPECT_TRUE(has(text.out, "| cope     |")) << text.out;
-  EXPECT_TRUE(has(read_file(picture), "ood-sparse"));
-  const Finished json = run_tally({"report", sweep_, "--json"}, folder_);
-  EXPECT_EQ(parse_json(json.out, JsonLimits{}, "report").elements("tables").size(), 2u);
-  EXPECT_EQ(run_tally({"report", folder_ / "nothing"}, folder_).code, 1);
-  EXPECT_EQ(run_tally({"report"}, folder_).code, 2);
-  EXPECT_EQ(run_tally({"report", sweep_, "--error", "none"}, folder_).code, 2);
+  expect_parts(done("report . --out curves.svg"), {"| cope     |"});
+  expect_parts(file("curves.svg"), {"ood-sparse"});
+  EXPECT_EQ(json("report .").elements("tables").size(), 2u);
+  refused("report nothing", "nothing", 1);
+  refused({{"report", "DIR is required"}, {"report . --error none", "none"}});
 }
 
 TEST_F(Reports, ARunHasItsCurves) {
-  const std::string run = folder_ / "run";
-  ASSERT_EQ(run_tally(tiny_training(run, "none"), folder_).code, 0);
-  const std::string curves = read_file(run + "/curves.svg");
-  EXPECT_TRUE(has(curves, "ood-dense"));
-  const auto written = std::filesystem::last_write_time(run + "/curves.svg");
-  ASSERT_EQ(run_tally({"resume", run}, folder_).code, 0);  // finished: nothing changes
-  EXPECT_EQ(std::filesystem::last_write_time(run + "/curves.svg"), written);
+  done(tiny("run", "none"));
+  expect_parts(file("run/curves.svg"), {"ood-dense"});
+  const auto written = std::filesystem::last_write_time(folder_ / "run/curves.svg");
+  done("resume run");  // finished: nothing changes
+  EXPECT_EQ(std::filesystem::last_write_time(folder_ / "run/curves.svg"), written);
 }
 
-}  // namespace report_test
-}  // namespace tally::testing
+}  // namespace tally::testing::report_test

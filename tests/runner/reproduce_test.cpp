@@ -1,147 +1,103 @@
 // tally reproduce: the runs of a table, killed and resumed, and the resulting page.
 #include <gtest/gtest.h>
-#include <signal.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include "tasks/results/reproduction.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace reproduce_test {
+namespace tally::testing::reproduce_test {
 
 namespace fs = std::filesystem;
 
-// Figure 5 with models that train in milliseconds.
-std::vector<std::string> words(const std::string& runs, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> all{"reproduce", "figure5", "--dir", runs, "--seeds=1..2", "--threads=1"};
-  for (const char* change :
-       {"task.length=16", "model.width=8", "model.heads=2", "batch=4", "steps=40", "optimiser.warmup=0", "eval-every=4",
-        "save-every=4", "task.eval-count=6", "task.sparse-count=5", "task.dense-count=4", "eval-count=5"}) {
-    all.insert(all.end(), {"--set", change});
-  }
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-// The table without its path.
-std::string table_of(const Finished& finished) {
-  JsonValue json = parse_json(finished.out, {.max_depth = 16, .max_values = 10'000}, "reproduce");
-  for (const char* elsewhere : {"folder", "page", "picture"}) {
-    if (json.contains(elsewhere)) json.remove(elsewhere);
-  }
-  return write_json(json, 2);
-}
-
-TEST(Reproduce, KilledTwiceItEndsWithTheSameTable) {
-  const TemporaryFolder folder;
-  const Finished whole = run_tally(words(folder / "whole", {"--json"}), folder);
-  ASSERT_EQ(whole.code, 0) << whole.err;
-
-  std::vector<std::string> again = words(folder / "again", {"--json", "--jobs=1"});
-  again.insert(again.begin(), TALLY_RUNNER);
-  const auto finished_runs = [&] {
-    int count = 0;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder / "again/flip-flop", error)) {
-      count += fs::exists(entry.path() / "results.json") ? 1 : 0;
+class Reproduce : public Program {
+ protected:
+  // Figure 5 with models that train in milliseconds.
+  static std::string figure5(const std::string& runs, const std::string& more = "") {
+    std::string line = "reproduce figure5 --seeds=1..2 --threads=1 --dir " + runs;
+    for (const char* change : {"task.length=16", "model.width=8", "model.heads=2", "batch=4", "steps=40",
+                               "optimiser.warmup=0", "eval-every=4", "save-every=4", "task.eval-count=6",
+                               "task.sparse-count=5", "task.dense-count=4", "eval-count=5"}) {
+      line += formatted(" --set {}", change);
     }
-    return count;
+    return line + " " + more;
+  }
+  // The folders of runs in a folder.
+  std::vector<std::string> runs_in(const std::string& folder) const {
+    std::vector<std::string> names;
+    std::error_code none_yet;
+    for (const auto& entry : fs::directory_iterator(folder_ / folder, none_yet)) {
+      if (entry.is_directory()) names.push_back(folder + "/" + entry.path().filename().string());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+  // The table without its path.
+  JsonValue table(const std::string& runs) {
+    JsonValue all = json(figure5(runs));
+    all.remove("folder");
+    return all;
+  }
+};
+
+TEST_F(Reproduce, KilledTwiceItEndsWithTheSameTable) {
+  const JsonValue whole = table("whole");
+  const auto finished = [&] {
+    return std::ranges::count_if(runs_in("again/flip-flop"),
+                                 [&](const std::string& run) { return exists(run + "/results.json"); });
   };
-  int before = 0;
+  std::ptrdiff_t before = 0;
   for (const int signal : {SIGKILL, SIGTERM}) {
-    const pid_t process = start_program(again, folder, "killed");
-    EXPECT_TRUE(comes_true([&] { return finished_runs() > before; }));
+    const pid_t process = start(figure5("again", "--json --jobs=1"), "killed");
+    EXPECT_TRUE(comes_true([&] { return finished() > before; }));
     send_signal(process, signal);
-    EXPECT_EQ(finish_program(process, folder, "killed").code, signal == SIGKILL ? 137 : 143);
-    before = finished_runs();
+    EXPECT_EQ(finish(process, "killed").code, signal == SIGKILL ? 137 : 143);
+    before = finished();
     EXPECT_LT(before, 6) << "nothing was left to resume";
   }
-  const Finished resumed = run_tally(words(folder / "again", {"--json"}), folder);
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_EQ(table_of(resumed), table_of(whole));
-  const std::string name = "/flip-flop/" + fs::directory_iterator(folder / "again/flip-flop")->path().stem().string();
-  expect_same_run(folder / ("again" + name), folder / ("whole" + name));
+  EXPECT_EQ(write_json(table("again"), 2), write_json(whole, 2));
+  expect_same_run(folder_ / runs_in("again/flip-flop")[0], folder_ / runs_in("whole/flip-flop")[0]);
 }
 
-TEST(Reproduce, TrainsAPartOfATableWhereThatIsAsked) {
-  const TemporaryFolder folder;
-  const auto runs = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all{"reproduce", "encodings", "--dir", folder / "runs", "--seeds=1", "--dry-run"};
-    all.insert(all.end(), more.begin(), more.end());
-    return run_tally(all, folder);
-  };
-  const Finished part = runs({"--rows=cope,absolute+hard", "--tasks=mqar,flip-flop"});
-  EXPECT_EQ(part.code, 0) << part.err;
-  for (const char* run : {"flip-flop/cope-seed1", "mqar-brief/cope-seed1", "flip-flop/absolute+hard-seed1"}) {
-    EXPECT_NE(part.out.find(run), std::string::npos) << run << "\n" << part.out;
-  }
-  EXPECT_EQ(std::ranges::count(part.out, '\n'), 1 + 4) << "a line of what is there, then the runs\n" << part.out;
-
-  const Finished commas = run_tally({"reproduce", "table7", "--dir", folder / "runs", "--seeds=1", "--dry-run",
-                                     "--rows=cope-mlp, first layer", "--rows=rope 256 (64) 2/4"},
-                                    folder);
-  EXPECT_EQ(commas.code, 0) << commas.err;
-  EXPECT_EQ(std::ranges::count(commas.out, '\n'), 1 + 2) << commas.out;
-
-  const Finished no_row = runs({"--rows=cop"}), no_task = runs({"--tasks=mqar,flipflop"});
-  EXPECT_EQ(no_row.code, 2);
-  EXPECT_NE(no_row.err.find("[reproduce] encodings has no row 'cop'; did you mean 'cope'?"), std::string::npos)
-      << no_row.err;
-  EXPECT_EQ(no_task.code, 2);
-  EXPECT_NE(no_task.err.find("no column of the task 'flipflop'; did you mean 'flip-flop'?"), std::string::npos)
-      << no_task.err;
+TEST_F(Reproduce, TrainsAPartOfATableWhereThatIsAsked) {
+  const std::string encodings = "reproduce encodings --dir runs --seeds=1 --dry-run ";
+  const std::string part = done(encodings + "--rows=cope,absolute+hard --tasks=mqar,flip-flop");
+  expect_parts(part, {"flip-flop/cope-seed1", "mqar-brief/cope-seed1", "flip-flop/absolute+hard-seed1"});
+  EXPECT_EQ(std::ranges::count(part, '\n'), 1 + 4) << "a line of what is there, then the runs\n" << part;
+  const std::string commas = done(
+      "reproduce table7 --dir runs --seeds=1 --dry-run "
+      "--rows='cope-mlp, first layer' --rows='rope 256 (64) 2/4'");
+  EXPECT_EQ(std::ranges::count(commas, '\n'), 1 + 2) << commas;
+  refused({{encodings + "--rows=cop", "[reproduce] encodings has no row 'cop'; did you mean 'cope'?"},
+           {encodings + "--tasks=mqar,flipflop", "no column of the task 'flipflop'; did you mean 'flip-flop'?"}});
 }
 
-TEST(Reproduce, WritesAPageWithItsPicture) {
-  const TemporaryFolder folder;
-  const Finished dry = run_tally(words(folder / "runs", {"--dry-run"}), folder);
-  EXPECT_EQ(dry.code, 0) << dry.err;
-  EXPECT_FALSE(fs::exists(folder / "runs")) << "a dry run writes nothing";
-  for (const std::string encoding : {"absolute", "rope", "cope"}) {
-    for (const char* end : {"eval-count=5-seed1: waiting\n", "eval-count=5-seed2: waiting\n"}) {
-      const std::size_t run = dry.out.find("/flip-flop/" + encoding);
-      ASSERT_NE(run, std::string::npos) << encoding << "\n" << dry.out;
-      EXPECT_NE(dry.out.find(end, run), std::string::npos) << encoding << "\n" << dry.out;
-    }
-  }
-
-  const Finished finished = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
-  ASSERT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(holds(finished.out, "done in")) << finished.out;
-  EXPECT_TRUE(holds(finished.out, " left")) << "time left is told: " << finished.out;
-  const std::string page = read_file(folder / "page.md");
-  for (const char* part : {"REDUCED", "CHANGED: task.length=16", "![Flip-flop: error while training](page.svg)",
-                           "tally reproduce figure5 --scale quick --seeds 1..2 --set task.length=16", "Trained on: ",
-                           "Runs: 6 finished", "This call: 6 runs trained in ", " at a time with 1 thread each, on ",
-                           "\n- flip-flop, preset quick: length 128, 64 wide", " task.length=128 "}) {
-    EXPECT_TRUE(holds(page, part)) << part << "\n" << page;
-  }
-  EXPECT_TRUE(holds(page, formatted(" --dir {}\n```", folder / "runs"))) << "the same folder, and so the same page\n"
-                                                                         << page;
+TEST_F(Reproduce, WritesAPageWithItsPicture) {
+  expect_parts(done(figure5("runs", "--dry-run")), {"/flip-flop/absolute", "/flip-flop/rope", "/flip-flop/cope",
+                                                    "eval-count=5-seed1: waiting\n", "eval-count=5-seed2: waiting\n"});
+  EXPECT_FALSE(exists("runs")) << "a dry run writes nothing";
+  expect_parts(done(figure5("runs", "--out page.md")), {"done in", " left"});
+  const std::string page = file("page.md");
+  expect_parts(page, {"REDUCED", "CHANGED: task.length=16", "![Flip-flop: error while training](page.svg)",
+                      "tally reproduce figure5 --scale quick --seeds 1..2 --set task.length=16", "Trained on: ",
+                      "Runs: 6 finished", "This call: 6 runs trained in ", " at a time with 1 thread each, on ",
+                      "\n- flip-flop, preset quick: length 128, 64 wide", " task.length=128 ", " --dir runs\n```"});
   EXPECT_FALSE(holds(page, "reading.md"));
-  write_file(folder / "reading.md", "");
-  EXPECT_TRUE(holds(read_file(folder / "page.svg"), "ood-sparse"));
+  write_file(folder_ / "reading.md", "");
+  expect_parts(file("page.svg"), {"ood-sparse"});
   // No run is left.
-  const Finished again = run_tally(words(folder / "runs", {"--out", folder / "page.md"}), folder);
-  EXPECT_TRUE(holds(again.out, "6 of 6 runs are finished")) << again.out;
-  EXPECT_TRUE(holds(read_file(folder / "page.md"), "\nAgreement with the paper: [reading.md](reading.md)\n"));
+  expect_parts(done(figure5("runs", "--out page.md")), {"6 of 6 runs are finished"});
+  expect_parts(file("page.md"), {"\nAgreement with the paper: [reading.md](reading.md)\n"});
 }
 
 // Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.
-TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
-  const TemporaryFolder folder;
+TEST_F(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   const Reproduction& table = find_reproduction("table2");
   const ReproductionSetting setting{Scale::quick, {1, 2}, ""};
   constexpr std::size_t copy = 2;  // the first column of selective copy: in distribution, dense, sparse
   for (const std::size_t row : {0u, 1u}) {
     for (const std::int64_t seed : setting.seeds) {
       const auto run = run_of(table, table.rows[row], table.columns[copy], setting, seed);
-      const RunFolder made = RunFolder::create(folder / run->name, run->config, false);
+      const RunFolder made = RunFolder::create(folder_ / run->name, run->config, false);
       JsonValue results = JsonValue::array();
       for (const char* split : {"in-distribution", "ood-dense", "ood-sparse"}) {
         Evaluation e;
@@ -153,7 +109,7 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
       rewrite_metrics(made.metrics_path(), {RunRecord{JsonValue::object({{"run", "tally"}})}});
     }
   }
-  const Reproduced result = reproduced(table, setting, folder.path().string());
+  const Reproduced result = reproduced(table, setting, folder_.path().string());
   ASSERT_EQ(result.runs.at(RunState::finished), 4) << (result.problems.empty() ? "" : result.problems[0]);
   for (const std::size_t row : {0u, 1u}) {
     for (const std::size_t column : {copy, copy + 1, copy + 2}) {
@@ -164,71 +120,41 @@ TEST(Reproduce, RowsThatNoTrainingReachesAreMarked) {
   }
 }
 
-TEST(Reproduce, CountsThatCannotBeAreNotShownAndTheOthersAre) {
-  const TemporaryFolder folder;
-  const std::string runs = folder / "runs";
-  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
-  std::string results;
-  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
-    if (entry.is_directory()) results = entry.path().string() + "/results.json";
-  }
-  std::string damaged = read_file(results);
-  const std::string count = "\"sequences\": ";
-  ASSERT_NE(damaged.find(count), damaged.npos) << damaged;
-  write_file(results, damaged.insert(damaged.find(count) + count.size(), "-"));
-  const Finished shown = run_tally(words(runs, {"--rows=rope"}), folder);
+// A run with unreadable or impossible results is reported and counted; the others are shown, planned and trained.
+TEST_F(Reproduce, ADamagedRunDoesNotStopTheOthers) {
+  const std::string rope = figure5("runs", "--rows=rope");
+  done(rope);
+  const std::vector<std::string> runs = runs_in("runs/flip-flop");
+  ASSERT_EQ(runs.size(), 2u);
+  const std::string path = folder_ / runs[0] + "/results.json", count = "\"sequences\": ";
+  std::string damaged = read_file(path);
+  write_file(path, damaged.insert(damaged.find(count) + count.size(), "-"));
+  const Finished shown = tally(rope);
   EXPECT_EQ(shown.code, 1);
-  EXPECT_TRUE(holds(shown.out, "1 finished, 1 failed")) << shown.out;
-  EXPECT_TRUE(holds(shown.out, " wrong sequences of -6")) << shown.out;
+  expect_parts(shown.out, {"1 finished, 1 failed", " wrong sequences of -6"});
+
+  fs::remove_all(folder_ / runs[1]);
+  write_file(path, "{");
+  const Finished dry = tally(rope + " --dry-run");
+  EXPECT_EQ(dry.code, 1);
+  expect_parts(dry.err, {runs[0] + "/results.json"});
+  expect_parts(dry.out, {"-seed1: failed\n", "-seed2: waiting\n"});
+  expect_parts(tally(rope).out, {"1 of 2 runs finished, 1 failed"});
 }
 
 // A model of a terabyte is reported, and the runs that fit are still planned.
-TEST(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
-  const TemporaryFolder folder;
-  const std::string runs = folder / "runs";
-  const std::vector<std::string> huge = words(runs, {"--rows=rope", "--set", "model.width=65536"});
-  const auto with = [&](const char* option) {
-    std::vector<std::string> all = huge;
-    all.emplace_back(option);
-    return run_tally(all, folder);
-  };
-  const Finished dry = with("--dry-run");
-  EXPECT_EQ(dry.code, 1);
-  EXPECT_TRUE(holds(dry.out, "-seed1: does not fit: [memory] this needs ")) << dry.out << dry.err;
-  EXPECT_TRUE(holds(dry.out, "-seed2: does not fit: ")) << dry.out;
-  const Finished trained = with("--quiet");
-  EXPECT_EQ(trained.code, 1);
-  EXPECT_TRUE(holds(trained.err, "-seed1: failed: [memory] this needs ")) << trained.err;
-  EXPECT_TRUE(holds(trained.out, "0 of 2 runs finished, 2 failed")) << trained.out;
-  for (const auto& entry : fs::directory_iterator(runs)) EXPECT_FALSE(entry.is_directory()) << entry.path();
+TEST_F(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
+  const std::string huge = figure5("runs", "--rows=rope --set model.width=65536 ");
+  const Finished dry = tally(huge + "--dry-run"), trained = tally(huge + "--quiet");
+  EXPECT_EQ(dry.code + trained.code, 2);
+  expect_parts(dry.out, {"-seed1: does not fit: [memory] this needs ", "-seed2: does not fit: "});
+  expect_parts(trained.err, {"-seed1: failed: [memory] this needs "});
+  expect_parts(trained.out, {"0 of 2 runs finished, 2 failed"});
+  EXPECT_TRUE(runs_in("runs").empty());
 }
 
-// A run with unreadable results is reported and counted; the others are planned and trained.
-TEST(Reproduce, ADamagedRunDoesNotStopTheOthers) {
-  const TemporaryFolder folder;
-  const std::string runs = folder / "runs";
-  ASSERT_EQ(run_tally(words(runs, {"--rows=rope"}), folder).code, 0);
-  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
-    if (entry.path().string().ends_with("-seed2")) fs::remove_all(entry.path());
-  }
-  std::string results;
-  for (const auto& entry : fs::directory_iterator(runs + "/flip-flop")) {
-    if (entry.is_directory()) results = entry.path().string() + "/results.json";
-  }
-  write_file(results, "{");
-  const Finished dry = run_tally(words(runs, {"--rows=rope", "--dry-run"}), folder);
-  EXPECT_EQ(dry.code, 1);
-  EXPECT_TRUE(holds(dry.err, results)) << dry.err;
-  EXPECT_TRUE(holds(dry.out, "-seed1: failed\n")) << dry.out;
-  EXPECT_TRUE(holds(dry.out, "-seed2: waiting\n")) << dry.out;
-  const Finished trained = run_tally(words(runs, {"--rows=rope"}), folder);
-  EXPECT_EQ(trained.code, 1);
-  EXPECT_TRUE(holds(trained.out, "1 of 2 runs finished, 1 failed")) << trained.out;
-}
-
-TEST(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
-  const TemporaryFolder folder;
-  const std::string help = run_tally({"reproduce", "--help"}, folder).out;
+TEST_F(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
+  const std::string help = done("reproduce --help");
   const std::size_t scale = help.find("two hours a table"), next = help.find("--dir");
   ASSERT_TRUE(scale != help.npos && next != help.npos) << help;
   for (const Reproduction& table : reproduction_registry()) {
@@ -237,21 +163,12 @@ TEST(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
   }
 }
 
-TEST(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
-  const TemporaryFolder folder;
-  const Finished unknown = run_tally({"reproduce", "tabel2"}, folder);
-  EXPECT_EQ(unknown.code, 2);
-  EXPECT_TRUE(holds(unknown.err, "did you mean 'table2'?")) << unknown.err;
-  const Finished change = run_tally({"reproduce", "figure5", "--set", "task.non-blanks=3"}, folder);
-  EXPECT_EQ(change.code, 2);
-  EXPECT_TRUE(holds(change.err, "figure5, absolute")) << change.err;
-  EXPECT_TRUE(holds(change.err, "non-blanks")) << change.err;
-  EXPECT_EQ(run_tally({"reproduce", "figure5", "--set", "steps"}, folder).code, 2);
-  const Finished paper = run_tally({"reproduce", "last-sentence", "--scale", "paper"}, folder);
-  EXPECT_EQ(paper.code, 2);
-  EXPECT_TRUE(holds(paper.err, "last-sentence has no scale paper")) << paper.err;
-  EXPECT_FALSE(fs::exists(folder / "runs")) << "nothing is begun";
+TEST_F(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {
+  refused({{"reproduce tabel2", "did you mean 'table2'?"},
+           {"reproduce figure5 --set task.non-blanks=3", "figure5, absolute"},
+           {"reproduce figure5 --set steps", "steps"},
+           {"reproduce last-sentence --scale paper", "last-sentence has no scale paper"}});
+  EXPECT_FALSE(exists("runs")) << "nothing is begun";
 }
 
-}  // namespace reproduce_test
-}  // namespace tally::testing
+}  // namespace tally::testing::reproduce_test

@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,13 @@ inline void expect_same_run(const std::string& run, const std::string& reference
   EXPECT_EQ(metrics_of(run), metrics_of(reference));
 }
 
+// Changes a bit of the file's last byte: in a checkpoint, of a number.
+inline void damage(const std::string& path) {
+  std::string bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path, bytes);
+}
+
 // Replaces a checkpoint by one with changed tensors and valid checksums.
 inline void change_tensors(const std::string& checkpoint, const std::function<void(NamedTensors&)>& change) {
   NamedTensors tensors;
@@ -89,6 +97,13 @@ inline void change_tensors(const std::string& checkpoint, const std::function<vo
   std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("checksum"); });
   add_checksums(metadata, tensors);
   write_safetensors(checkpoint, tensors, metadata);
+}
+
+// The JSON that a page's script reads.
+inline JsonValue page_data(const std::string& page) {
+  constexpr std::string_view open = R"(<script type="application/json" id="data">)";
+  const std::size_t begin = page.find(open) + open.size(), end = page.find("</script>", begin);
+  return parse_json(page.substr(begin, end - begin), {}, "page");
 }
 
 // Waits until f() is true, at most 20 seconds.
@@ -106,7 +121,5 @@ bool comes_true(F&& f) {
 inline void send_signal(pid_t process, int signal) {
   if (process > 0) kill(process, signal);
 }
-
-inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 }  // namespace tally::testing

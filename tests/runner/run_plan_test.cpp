@@ -8,8 +8,7 @@
 #include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace run_plan_test {
+namespace tally::testing::run_plan_test {
 
 RunConfig of_seed(std::int64_t seed) {
   RunConfig config = RunConfig::make("flip-flop", "none", "quick");
@@ -67,5 +66,4 @@ TEST(RunPlans, WhatOtherPlansWroteStays) {
   EXPECT_EQ(states, (std::map<std::string, std::string>{{"a", "finished"}, {"z", "waiting"}}));
 }
 
-}  // namespace run_plan_test
-}  // namespace tally::testing
+}  // namespace tally::testing::run_plan_test

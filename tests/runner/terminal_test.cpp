@@ -1,19 +1,12 @@
 // The progress line on a terminal: a single line, redrawn, and cleared at the end. The terminal is a pseudo-terminal
 // whose screen is computed here.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <string>
-#include <vector>
 
 #include "core/io/file_descriptor.hpp"
 #include "tasks/command_line/progress.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing {
-namespace terminal_test {
+namespace tally::testing::terminal_test {
 
 struct Seen {
   int code = -1;
@@ -21,8 +14,7 @@ struct Seen {
 };
 
 // Runs tally with stdout on a new pseudo-terminal, after a shell command.
-Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& folder,
-                     const std::string& before = ":") {
+Seen run_on_terminal(const std::string& line, const TemporaryFolder& folder, const std::string& before = ":") {
   Seen seen;
   const FileDescriptor terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   const int number = terminal.number();
@@ -31,10 +23,8 @@ Seen run_on_terminal(std::vector<std::string> arguments, const TemporaryFolder& 
     ADD_FAILURE() << "no pseudo-terminal";
     return seen;
   }
-  arguments.insert(arguments.begin(), TALLY_RUNNER);
-  std::string command = before + "; exec > '" + std::string(name) + "'; exec";
-  for (const std::string& word : arguments) command += " '" + word + "'";
-  const pid_t process = start_program({"/bin/sh", "-c", command}, folder);
+  const pid_t process = start_program(
+      {"/bin/sh", "-c", before + "; exec > '" + std::string(name) + "'; exec '" TALLY_RUNNER "' " + line}, folder);
   // Reads fail before the other side is opened, and after it is closed.
   char buffer[4096];
   bool opened = false;
@@ -73,10 +63,8 @@ std::vector<std::string> screen_of(const std::string& bytes) {
 
 TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
   const TemporaryFolder folder;
-  std::vector<std::string> words =
-      tiny_training(folder / "run", "cope", {"--steps=1000", "--eval-every=0", "--save-every=0", "--log-every=1000"});
-  std::erase(words, "--quiet");
-  const Seen seen = run_on_terminal(words, folder);
+  const Seen seen =
+      run_on_terminal(loud(tiny("run", "cope", "--steps=1000 --eval-every=0 --save-every=0 --log-every=1000")), folder);
   ASSERT_EQ(seen.code, 0) << seen.bytes;
 
   std::size_t drawn = 0, last = 0;
@@ -86,9 +74,7 @@ TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
     last = at;
     const std::string line = seen.bytes.substr(at + begin.size(), seen.bytes.find(end, at) - at - begin.size());
     EXPECT_FALSE(holds(line, "\n") || holds(line, "\r")) << line;
-    for (const char* part : {"/1000  loss ", "  error ", "  lr ", "  grad ", " tokens/s  "}) {
-      EXPECT_TRUE(holds(line, part)) << part << " in " << line;
-    }
+    expect_parts(line, {"/1000  loss ", "  error ", "  lr ", "  grad ", " tokens/s  "});
   }
   EXPECT_GE(drawn, 2U) << seen.bytes;
   EXPECT_TRUE(seen.bytes.substr(last + begin.size()).starts_with("1000/1000  loss ")) << seen.bytes;
@@ -100,19 +86,15 @@ TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
     all += line + "\n";
     EXPECT_FALSE(holds(line, "/1000  loss ")) << line;
   }
-  for (const char* part :
-       {"\nflip-flop with cope: ", "\nstep 1000  in-distribution: ", "\nstep 1000  ood-dense: ", "\ndone in "}) {
-    EXPECT_TRUE(holds(all, part)) << part << "\n" << all;
-  }
+  expect_parts(all,
+               {"\nflip-flop with cope: ", "\nstep 1000  in-distribution: ", "\nstep 1000  ood-dense: ", "\ndone in "});
 }
 
 #ifndef TALLY_SANITIZED  // the limit kills sanitizers
 // The last step is drawn, but its checkpoint cannot be written.
 TEST(Terminal, TheLineIsClearedBeforeAnErrorToo) {
   const TemporaryFolder folder;
-  std::vector<std::string> words = tiny_training(folder / "run", "cope", {"--eval-every=0", "--save-every=0"});
-  std::erase(words, "--quiet");
-  const Seen seen = run_on_terminal(words, folder, "ulimit -f 16");
+  const Seen seen = run_on_terminal(loud(tiny("run", "cope", "--eval-every=0 --save-every=0")), folder, "ulimit -f 16");
   EXPECT_EQ(seen.code, 1);
   EXPECT_TRUE(holds(seen.bytes, "step 4/4  loss ")) << seen.bytes;
   for (const std::string& line : screen_of(seen.bytes)) EXPECT_FALSE(holds(line, "step 4/4")) << line;
@@ -130,10 +112,9 @@ TEST(Terminal, ANarrowLineLosesItsLeastImportantFields) {
 
 TEST(Terminal, NothingIsDrawnWhenQuiet) {
   const TemporaryFolder folder;
-  const Seen seen = run_on_terminal(tiny_training(folder / "run", "cope", {"--steps=300", "--eval-every=0"}), folder);
+  const Seen seen = run_on_terminal(tiny("run", "cope", "--steps=300 --eval-every=0"), folder);
   EXPECT_EQ(seen.code, 0);
   EXPECT_FALSE(holds(seen.bytes, "\033")) << seen.bytes;
 }
 
-}  // namespace terminal_test
-}  // namespace tally::testing
+}  // namespace tally::testing::terminal_test

@@ -1,23 +1,14 @@
 // Runs on a small prepared text, "data", in a temporary folder.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <string>
-#include <vector>
-
-#include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {
 
-namespace fs = std::filesystem;
-
-class TextRuns : public ::testing::Test {
+class TextRuns : public Program {
  protected:
   void SetUp() override {
-    fs::create_directory(folder_ / "texts");
+    std::filesystem::create_directory(folder_ / "texts");
     for (int n = 0; n < 40; ++n) {
       std::string text;
       for (int line = 0; line < 12; ++line) {
@@ -26,37 +17,22 @@ class TextRuns : public ::testing::Test {
       write_file(folder_ / formatted("texts/{}.go", n), text);
     }
     write_file(folder_ / "texts/wrong.go", "\xff\xfe no text");
-    const Finished made = prepare("data", {"--vocabulary=300", "--validation-part=0.2", "--test-part=0.1"});
-    ASSERT_EQ(made.code, 0) << made.err;
+    done("prepare data texts --quiet --vocabulary=300 --validation-part=0.2 --test-part=0.1");
   }
 
-  Finished prepare(const std::string& name, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"prepare", folder_ / name, folder_ / "texts", "--quiet"});
-    return run_tally(more, folder_);
+  static std::string training(const std::string& run, const std::string& more = "") {
+    return "train " + run +
+           " --task=text --data=data --preset=code-quick --length=16 --model.layers=1 --model.width=8 --model.heads=2"
+           " --batch=4 --steps=12 --eval-every=6 --save-every=2 --eval-count=3 --optimiser.warmup=2 --quiet " +
+           (holds(more, "--pe=") ? "" : "--pe=cope ") + more;
   }
-  std::vector<std::string> training(const std::string& run, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words{"train",
-                                   folder_ / run,
-                                   "--task=text",
-                                   "--data=" + (folder_ / "data"),
-                                   "--preset=code-quick",
-                                   "--pe=cope",
-                                   "--length=16",
-                                   "--model.layers=1",
-                                   "--model.width=8",
-                                   "--model.heads=2",
-                                   "--batch=4",
-                                   "--steps=12",
-                                   "--eval-every=6",
-                                   "--save-every=2",
-                                   "--eval-count=3",
-                                   "--optimiser.warmup=2",
-                                   "--quiet"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+  // A run that is killed after its second checkpoint.
+  void train_and_kill(const std::string& run, const std::string& more = "") {
+    const pid_t process = start(training(run, more), run);
+    EXPECT_TRUE(comes_true([&] { return names_of_checkpoints(folder_ / run).size() >= 2; }));
+    send_signal(process, SIGKILL);
+    finish(process, run);
   }
-
-  TemporaryFolder folder_;
 };
 
 }  // namespace tally::testing

@@ -1,16 +1,10 @@
 // Addition: sums, order of digits, check numbers, and the error rate of adding without carries.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "tests/tasks/check_numbers.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace addition_test {
+namespace tally::addition_test {
 
 using testing::make_task;
 using testing::Mean;
@@ -127,5 +121,4 @@ TEST(Addition, CheckNumbers) {
   }
 }
 
-}  // namespace addition_test
-}  // namespace tally
+}  // namespace tally::addition_test

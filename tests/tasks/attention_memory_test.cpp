@@ -5,11 +5,9 @@
 
 #include <string>
 
-#include "core/device/backend.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace attention_memory_test {
+namespace tally::attention_memory_test {
 
 AttentionMemory memory_of(const std::string& encoding) {
   const EncodingChoice choice = EncodingChoice::parse(encoding);
@@ -32,5 +30,4 @@ TEST(AttentionMemory, OfKeysThatMoveIsLinearOnEveryDevice) {
   set_default_device({});
 }
 
-}  // namespace attention_memory_test
-}  // namespace tally
+}  // namespace tally::attention_memory_test

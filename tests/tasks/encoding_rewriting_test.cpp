@@ -7,8 +7,7 @@
 
 #include "autograd/ops.hpp"
 
-namespace tally {
-namespace encoding_rewriting_test {
+namespace tally::encoding_rewriting_test {
 
 struct PenaltyOptions final : OptionsOf<PenaltyOptions> {
   bool squared = false;
@@ -107,5 +106,4 @@ TEST(EncodingRewriting, OfRegisteredEncodings) {
   EXPECT_EQ(found("alibi", "rope").kind, Finding::Kind::wrong);
 }
 
-}  // namespace encoding_rewriting_test
-}  // namespace tally
+}  // namespace tally::encoding_rewriting_test

@@ -2,19 +2,12 @@
 // maximum over all texts.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/math/random.hpp"
 #include "tasks/language/separate_texts.hpp"
-#include "tests/devices.hpp"
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/tasks/measured_peak.hpp"
 
-namespace tally {
-namespace estimate_texts_test {
+namespace tally::estimate_texts_test {
 
 constexpr std::int64_t length = 48;
 
@@ -45,14 +38,9 @@ class CutTask final : public Task, public SeparateTexts {
   std::vector<Texts> texts_;
 };
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
-RunConfig small(const std::string& encoding, const Settings& more = {}) {
-  RunConfig config = RunConfig::make("flip-flop", encoding, "quick");
-  Settings all{{"task.length", std::to_string(length)}, {"model.width", "16"}, {"model.layers", "1"}, {"batch", "6"}};
-  all.insert(all.end(), more.begin(), more.end());
-  for (const auto& [name, value] : all) config.set(name, value);
-  return config;
+RunConfig small(const std::string& encoding, const std::string& more = "") {
+  return testing::configured("flip-flop", encoding,
+                             formatted("task.length={} model.width=16 model.layers=1 batch=6 {}", length, more));
 }
 
 // Various texts: one per sequence, texts of a single token, repeated halves, and random ones.
@@ -94,22 +82,13 @@ TEST(EstimateOfSeparateTexts, IsTheMostThatAnyTextTakes) {
     const auto [told, most] = told_and_measured(small(one.label));
     EXPECT_LE(told, 1.5 * most) << "and not much more";
   }
-}
-
-TEST(EstimateOfSeparateTexts, IsTheMostWithEveryOption) {
-  const std::vector<Settings> options{{{"model.attention", "composed"}},
-                                      {{"model.dropout", "0.1"}},
-                                      {{"micro-batch", "1"}},
-                                      {{"batch", "1"}},
-                                      {{"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}},
-                                      {{"dtype", "f64"}, {"optimiser.name", "sgd"}}};
-  for (std::size_t n = 0; n < options.size(); ++n) {
-    const char* const encoding = n % 2 == 0 ? "absolute" : "cope+rope";
-    SCOPED_TRACE(formatted("{} {} {}", encoding, options[n].front().first, options[n].front().second));
-    const auto [told, most] = told_and_measured(small(encoding, options[n]));
+  std::size_t n = 0;
+  for (const char* options : {"model.attention=composed", "model.dropout=0.1", "micro-batch=1", "batch=1",
+                              "model.width=8 model.heads=2 model.layers=1", "dtype=f64 optimiser.name=sgd"}) {
+    SCOPED_TRACE(options);
+    const auto [told, most] = told_and_measured(small(n++ % 2 == 0 ? "absolute" : "cope+rope", options));
     EXPECT_LE(told, 2 * most);
   }
 }
 
-}  // namespace estimate_texts_test
-}  // namespace tally
+}  // namespace tally::estimate_texts_test

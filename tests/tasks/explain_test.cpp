@@ -4,15 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 
 #include "tasks/data/batch.hpp"
-#include "tasks/runs/config.hpp"
+#include "tests/tasks/configured.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally::testing {
-namespace explain_test {
+namespace tally::testing::explain_test {
 
 constexpr std::int64_t width = 8;
 constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is exactly 1 or 0
@@ -21,16 +19,10 @@ constexpr float large = 4000;  // a sigmoid of it, over sqrt(8), is exactly 1 or
 // other symbol is orthogonal to it. q is the first unit vector for all tokens, k is 0.
 class ByHand : public ::testing::Test {
  protected:
-  void make(const std::string& encoding, const std::vector<std::pair<std::string, std::string>>& options = {}) {
-    config_ = RunConfig::make("flip-flop", encoding, "quick");
-    for (const auto& [name, value] : {std::pair{"task.length", "16"},
-                                      {"model.width", "8"},
-                                      {"model.heads", "1"},
-                                      {"model.layers", "1"},
-                                      {"task.dense-count", "20"}}) {
-      config_.set(name, value);
-    }
-    for (const auto& [name, value] : options) config_.set(name, value);
+  void make(const std::string& encoding, const std::string& options = "") {
+    config_ =
+        testing::configured("flip-flop", encoding,
+                            "task.length=16 model.width=8 model.heads=1 model.layers=1 task.dense-count=20 " + options);
     task_ = config_.make_task();
     model_ = config_.make_model(*task_);
     for (auto& [name, parameter] : model_->parameters()) parameters_[name] = parameter;
@@ -110,7 +102,7 @@ class ByHand : public ::testing::Test {
 using Explain = ByHand;
 
 TEST_F(Explain, GatesThatCountWrites) {
-  make("cope", {{"pe.cope.gates", "sep-keys"}});
+  make("cope", "pe.cope.gates=sep-keys");
   tell_writes_apart("blocks.0.position.cope.gate.weight", "blocks.0.position.cope.gate.bias");
   const Explanation told = explain_dense();
   expect_open_on_writes(told, "gates", 0, true);
@@ -170,10 +162,7 @@ TEST_F(Explain, BreaksAtWrites) {
 }
 
 TEST_F(Explain, HeadsWithoutGatesHaveNone) {
-  config_ = RunConfig::make("flip-flop", "cope@0-1,alibi@2-3", "quick");
-  for (const auto& [name, value] : {std::pair{"task.length", "16"}, {"model.width", "8"}, {"model.layers", "1"}}) {
-    config_.set(name, value);
-  }
+  config_ = testing::configured("flip-flop", "cope@0-1,alibi@2-3", "task.length=16 model.width=8 model.layers=1");
   task_ = config_.make_task();
   model_ = config_.make_model(*task_);
   const Explanation told = explain(*model_, *task_, examples_of(*task_, "in-distribution", 0, 5), 2);
@@ -186,7 +175,7 @@ TEST_F(Explain, HeadsWithoutGatesHaveNone) {
 
 // Sums of weights over neighbours with a kernel of -1 make every weight negative, which must not be shown as 0.
 TEST_F(Explain, AttentionThatIsNegativeIsShownAsItIs) {
-  make("mta", {{"pe.mta.queries", "1"}, {"pe.mta.keys", "1"}});
+  make("mta", "pe.mta.queries=1 pe.mta.keys=1");
   set("blocks.0.position.mta.kernel-after", {-1});
   const Explanation told = explain_dense();
   const MeanDeviation to_writes = told.heads[0].attention.scored[role(told, "w")];
@@ -220,10 +209,7 @@ void expect_same_but_for_rounding(const JsonValue& a, const JsonValue& b, const 
 
 // A shorter sequence of a batch is measured as if it were the only one.
 TEST_F(Explain, WhatFillsABatchIsNotMeasured) {
-  config_ = RunConfig::make("counting", "cope", "quick");
-  for (const auto& [name, value] : {std::pair{"model.width", "8"}, {"model.heads", "2"}, {"model.layers", "1"}}) {
-    config_.set(name, value);
-  }
+  config_ = testing::configured("counting", "cope", "model.width=8 model.heads=2 model.layers=1");
   task_ = config_.make_task();
   model_ = config_.make_model(*task_);
   const auto examples = examples_of(*task_, "test", 0, 6);
@@ -277,18 +263,4 @@ TEST(Roles, SourcesHoldTheAnswer) {
   }
 }
 
-TEST(Roles, OfSelectiveCopyAndLastX) {
-  const auto copy = make_task("selective-copy", {{"non-blanks", "2"}, {"blanks", "1"}});
-  const Example example = copy->example("train", 0);
-  const std::vector<std::string> roles = copy->roles(example);
-  EXPECT_EQ(std::count(roles.begin(), roles.end(), "blank"), 1);
-  EXPECT_EQ(std::count(roles.begin(), roles.begin() + 3, "symbol"), 2);
-  EXPECT_EQ(std::vector<std::string>(roles.begin() + 3, roles.end()), (std::vector<std::string>{"copy", "copy"}));
-  const auto last = make_task("last-x");
-  const std::vector<std::string> kinds = last->roles(last->example("train", 0));
-  EXPECT_EQ(kinds.back(), "?");
-  EXPECT_TRUE(std::all_of(kinds.begin(), kinds.end() - 1, [](const auto& kind) { return kind == "x" || kind == "y"; }));
-}
-
-}  // namespace explain_test
-}  // namespace tally::testing
+}  // namespace tally::testing::explain_test

@@ -3,18 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
 
 #include "core/io/json.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace foreign_configs_test {
+namespace tally::foreign_configs_test {
 
+using testing::contains;
 using testing::error_of;
-
-bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
 // The members of `common`, then the members of `more`.
 JsonValue config(const char* common, const char* more = "{}") {
@@ -202,5 +199,4 @@ TEST(PublishedConfigs, EndsAreThoseOfGenerationWhereItHasSome) {
                        "'eos_token_id' must be an id"));
 }
 
-}  // namespace foreign_configs_test
-}  // namespace tally
+}  // namespace tally::foreign_configs_test

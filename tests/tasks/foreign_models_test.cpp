@@ -1,14 +1,9 @@
 // Models of other libraries: compares their logits with those from `transformers` (tests/reference/foreign), also with
 // encodings in addition to a model's own.
-#include <cmath>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include "tests/tasks/foreign_folder.hpp"
 
-namespace tally::testing {
-namespace foreign_models_test {
+namespace tally::testing::foreign_models_test {
 
 class ForeignModels : public ::testing::TestWithParam<const char*> {};
 
@@ -117,5 +112,4 @@ TEST(ForeignNumbers, AreWidenedExactly) {
   }
 }
 
-}  // namespace foreign_models_test
-}  // namespace tally::testing
+}  // namespace tally::testing::foreign_models_test

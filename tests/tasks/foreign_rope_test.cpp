@@ -2,17 +2,11 @@
 // foreign_models_test.cpp compares their logits.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "core/io/json.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace foreign_rope_test {
+namespace tally::foreign_rope_test {
 
 using testing::contains;
 using testing::error_of;
@@ -156,21 +150,6 @@ TEST(StretchedRope, DynamicIsFromTheModelsLengthOn) {
   EXPECT_EQ(written_back(rope).integer("max_position_embeddings"), 64);
 }
 
-TEST(StretchedRope, ContradictionsAreRefused) {
-  const auto refused = [](const JsonValue& rope, std::string_view why) {
-    const std::string error = error_of([&] { describe_foreign(llama(rope), "config.json"); });
-    EXPECT_TRUE(contains(error, why)) << why << "\n" << error;
-  };
-  refused(yarn({{"factor", 2.0}}), "'factor' = 2 times original_max_position_embeddings = 16 is 32, but ");
-  refused(yarn({{"original_max_position_embeddings", 65}}), "is more than max_position_embeddings = 64");
-  refused(yarn({{"type", "linear"}}), "'type' contradicts rope_type");
-  refused(yarn({{"mscale", 0.7}}), "'mscale' is not a key that tally knows");
-  refused(JsonValue::object({{"factor", 2.0}}), "does not say how");
-  refused(JsonValue::object({{"rope_type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 16}}),
-          "contradicts max_position_embeddings = 64");
-  refused(JsonValue::object({{"rope_type", "mrope"}, {"factor", 2.0}}), "'mrope' is not there in tally");
-}
-
 TEST(StretchedRope, AMissingLengthIsNoted) {
   JsonValue without = yarn();
   without.remove("original_max_position_embeddings");
@@ -179,36 +158,48 @@ TEST(StretchedRope, AMissingLengthIsNoted) {
   EXPECT_TRUE(contains(notes[0], "the trained length is taken to be max_position_embeddings = 64"));
 }
 
+void expect_refused(const JsonValue& rope, const std::string& why) {
+  const std::string error = error_of([&] { describe_foreign(llama(rope), "config.json"); });
+  EXPECT_TRUE(error.starts_with("[import] config.json: ") && contains(error, why)) << why << "\n" << error;
+}
+
+// A member set to a value, and why that is refused.
+struct Case {
+  const char *key, *value, *why;
+};
+
+TEST(StretchedRope, ContradictionsAreRefused) {
+  for (const auto& [key, value, why] :
+       {Case{"factor", "2.0", "'factor' = 2 times original_max_position_embeddings = 16 is 32, but "},
+        {"original_max_position_embeddings", "65", "is more than max_position_embeddings = 64"},
+        {"type", R"("linear")", "'type' contradicts rope_type"},
+        {"mscale", "0.7", "'mscale' is not a key that tally knows"},
+        {"rope_type", "null", "does not say how"},
+        {"rope_type", R"("dynamic")", "contradicts max_position_embeddings = 64"},
+        {"rope_type", R"("mrope")", "'mrope' is not there in tally"}}) {
+    expect_refused(yarn().set(key, parse_json(value, {}, "value")), why);
+  }
+}
+
 TEST(LongRopeSettings, ThatAreRefused) {
-  const auto refused = [](const std::function<void(JsonValue&)>& change, std::string_view key, std::string_view why) {
-    JsonValue rope = rope_parameters();
-    change(rope);
-    const std::string error = error_of([&] { describe_foreign(llama(rope), "config.json"); });
-    for (const std::string_view part : {std::string_view("config.json: rope_parameters"), key, why}) {
-      EXPECT_TRUE(contains(error, part)) << part << "\n" << error;
-    }
-  };
-  const auto sets = [](std::string_view key, const JsonValue& value) {
-    return [=](JsonValue& rope) { rope.set(key, value); };
-  };
-  refused([](JsonValue& rope) { rope.remove("short_factor"); }, "'short_factor'", "is missing");
-  refused(sets("short_factor", list({1})), "'short_factor'", "has 1 number, but 4 dims are rotated; one is wanted");
-  refused(sets("long_factor", list({1, 0})), "'long_factor'", "above 0");
-  refused(sets("long_factor", list({1, -1})), "'long_factor'", "above 0");
-  refused(sets("long_factor", 2.0), "'long_factor'", "array of numbers, not a real number");
-  refused(sets("long_factor", JsonValue::array().push("1").push(1.0)), "'long_factor'", "not a string");
-  refused(sets("factor", 0.5), "'factor'", "at least 1");
-  refused(sets("attention_factor", 0.0), "'attention_factor'", "must be above 0");
-  refused(sets("long_mscale", 1.2), "'long_mscale'", "may change");
-  refused(sets("original_max_position_embeddings", 65), "'original_max_position_embeddings'", "more than");
-  refused(sets("original_max_position_embeddings", 1), "'original_max_position_embeddings'", "too short");
+  for (const auto& [key, value, why] : {Case{"short_factor", "null", "'short_factor' is missing"},
+                                        {"short_factor", "[1]", "has 1 number, but 4 dims are rotated; one is wanted"},
+                                        {"long_factor", "[1, 0]", "above 0"},
+                                        {"long_factor", "[1, -1]", "above 0"},
+                                        {"long_factor", "2.0", "array of numbers, not a real number"},
+                                        {"long_factor", R"(["1", 1.0])", "not a string"},
+                                        {"factor", "0.5", "at least 1"},
+                                        {"attention_factor", "0.0", "must be above 0"},
+                                        {"long_mscale", "1.2", "may change"},
+                                        {"original_max_position_embeddings", "65", "more than"},
+                                        {"original_max_position_embeddings", "1", "too short"}}) {
+    expect_refused(rope_parameters().set(key, parse_json(value, {}, "value")), why);
+  }
   JsonValue config = llama(rope_parameters());
   config.set("original_max_position_embeddings", 32);
   EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "contradicts the same key outside"));
-  JsonValue rope = rope_parameters();
-  config = llama(rope.set("factor", 2.0)).set("original_max_position_embeddings", 16);
+  config = llama(rope_parameters().set("factor", 2.0)).set("original_max_position_embeddings", 16);
   EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "attention_factor decides"));
 }
 
-}  // namespace foreign_rope_test
-}  // namespace tally
+}  // namespace tally::foreign_rope_test

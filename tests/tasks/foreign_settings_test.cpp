@@ -2,14 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
 
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tests/error_of.hpp"
+#include "tests/tasks/configured.hpp"
 
-namespace tally {
-namespace foreign_settings_test {
+namespace tally::foreign_settings_test {
 
 std::map<std::string, std::string> settings_of(const JsonValue& json) {
   const ForeignModel model = describe_foreign(json, "config.json").model;
@@ -29,31 +28,30 @@ JsonValue least_llama() {
 TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
   const JsonValue gpt2 =
       JsonValue::object({{"model_type", "gpt2"}, {"vocab_size", 40}, {"n_embd", 16}, {"n_head", 4}, {"n_layer", 2}});
-  std::map<std::string, std::string> found = settings_of(gpt2);
+  const JsonValue neox = JsonValue::object({{"model_type", "gpt_neox"},
+                                            {"vocab_size", 40},
+                                            {"hidden_size", 32},
+                                            {"num_attention_heads", 4},
+                                            {"num_hidden_layers", 2}});
   EXPECT_EQ(describe_foreign(gpt2, "config.json").model.positions, 1024);
-  EXPECT_EQ(found["model.norm-eps"], "0.00001");
-  EXPECT_EQ(found["model.activation"], "gelu-tanh");
-  EXPECT_EQ(found["model.hidden"], "64");
-  EXPECT_EQ(found["model.tied"], "true");
-
-  found = settings_of(least_llama());
   EXPECT_EQ(describe_foreign(least_llama(), "config.json").model.positions, 2048);
-  EXPECT_EQ(found["model.norm-eps"], "1e-06");
-  EXPECT_EQ(found["model.tied"], "false");
-  EXPECT_EQ(found["model.bias"], "false");
-  EXPECT_EQ(found["pe.rope.base"], "10000");
-
-  found = settings_of(JsonValue::object({{"model_type", "gpt_neox"},
-                                         {"vocab_size", 40},
-                                         {"hidden_size", 32},
-                                         {"num_attention_heads", 4},
-                                         {"num_hidden_layers", 2}}));
-  EXPECT_EQ(found["model.norm-eps"], "0.00001");
-  EXPECT_EQ(found["model.activation"], "gelu");
-  EXPECT_EQ(found["model.residual"], "parallel");
-  EXPECT_EQ(found["model.tied"], "false");
-  EXPECT_EQ(found["pe.rope.base"], "10000");
-  EXPECT_EQ(found["pe.rope.rotary-dims"], "2") << "a quarter of a head";
+  // A quarter of a head is rotated in neox.
+  for (const auto& [json, expected] : std::vector<std::pair<JsonValue, std::map<std::string, std::string>>>{
+           {gpt2, {{"norm-eps", "0.00001"}, {"activation", "gelu-tanh"}, {"hidden", "64"}, {"tied", "true"}}},
+           {least_llama(), {{"norm-eps", "1e-06"}, {"tied", "false"}, {"bias", "false"}, {"base", "10000"}}},
+           {neox,
+            {{"norm-eps", "0.00001"},
+             {"activation", "gelu"},
+             {"residual", "parallel"},
+             {"tied", "false"},
+             {"base", "10000"},
+             {"rotary-dims", "2"}}}}) {
+    std::map<std::string, std::string> found = settings_of(json);
+    for (const auto& [name, value] : expected) {
+      const char* const group = name == "base" || name == "rotary-dims" ? "pe.rope." : "model.";
+      EXPECT_EQ(found[group + name], value) << json.string("model_type") << " " << name;
+    }
+  }
 }
 
 // In our options, 0 stands for the default, which would be another function than the file's.
@@ -89,13 +87,9 @@ TEST(ForeignSettings, YarnWithoutAFactorStretchesToTheModelsLength) {
 // The file has the rotated part of a head as a fraction, and readers round the dims down: 49 times 2/49 to 1.
 TEST(ForeignSettings, ARotatedPartComesBackWithAllItsDims) {
   for (const auto& [head_width, dims] : {std::pair{49, 2}, {49, 32}, {44, 30}, {46, 26}, {64, 16}}) {
-    RunConfig config = RunConfig::make("text", "rope");
-    for (const auto& [name, value] : {std::pair<std::string, std::string>{"model.heads", "2"},
-                                      {"model.width", std::to_string(2 * head_width)},
-                                      {"model.norm", "layer"},
-                                      {"pe.rope.rotary-dims", std::to_string(dims)}}) {
-      config.set(name, value);
-    }
+    RunConfig config = testing::with(RunConfig::make("text", "rope"),
+                                     formatted("model.heads=2 model.width={} model.norm=layer pe.rope.rotary-dims={}",
+                                               std::to_string(2 * head_width), std::to_string(dims)));
     OwnSettings own(config, "neox");
     JsonValue json = neox_family.write(own);
     json.set("vocab_size", 40);
@@ -106,5 +100,4 @@ TEST(ForeignSettings, ARotatedPartComesBackWithAllItsDims) {
   }
 }
 
-}  // namespace foreign_settings_test
-}  // namespace tally
+}  // namespace tally::foreign_settings_test

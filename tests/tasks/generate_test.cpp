@@ -3,24 +3,26 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
-#include "tasks/runs/config.hpp"
+#include "tests/error_of.hpp"
+#include "tests/tasks/configured.hpp"
 
-namespace tally {
-namespace generate_test {
+namespace tally::generate_test {
 
-RunConfig small(const std::string& task, const std::string& encoding) {
-  RunConfig config = RunConfig::make(task, encoding, "quick");
-  config.set("model.width", "16");
-  config.set("model.heads", "2");
-  config.set("model.init", "fan-in");
-  return config;
-}
+// A small model of a task.
+struct Small {
+  Small(const std::string& name, const std::string& encoding)
+      : config(testing::configured(name, encoding, "model.width=16 model.heads=2 model.init=fan-in")),
+        task(config.make_task()),
+        model(config.make_model(*task)) {}
+
+  const RunConfig config;
+  const std::unique_ptr<Task> task;
+  const std::unique_ptr<SequenceModel> model;
+};
 
 // The model's answers by forward passes over each prefix, one sequence at a time.
 std::vector<std::int32_t> asked_one_by_one(SequenceModel& model, std::vector<std::int32_t> tokens, std::size_t count) {
@@ -36,43 +38,39 @@ std::vector<std::int32_t> asked_one_by_one(SequenceModel& model, std::vector<std
 }
 
 TEST(Generate, IsAskingForOneSymbolAfterTheOther) {
-  const RunConfig config = small("selective-copy", "cope+rope");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
+  const Small small("selective-copy", "cope+rope");
   const std::vector<std::int32_t> a{1, 15, 2, 3}, b{7, 7, 15, 15};
   const Generated both =
-      generate(*model, Tensor::from(std::vector<std::int32_t>{1, 15, 2, 3, 7, 7, 15, 15}, {2, 4}), 6);
+      generate(*small.model, Tensor::from(std::vector<std::int32_t>{1, 15, 2, 3, 7, 7, 15, 15}, {2, 4}), 6);
   ASSERT_EQ(to_text(both.symbols.shape()), "[2, 6]");
-  std::vector<std::int32_t> expected = asked_one_by_one(*model, a, 6);
-  const std::vector<std::int32_t> second = asked_one_by_one(*model, b, 6);
+  std::vector<std::int32_t> expected = asked_one_by_one(*small.model, a, 6);
+  const std::vector<std::int32_t> second = asked_one_by_one(*small.model, b, 6);
   expected.insert(expected.end(), second.begin(), second.end());
   EXPECT_EQ(both.symbols.to_vector<std::int32_t>(), expected);
   for (const double probability : both.probabilities.to_vector<double>()) {
     EXPECT_TRUE(probability > 1.0 / 16 && probability <= 1);  // the largest of 16
   }
-  EXPECT_THROW(generate(*model, both.symbols, 0), Error);
+  EXPECT_THROW(generate(*small.model, both.symbols, 0), Error);
 }
 
 TEST(Generate, ScoresWhatTheModelGoesOnWith) {
-  const RunConfig config = small("selective-copy", "cope");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
+  const Small small("selective-copy", "cope");
   constexpr std::int64_t count = 7;
   std::int64_t wrong = 0, wrong_sequences = 0, scored = 0;
   for (std::int64_t index = 0; index < count; ++index) {
-    const Example example = task->example("ood-dense", index);
+    const Example example = small.task->example("ood-dense", index);
     std::vector<std::int32_t> prompt, right;
     for (std::size_t t = 0; t < example.tokens.size(); ++t) {
       if (right.empty()) prompt.push_back(example.tokens[t]);
       if (example.score_mask[t] != 0) right.push_back(example.targets[t]);
     }
-    const std::vector<std::int32_t> said = asked_one_by_one(*model, prompt, right.size());
+    const std::vector<std::int32_t> said = asked_one_by_one(*small.model, prompt, right.size());
     std::int64_t own = 0;
     for (std::size_t n = 0; n < right.size(); ++n) own += said[n] != right[n];
     wrong += own, wrong_sequences += own > 0, scored += static_cast<std::int64_t>(right.size());
   }
   for (const std::int64_t batch : {1, 3, 64}) {
-    const Evaluation e = evaluate_generated(*model, *task, "ood-dense", count, batch);
+    const Evaluation e = evaluate_generated(*small.model, *small.task, "ood-dense", count, batch);
     EXPECT_TRUE(e.generated);
     EXPECT_EQ(e.split, "ood-dense");
     EXPECT_EQ(e.scored, scored);
@@ -80,50 +78,29 @@ TEST(Generate, ScoresWhatTheModelGoesOnWith) {
     EXPECT_EQ(e.sequences, count);
     EXPECT_EQ(e.wrong_sequences, wrong_sequences);
   }
-  const JsonValue json = evaluation_json(3, evaluate_generated(*model, *task, "ood-dense", 1, 1));
+  const JsonValue json = evaluation_json(3, evaluate_generated(*small.model, *small.task, "ood-dense", 1, 1));
   EXPECT_TRUE(json.contains("generated"));
   EXPECT_FALSE(json.contains("loss"));
 }
 
 // If the answer is a single token, no answer is fed back. Programs have many lengths.
 TEST(Generate, OneSymbolIsTheTeachersAnswerToo) {
-  const RunConfig config = small("counting", "rope");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
-  const Evaluation fed = evaluate(*model, *task, "test", 20, 4), own = evaluate_generated(*model, *task, "test", 20, 4);
+  const Small small("counting", "rope");
+  const Evaluation fed = evaluate(*small.model, *small.task, "test", 20, 4),
+                   own = evaluate_generated(*small.model, *small.task, "test", 20, 4);
   EXPECT_EQ(own.scored, 20);
   EXPECT_EQ(own.wrong, fed.wrong);
 }
 
-TEST(Generate, RefusesAnswersInPieces) {
-  const RunConfig config = small("flip-flop", "rope");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
-  try {
-    evaluate_generated(*model, *task, "ood-dense", 2, 2);
-    FAIL() << "nothing was refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[generate] what is scored in sequence 0 of ood-dense does not stand in one piece: there is no answer to "
-              "generate");
-  }
-  EXPECT_THROW(evaluate_generated(*model, *task, "train", 0, 2), Error);
+// The running products of group words are contiguous, but they are not fed to the model.
+TEST(Generate, RefusesAnswersInPiecesOrThatAreNotFed) {
+  const Small pieces("flip-flop", "rope"), products("group-word", "cope");
+  EXPECT_EQ(testing::error_of([&] { evaluate_generated(*pieces.model, *pieces.task, "ood-dense", 2, 2); }),
+            "[generate] what is scored in sequence 0 of ood-dense does not stand in one piece: there is no answer to "
+            "generate");
+  EXPECT_THROW(evaluate_generated(*pieces.model, *pieces.task, "train", 0, 2), Error);
+  EXPECT_EQ(testing::error_of([&] { evaluate_generated(*products.model, *products.task, "in-distribution", 1, 1); }),
+            "[generate] the answers in sequence 0 of in-distribution are not fed, so that there is none to go on from");
 }
 
-// The running products are contiguous, but they are not fed to the model.
-TEST(Generate, IsRefusedWhereAnswersAreNotFed) {
-  const RunConfig config = small("group-word", "cope");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
-  try {
-    evaluate_generated(*model, *task, "in-distribution", 1, 1);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[generate] the answers in sequence 0 of in-distribution are not fed, so that there is none to go on from");
-  }
-}
-
-}  // namespace generate_test
-}  // namespace tally
+}  // namespace tally::generate_test

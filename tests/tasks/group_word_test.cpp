@@ -2,17 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/tasks/check_numbers.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace group_word_test {
+namespace tally::group_word_test {
 
 using testing::make_task;
 using testing::Mean;
@@ -128,5 +122,4 @@ TEST(GroupWord, RepeatingTheLastSymbolIsRightAsOftenAsTheLawSays) {
   right("s3", "16", (1 + 15.0 / 6) / 16);
 }
 
-}  // namespace group_word_test
-}  // namespace tally
+}  // namespace tally::group_word_test

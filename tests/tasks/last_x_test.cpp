@@ -1,35 +1,18 @@
 // Last x: the distribution by position, and the error rates of baselines.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
-#include <string>
-#include <vector>
 
 #include "tests/tasks/check_numbers.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace last_x_test {
+namespace tally::last_x_test {
 
-using testing::contains;
-using testing::error_of;
 using testing::make_task;
 using testing::Mean;
 
 constexpr std::int32_t colours = 8;
 constexpr std::int32_t question = 2 * colours;
-
-TEST(LastX, FirstSequencesAreWritten) {
-  const auto task = make_task("last-x", {{"length", "8"}, {"near-gap", "1"}, {"far-gap", "3"}, {"farther-gap", "6"}});
-  const Example example = task->example("ood-farther", 0);
-  const std::string text = task->text(example);
-  EXPECT_TRUE(contains(text, " ? x")) << text;
-  std::vector<std::int32_t> with_answer = example.tokens;
-  with_answer.push_back(example.targets.back());
-  EXPECT_EQ(task->encode(text), with_answer);
-}
 
 TEST(LastX, TheAnswerIsTheLastX) {
   for (const char* loss : {"all", "last"}) {
@@ -95,16 +78,4 @@ TEST(LastX, CheckNumbers) {
   }
 }
 
-TEST(LastX, GapsThatDoNotFitAreRefused) {
-  EXPECT_EQ(error_of([] {
-              make_task("last-x", {{"length", "40"}});
-            }),
-            "[last-x] farther-gap 55 does not fit before `?` into a length of 40: length - 2 at most");
-  EXPECT_EQ(error_of([] {
-              make_task("last-x", {{"near-gap", "31"}});
-            }),
-            "[last-x] near-gap, far-gap and farther-gap must rise, got 31, 31 and 55");
-}
-
-}  // namespace last_x_test
-}  // namespace tally
+}  // namespace tally::last_x_test

@@ -7,8 +7,7 @@
 
 #include "tests/core/io_files.hpp"
 
-namespace tally::testing {
-namespace loss_blocks_test {
+namespace tally::testing::loss_blocks_test {
 
 constexpr std::int32_t end_of_text = 7;
 
@@ -66,5 +65,4 @@ TEST(LossBlocks, PairedDifferenceIsThatOfTheParts) {
   EXPECT_ERROR(paired_difference({{1}, {1}}, {{1}, {1}}), "at least two");
 }
 
-}  // namespace loss_blocks_test
-}  // namespace tally::testing
+}  // namespace tally::testing::loss_blocks_test

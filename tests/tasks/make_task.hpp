@@ -28,8 +28,6 @@ inline std::unique_ptr<Task> make_task(std::string_view name, const Settings& se
   return entry.make(*options, seed, data_seed);
 }
 
-inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 inline bool same(const Example& a, const Example& b) {
   return a.tokens == b.tokens && a.targets == b.targets && a.loss_mask == b.loss_mask && a.score_mask == b.score_mask &&
          a.keys == b.keys;

@@ -5,8 +5,7 @@
 
 #include "tests/core/io_files.hpp"
 
-namespace tally::testing {
-namespace marks_test {
+namespace tally::testing::marks_test {
 
 // A text of pieces; piece 0 begins a document and stands for no bytes.
 class Pieces final : public Task {
@@ -66,5 +65,4 @@ TEST(Marks, OfOnesOwn) {
   EXPECT_ERROR(marks_of({"x\n"}, {{"m", "("}}), "'('");
 }
 
-}  // namespace marks_test
-}  // namespace tally::testing
+}  // namespace tally::testing::marks_test

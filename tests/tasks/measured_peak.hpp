@@ -1,10 +1,11 @@
-// Measures the memory of a run and compares it with the estimate.
+// Tiny configurations, and the memory of a run compared with its estimate.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 
 #include "core/device/backend.hpp"
@@ -13,6 +14,7 @@
 #include "tasks/checks/estimate.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/training/train_step.hpp"
+#include "tests/tasks/configured.hpp"
 
 namespace tally::testing {
 
@@ -42,9 +44,11 @@ inline double measured_peak(const RunConfig& config, bool moved = true) {
   return measured_peak(config, *config.make_task(), moved);
 }
 
+inline MemoryEstimate estimate(const RunConfig& config) { return estimate_training(config, *config.make_task()); }
+
 // The estimate of a dry run equals the memory of the run to the byte.
 inline void expect_exact(const RunConfig& config, const std::string& what) {
-  const MemoryEstimate told = estimate_training(config, *config.make_task());
+  const MemoryEstimate told = estimate(config);
   EXPECT_EQ(told.total() - told.data, measured_peak(config)) << what;
 }
 

@@ -6,26 +6,22 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
-#include "core/error.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/data/batch.hpp"
 #include "tasks/evaluation/sampling.hpp"
-#include "tasks/runs/config.hpp"
 #include "tasks/training/train_step.hpp"
+#include "tests/error_of.hpp"
+#include "tests/tasks/configured.hpp"
 
-namespace tally {
-namespace option_ends_test {
+namespace tally::option_ends_test {
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
+using testing::contains;
 
 // Values that an option accepts at the ends of its range, and numbers just outside.
 struct Ends {
@@ -63,20 +59,9 @@ class EndsOf final : public OptionVisitor {
   std::vector<Ends> all;
 };
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-RunConfig tiny(const std::string& task, const std::string& encoding, const Settings& settings) {
-  RunConfig config = RunConfig::make(task, encoding);
-  for (const auto& [name, value] : Settings{{"model.width", "16"},
-                                            {"model.heads", "2"},
-                                            {"model.layers", "2"},
-                                            {"model.init", "fan-in"},
-                                            {"batch", "2"},
-                                            {"steps", "3"}}) {
-    config.set(name, value);
-  }
-  for (const auto& [name, value] : settings) config.set(name, value);
-  return config;
+RunConfig tiny(const std::string& task, const std::string& encoding, const std::string& settings) {
+  return testing::with(RunConfig::make(task, encoding),
+                       "model.width=16 model.heads=2 model.layers=2 model.init=fan-in batch=2 steps=3 " + settings);
 }
 
 // Runs two steps and checks the resulting weights.
@@ -127,54 +112,31 @@ bool is_fine(const RunConfig& config, const std::vector<std::string>& names) {
 // Ends that tiny() refuses, since they are tied to another option that it does not change: a warm-up that is longer
 // than the run, more heads than the width has numbers.
 bool is_tied(const std::string& task, const std::string& name, const std::string& value) {
-  static const std::map<std::string, std::set<std::string>> everywhere{
-      {"model.heads", {"65536"}},
-      {"model.kv-heads", {"65536"}},
-      {"model.width", {"1"}},
-      {"optimiser.warmup", {"2147483647"}},
-      {"optimiser.weight-decay", {"1000000"}},
-      {"micro-batch", {"1048576"}},
-      {"micro-batches", {"1048576"}},
-      {"pe.contextual-rotary.rotary-dims", {"65536"}},
-      {"pe.rope.rotary-dims", {"65536"}},
-      {"pe.rope.beta-fast", {"5e-324"}},
-      {"pe.rope.beta-slow", {"1.7976931348623157e+308"}},
-      {"pe.rope.fastest", {"1", "5e-324"}},
-      {"pe.rope.high-freq-factor", {"0"}},
-      {"pe.rope.low-freq-factor", {"1.7976931348623157e+308"}}};
-  static const std::map<std::string, std::set<std::string>> of_tasks{{"counting task.max-operations", {"1"}},
-                                                                     {"counting task.min-operations", {"1048576"}},
-                                                                     {"last-x task.far-gap", {"1", "1048576"}},
-                                                                     {"last-x task.farther-gap", {"2", "1048576"}},
-                                                                     {"last-x task.length", {"4"}},
-                                                                     {"last-x task.near-gap", {"1048576"}},
-                                                                     {"mqar task.length", {"8"}},
-                                                                     {"mqar task.pairs", {"65536"}},
-                                                                     {"mqar task.vocabulary", {"4"}},
-                                                                     {"mqar-update task.length", {"8"}},
-                                                                     {"mqar-update task.pairs", {"1", "65536"}},
-                                                                     {"mqar-update task.updates", {"65536"}},
-                                                                     {"mqar-update task.vocabulary", {"4"}},
-                                                                     {"n-back task.n", {"1000"}},
-                                                                     {"n-back task.pairs", {"2"}},
-                                                                     {"passkey task.length", {"32"}},
-                                                                     {"passkey task.statements", {"13"}}};
-  const auto lists = [&](const auto& table, const std::string& key) {
-    const auto found = table.find(key);
-    return found != table.end() && found->second.contains(value);
-  };
-  return lists(everywhere, name) || lists(of_tasks, formatted("{} {}", task, name));
+  static const std::string tied =
+      " model.heads=65536 model.kv-heads=65536 model.width=1 optimiser.warmup=2147483647 "
+      "optimiser.weight-decay=1000000 micro-batch=1048576 micro-batches=1048576 "
+      "pe.contextual-rotary.rotary-dims=65536 pe.rope.rotary-dims=65536 pe.rope.beta-fast=5e-324 "
+      "pe.rope.beta-slow=1.7976931348623157e+308 pe.rope.fastest=1 pe.rope.fastest=5e-324 "
+      "pe.rope.high-freq-factor=0 pe.rope.low-freq-factor=1.7976931348623157e+308 "
+      "counting/task.max-operations=1 counting/task.min-operations=1048576 last-x/task.far-gap=1 "
+      "last-x/task.far-gap=1048576 last-x/task.farther-gap=2 last-x/task.farther-gap=1048576 "
+      "last-x/task.length=4 last-x/task.near-gap=1048576 mqar/task.length=8 mqar/task.pairs=65536 "
+      "mqar/task.vocabulary=4 mqar-update/task.length=8 mqar-update/task.pairs=1 mqar-update/task.pairs=65536 "
+      "mqar-update/task.updates=65536 mqar-update/task.vocabulary=4 n-back/task.n=1000 n-back/task.pairs=2 "
+      "passkey/task.length=32 passkey/task.statements=13 ";
+  return contains(tied, formatted(" {}={} ", name, value)) ||
+         contains(tied, formatted(" {}/{}={} ", task, name, value));
 }
 
 // Every number of these options at each end. Some need other choices than the defaults: if an option is refused, it is
 // tried again together with the settings in `others`.
 void expect_ends(const std::string& task, const std::string& encoding, const std::string& prefix,
-                 const std::vector<Ends>& options, const Settings& beside, const std::vector<Settings>& others = {}) {
+                 const std::vector<Ends>& options, const std::string& beside,
+                 const std::vector<std::string>& others = {}) {
   for (const Ends& option : options) {
     const std::string name = prefix + option.name;
-    const auto fine_beside = [&](Settings settings, const std::string& value) {
-      settings.insert(settings.begin(), beside.begin(), beside.end());
-      RunConfig config = tiny(task, encoding, settings);
+    const auto fine_beside = [&](const std::string& settings, const std::string& value) {
+      RunConfig config = tiny(task, encoding, beside + " " + settings);
       config.set(name, value);
       return is_fine(config, {option.name, formatted("[{}]", task)});
     };
@@ -182,7 +144,7 @@ void expect_ends(const std::string& task, const std::string& encoding, const std
       SCOPED_TRACE(formatted("{}, {}, {} = {}", task, encoding, name, value));
       bool is_accepted = fine_beside({}, value);
       if (!is_accepted) {
-        for (const Settings& more : others) is_accepted = fine_beside(more, value) || is_accepted;
+        for (const std::string& more : others) is_accepted = fine_beside(more, value) || is_accepted;
       }
       EXPECT_TRUE(is_accepted || is_tied(task, name, value)) << "an end of the range that is never accepted";
     }
@@ -193,7 +155,7 @@ void expect_ends(const std::string& task, const std::string& encoding, const std
   }
 }
 
-const Settings short_text{{"task.length", "12"}};
+const std::string short_text = "task.length=12";
 
 // Each rule with one schedule.
 TEST(OptionEnds, OfOptimisersTrain) {
@@ -203,18 +165,17 @@ TEST(OptionEnds, OfOptimisersTrain) {
     options.set("name", entry->name);
     for (const OptionInfo& info : list_options(options)) {
       if (info.name != "schedule") continue;
-      Settings beside = short_text;
-      beside.emplace_back("optimiser.name", entry->name);
-      beside.emplace_back("optimiser.schedule", info.allowed[n++ % info.allowed.size()]);
-      expect_ends("flip-flop", "cope", "optimiser.", EndsOf(options).all, beside);
+      expect_ends("flip-flop", "cope", "optimiser.", EndsOf(options).all,
+                  formatted("{} optimiser.name={} optimiser.schedule={}", short_text, entry->name,
+                            info.allowed[n++ % info.allowed.size()]));
     }
   }
 }
 
 TEST(OptionEnds, OfTheModelTrain) {
   ModelOptions options;
-  for (const Settings& beside : {short_text, {{"task.length", "12"}, {"model.norm", "rms"}, {"model.tied", "true"}}}) {
-    expect_ends("flip-flop", "cope", "model.", EndsOf(options).all, beside);
+  for (const std::string beside : {"", " model.norm=rms model.tied=true"}) {
+    expect_ends("flip-flop", "cope", "model.", EndsOf(options).all, short_text + beside);
   }
 }
 
@@ -226,9 +187,9 @@ TEST(OptionEnds, OfTheRunTrain) {
 TEST(OptionEnds, OfEncodingsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
     const std::string prefix = formatted("pe.{}.", entry->name);
-    std::vector<Settings> choices;
+    std::vector<std::string> choices;
     for (const OptionInfo& info : list_options(*entry->make_options())) {
-      for (const std::string& value : info.allowed) choices.push_back({{prefix + info.name, value}});
+      for (const std::string& value : info.allowed) choices.push_back(formatted("{}{}={}", prefix, info.name, value));
     }
     expect_ends("flip-flop", entry->name, prefix, EndsOf(*entry->make_options()).all, short_text, choices);
   }
@@ -237,7 +198,7 @@ TEST(OptionEnds, OfEncodingsTrain) {
 TEST(OptionEnds, OfTasksTrain) {
   for (const TaskEntry* entry : task_registry()) {
     if (entry->reads_files) continue;
-    expect_ends(entry->name, "none", "task.", EndsOf(*entry->make_options()).all, {{"model.layers", "1"}});
+    expect_ends(entry->name, "none", "task.", EndsOf(*entry->make_options()).all, "model.layers=1");
   }
 }
 
@@ -246,9 +207,7 @@ TEST(OptionEnds, OfHeadWidthsTrain) {
   for (const EncodingEntry* entry : encoding_registry()) {
     for (const std::string width : {"1", "2"}) {
       SCOPED_TRACE(formatted("{}, head-width {}", entry->name, width));
-      Settings settings = short_text;
-      settings.emplace_back("model.head-width", width);
-      const bool fine = is_fine(tiny("flip-flop", entry->name, settings),
+      const bool fine = is_fine(tiny("flip-flop", entry->name, short_text + " model.head-width=" + width),
                                 {"even number of dims", "even head width", "a norm over a head width of 1 "});
       EXPECT_TRUE(fine || width == "1");
     }
@@ -271,25 +230,17 @@ TEST(OptionEnds, OfWindowsTrain) {
 }
 
 TEST(OptionEnds, WhatSeesItselfOnlyMustAttendToItself) {
-  const auto refused = [](const std::string& text) {
-    try {
-      const RunConfig config = tiny("flip-flop", text, short_text);
+  const auto refused = [](const std::string& text, const std::string& more = "") {
+    return testing::error_of([&] {
+      const RunConfig config = tiny("flip-flop", text, short_text + more);
       config.make_model(*config.make_task());
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    });
   };
-  for (const std::string text : {"stick-breaking[window=1]", "0:none,1:stick-breaking[chunk=1]",
-                                 "rope+stick-breaking[window=1]", "none@0,stick-breaking[window=1]@1"}) {
+  for (const std::string text : {"0:none,1:stick-breaking[chunk=1]", "none@0,stick-breaking[window=1]@1"}) {
     EXPECT_TRUE(contains(refused(text), "stick-breaking") && contains(refused(text), "every weight is 0")) << text;
   }
-  for (const std::string text : {"stick-breaking[window=2]", "stick-breaking[window=1,first=1]", "none[window=1]"}) {
-    EXPECT_EQ(refused(text), "") << text;
-  }
-  RunConfig config = tiny("flip-flop", "stick-breaking[window=1]", short_text);
-  config.set("pe.attend-current", "true");
-  EXPECT_NO_THROW(config.make_model(*config.make_task()));
+  EXPECT_EQ(refused("stick-breaking[window=1,first=1]"), "");
+  EXPECT_EQ(refused("stick-breaking[window=1]", " pe.attend-current=true"), "");
 }
 
 TEST(OptionEnds, OfSamplingDrawSomeToken) {
@@ -313,32 +264,22 @@ TEST(OptionEnds, OfSamplingDrawSomeToken) {
 
 // Numbers that the rule divides by, or that would leave nothing of a parameter.
 TEST(OptionEnds, OfOptimisersAreOpenWhereTheFormulaNeedsIt) {
-  const auto error_of = [](const Settings& settings) {
-    try {
-      RunConfig config = tiny("flip-flop", "none", short_text);
-      for (const auto& [name, value] : settings) config.set(name, value);
-      config.validate();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+  const auto error_of = [](const std::string& settings) {
+    return testing::error_of([&] { tiny("flip-flop", "none", short_text + " " + settings).validate(); });
   };
-  EXPECT_EQ(error_of({{"optimiser.beta1", "1"}}), "[optimiser] beta1 must be in [0, 1), got '1'");
-  EXPECT_EQ(error_of({{"optimiser.beta2", "1"}}), "[optimiser] beta2 must be in [0, 1), got '1'");
-  EXPECT_EQ(error_of({{"optimiser.eps", "0"}}), "[optimiser] eps must be 1e-20 to 1, got '0'");
-  EXPECT_EQ(error_of({{"optimiser.name", "sgd"}, {"optimiser.momentum", "1"}}),
-            "[optimiser] momentum must be in [0, 1), got '1'");
-  const Settings decay{{"optimiser.lr", "0.5"}, {"optimiser.weight-decay", "2"}};
-  EXPECT_TRUE(contains(error_of(decay), "weight-decay 2 with lr 0.5 takes 1 of a parameter")) << error_of(decay);
-  Settings of_adam = decay;
-  of_adam.emplace_back("optimiser.name", "adam");
-  EXPECT_EQ(error_of(of_adam), "");
-  EXPECT_EQ(error_of({{"optimiser.lr", "0.5"}, {"optimiser.weight-decay", "1.9"}}), "");
+  for (const std::string name : {"beta1", "beta2"}) {
+    EXPECT_EQ(error_of("optimiser." + name + "=1"), "[optimiser] " + name + " must be in [0, 1), got '1'");
+  }
+  EXPECT_EQ(error_of("optimiser.eps=0"), "[optimiser] eps must be 1e-20 to 1, got '0'");
+  EXPECT_EQ(error_of("optimiser.name=sgd optimiser.momentum=1"), "[optimiser] momentum must be in [0, 1), got '1'");
+  const std::string decay = "optimiser.lr=0.5 optimiser.weight-decay=";
+  EXPECT_TRUE(contains(error_of(decay + "2"), "weight-decay 2 with lr 0.5 takes 1 of a parameter"));
+  EXPECT_EQ(error_of(decay + "2 optimiser.name=adam"), "");
+  EXPECT_EQ(error_of(decay + "1.9"), "");
   // Options that C++ code filled in.
   OptimizerOptions options;
   options.lr = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(Optimizer::make(options, {}), Error);
 }
 
-}  // namespace option_ends_test
-}  // namespace tally
+}  // namespace tally::option_ends_test

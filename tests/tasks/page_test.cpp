@@ -4,18 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "tasks/inspect/packing.hpp"
 #include "tests/tasks/unpack.hpp"
 
-namespace tally::testing {
-namespace page_test {
+namespace tally::testing::page_test {
 
 TEST(Page, DataInAScriptCannotEndIt) {
   const JsonValue hostile =
@@ -27,11 +23,10 @@ TEST(Page, DataInAScriptCannotEndIt) {
   EXPECT_EQ(parse_json(text, {}, "page"), hostile);
 }
 
-TEST(Page, TextInHtmlIsText) { EXPECT_EQ(html_text("<a b='\"&'>"), "&lt;a b=&#39;&quot;&amp;&#39;&gt;"); }
-
 TEST(Page, PartsArePutTogether) {
   const std::string page =
       make_page("inspect.html", "a <title>", JsonValue::object({{"key", "{{style.css}}</script>"}}));
+  EXPECT_EQ(html_text("<a b='\"&'>"), "&lt;a b=&#39;&quot;&amp;&#39;&gt;");
   EXPECT_NE(page.find("<title>a &lt;title&gt;</title>"), std::string::npos);
   EXPECT_NE(page.find(page_source("style.css")), std::string::npos);
   EXPECT_NE(page.find(R"({"key":"{{style.css}}\u003c/script>"})"), std::string::npos) << "data is not looked into";
@@ -113,5 +108,4 @@ TEST(Packing, KeepsTheSignsOfShares) {
   }
 }
 
-}  // namespace page_test
-}  // namespace tally::testing
+}  // namespace tally::testing::page_test

@@ -5,8 +5,7 @@
 
 #include <string>
 
-namespace tally {
-namespace paired_test {
+namespace tally::paired_test {
 
 RunSummary run_with(const std::vector<double>& nats) {
   RunSummary run;
@@ -36,5 +35,4 @@ TEST(Paired, TwoLossesDifferByStudentsTest) {
   EXPECT_FALSE(row(0.08).boolean("differs"));
 }
 
-}  // namespace paired_test
-}  // namespace tally
+}  // namespace tally::paired_test

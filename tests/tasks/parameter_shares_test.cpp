@@ -5,16 +5,13 @@
 
 #include <cmath>
 #include <memory>
-#include <random>
 #include <string>
-#include <vector>
 
 #include "autograd/node.hpp"
 #include "nn/optimizer.hpp"
 #include "tests/thread_ranks.hpp"
 
-namespace tally {
-namespace parameter_shares_test {
+namespace tally::parameter_shares_test {
 
 using testing::on_ranks;
 
@@ -126,17 +123,4 @@ TEST(ParameterShares, AreOfAboutOneSize) {
   }
 }
 
-// A name without a parameter, and a wrong shape, are left to the loader to refuse.
-TEST(ParameterShares, LeaveWhatDoesNotFitToTheLoader) {
-  on_ranks(2, [](const ProcessGroup& ranks) {
-    const NamedTensors mine = parameters();
-    const ParameterShares shares(mine, ranks);
-    const std::vector<StoredTensor> left =
-        shares.own_rows({{"other.m", DType::f32, {2}, {}}, {"p0.m", DType::f32, {36, 13}, {}}});
-    EXPECT_EQ(left[0].shape, Shape({2}));
-    EXPECT_EQ(left[1].shape, Shape({36, 13}));
-  });
-}
-
-}  // namespace parameter_shares_test
-}  // namespace tally
+}  // namespace tally::parameter_shares_test

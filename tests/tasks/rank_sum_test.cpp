@@ -7,16 +7,12 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
-#include <random>
-#include <utility>
-#include <vector>
 
 #include "core/error.hpp"
 #include "tasks/training/tree_sum.hpp"
 #include "tests/thread_ranks.hpp"
 
-namespace tally {
-namespace rank_sum_test {
+namespace tally::rank_sum_test {
 
 using testing::on_ranks;
 
@@ -137,5 +133,4 @@ TEST(RankSum, AskedForTooEarlyOrTwiceIsABug) {
   EXPECT_THROW(sum.set(1, Tensor::zeros({1})), InternalError);
 }
 
-}  // namespace rank_sum_test
-}  // namespace tally
+}  // namespace tally::rank_sum_test

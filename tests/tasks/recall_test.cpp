@@ -1,18 +1,13 @@
 // Recall: mqar, mqar-update and n-back: distributions, and the error rates of baselines.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
 #include <map>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "tests/tasks/check_numbers.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace recall_test {
+namespace tally::recall_test {
 
 using testing::error_of;
 using testing::make_task;
@@ -113,27 +108,6 @@ TEST(Mqar, RandomFillerAsksFalsely) {
   false_queries.expect_exact(1.25, "false queries");
 }
 
-TEST(Mqar, WhatDoesNotFitIsRefused) {
-  EXPECT_EQ(error_of([] { make_task("mqar", mqar("256", "8", "30")); }),
-            "[mqar] train with 8 pairs needs a length of 32, got 30");
-  EXPECT_EQ(error_of([] { make_task("mqar", mqar("16", "8", "64")); }),
-            "[mqar] train has 8 pairs, of 7 different keys: the vocabulary is too small");
-  EXPECT_EQ(error_of([] { make_task("mqar", mqar("256", "8", "65")); }), "[mqar] length must be even, got 65");
-}
-
-TEST(Mqar, AFullTextHasNoDenserSplit) {
-  // 64 pairs in 256 tokens, a setting of the released code. Twice this number does not fit.
-  const auto names = [](const Task& task) {
-    std::vector<std::string> found;
-    for (const Split& split : task.splits()) found.push_back(split.name);
-    return found;
-  };
-  EXPECT_EQ(names(*make_task("mqar", mqar("8192", "64", "256"))),
-            (std::vector<std::string>{"train", "in-distribution", "ood-long"}));
-  EXPECT_EQ(names(*make_task("mqar", mqar("8192", "32", "256"))),
-            (std::vector<std::string>{"train", "in-distribution", "ood-dense", "ood-long"}));
-}
-
 TEST(MqarUpdate, TheLatestValueIsAsked) {
   struct Row {
     const char *vocabulary, *pairs, *split;
@@ -190,10 +164,6 @@ TEST(MqarUpdate, TheLatestValueIsAsked) {
     distance.expect_near(row.distance, row.distance_tolerance, what);
     shared.expect_near(row.shared, 0.007, what);
   }
-  EXPECT_EQ(error_of([] {
-              make_task("mqar-update", {{"vocabulary", "64"}, {"pairs", "8"}, {"updates", "9"}});
-            }),
-            "[mqar-update] train has 9 updates of 8 keys");
 }
 
 Settings n_back(const char* keys, const char* values, const char* pairs, const char* n) {
@@ -265,5 +235,4 @@ TEST(NBack, CheckNumbers) {
   }
 }
 
-}  // namespace recall_test
-}  // namespace tally
+}  // namespace tally::recall_test

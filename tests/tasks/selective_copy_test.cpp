@@ -1,18 +1,12 @@
 // Selective copy: the first sequences as text, structure, masks, uniform positions and symbols, errors.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdint>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace selective_copy_test {
+namespace tally::selective_copy_test {
 
-using testing::error_of;
 using testing::expect_share;
 using testing::make_task;
 using testing::Settings;
@@ -50,19 +44,6 @@ TEST(SelectiveCopy, SplitsAreThoseOfThePaper) {
   }
   EXPECT_EQ(task->max_length(), 1024);
   ASSERT_EQ(task->vocabulary().size(), 16u);
-  EXPECT_EQ(task->vocabulary().front(), "A");
-  EXPECT_EQ(task->vocabulary()[14], "O");
-  EXPECT_EQ(task->vocabulary()[15], "_");
-}
-
-// D B B C F B F B E with blank B gives D C F F E.
-TEST(SelectiveCopy, ThePapersExample) {
-  const auto task = make_task("selective-copy", small);
-  const std::vector<std::int32_t> prompt = task->encode("D__CF_F_E");
-  EXPECT_EQ(prompt, (std::vector<std::int32_t>{3, 15, 15, 2, 5, 15, 5, 15, 4}));
-  Example answer;
-  answer.tokens = without_blanks(prompt);
-  EXPECT_EQ(task->text(answer), "DCFFE");
 }
 
 TEST(SelectiveCopy, EverySequenceIsAPromptAndItsCopy) {
@@ -94,43 +75,6 @@ TEST(SelectiveCopy, TheCopyIsTrainedOnAndScored) {
   }
 }
 
-TEST(SelectiveCopy, IsAPureFunction) { testing::expect_pure("selective-copy", small); }
-
-TEST(SelectiveCopy, TrainingFollowsTheSeedEvaluationTheDataSeed) {
-  const auto base = make_task("selective-copy", small, 1, 2);
-  const auto other_seed = make_task("selective-copy", small, 3, 2);
-  const auto other_data = make_task("selective-copy", small, 1, 3);
-  EXPECT_NE(text_of(*base, "train", 0), text_of(*other_seed, "train", 0));
-  EXPECT_EQ(text_of(*base, "train", 0), text_of(*other_data, "train", 0));
-  for (const char* split : {"in-distribution", "ood-dense", "ood-sparse"}) {
-    EXPECT_EQ(text_of(*base, split, 0), text_of(*other_seed, split, 0));
-    EXPECT_NE(text_of(*base, split, 0), text_of(*other_data, split, 0));
-  }
-}
-
-// With equal settings, splits and neighbours differ in more than their names: symbols agree one time in fifteen.
-TEST(SelectiveCopy, SplitsSeedsAndNeighboursAreIndependent) {
-  const Settings settings{{"non-blanks", "20"}, {"blanks", "0"}, {"dense-blanks", "0"}, {"sparse-blanks", "0"}};
-  const auto task = make_task("selective-copy", settings, 1, 1);
-  const auto next_seed = make_task("selective-copy", settings, 2, 2);
-  const auto agreeing = [](const Task& a, const std::string& split_a, const Task& b, const std::string& split_b,
-                           std::int64_t shift) {
-    double count = 0;
-    for (std::int64_t index = 0; index < 500; ++index) {
-      const auto left = a.example(split_a, index).tokens;
-      const auto right = b.example(split_b, index + shift).tokens;
-      for (std::size_t t = 0; t < 20; ++t) count += left[t] == right[t];
-    }
-    return count;
-  };
-  const double trials = 500 * 20;
-  expect_share(agreeing(*task, "train", *task, "in-distribution", 0), trials, 1.0 / 15, "train, in-distribution");
-  expect_share(agreeing(*task, "in-distribution", *task, "ood-dense", 0), trials, 1.0 / 15, "in-distribution, dense");
-  expect_share(agreeing(*task, "ood-dense", *task, "ood-sparse", 0), trials, 1.0 / 15, "dense, sparse");
-  expect_share(agreeing(*task, "train", *next_seed, "train", 0), trials, 1.0 / 15, "seeds");
-  expect_share(agreeing(*task, "train", *task, "train", 1), trials, 1.0 / 15, "neighbours");
-}
-
 TEST(SelectiveCopy, SymbolsAndPlacesAreUniform) {
   const auto task = make_task("selective-copy", {{"non-blanks", "2"}, {"blanks", "3"}});
   constexpr int sequences = 20'000;
@@ -158,20 +102,4 @@ TEST(SelectiveCopy, SymbolsAndPlacesAreUniform) {
   EXPECT_NEAR(chi_squared, 224, 4 * std::sqrt(448.0));
 }
 
-TEST(SelectiveCopy, MistakesAreNamed) {
-  const auto task = make_task("selective-copy", small);
-  EXPECT_EQ(error_of([&] { task->encode("AB_P"); }),
-            "[encode] symbol 4 is 'P', which is none of A B C D E F G H I J K L M N O _");
-  EXPECT_EQ(error_of([&] { task->example("ood-dense", 1000); }),
-            "[split] ood-dense has sequences 0 to 999, asked for 1000");
-  EXPECT_EQ(error_of([&] { task->example("ood-desne", 0); }),
-            "[split] unknown split 'ood-desne'; did you mean 'ood-dense'? Known are train, in-distribution, "
-            "ood-dense, ood-sparse");
-  EXPECT_EQ(error_of([] {
-              make_task("selective-copy", {{"non-blanks", "0"}});
-            }),
-            "[task] non-blanks must be 1 to 1048576, got '0'");
-}
-
-}  // namespace selective_copy_test
-}  // namespace tally
+}  // namespace tally::selective_copy_test

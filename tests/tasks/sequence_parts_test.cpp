@@ -3,22 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "nn/layers/lstm.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/data/random_permutation.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/training/train_step.hpp"
-#include "tests/devices.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"
 
-namespace tally {
-namespace sequence_parts_test {
+namespace tally::sequence_parts_test {
 
 constexpr std::int64_t length = 14;
 
@@ -139,15 +134,6 @@ TEST(SequenceParts, AreAsLongAsTheirTexts) {
   const std::vector<SequencePart> expected{{0, 1, 14, 0},  {14, 1, 14, 1}, {28, 1, 14, 2}, {42, 2, 5, 24},
                                            {52, 2, 5, 26}, {62, 1, 5, 28}, {67, 2, 1, 725}};
   EXPECT_EQ(fewer.parts(), expected);
-}
-
-TEST(SequenceParts, OfJoinedTextsAreTheirSequences) {
-  Batch batch = batch_of_texts(lengths);
-  batch.starts.clear();
-  const SequenceParts whole(batch), two(batch, 3);
-  EXPECT_EQ(whole.parts(), (std::vector<SequencePart>{{0, 4, length, 0}}));
-  EXPECT_EQ(two.parts(), (std::vector<SequencePart>{{0, 3, length, 0}, {3 * length, 1, length, 3}}));
-  EXPECT_EQ(two.put_back(two.tokens.to(DType::i64)).shape(), batch.tokens.shape());
 }
 
 TEST(SequenceParts, StayWithTheirSequencesInPartsOfABatch) {
@@ -276,5 +262,4 @@ TEST(RandomPermutation, OfMoreThanMemoryHoldsIsThereAtOnce) {
   EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / 1000));
 }
 
-}  // namespace sequence_parts_test
-}  // namespace tally
+}  // namespace tally::sequence_parts_test

@@ -4,13 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <string>
-#include <vector>
 
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace task_test {
+namespace tally::task_test {
 
 using testing::contains;
 using testing::error_of;
@@ -89,6 +86,38 @@ TEST(Tasks, AnUnknownOneIsRefusedWithTheNearest) {
   EXPECT_TRUE(contains(error_of([] { find_task("shakespeare"); }), "unknown task 'shakespeare'; known are "));
 }
 
+TEST(Tasks, SettingsThatDoNotFitAreRefused) {
+  struct Row {
+    const char* task;
+    testing::Settings settings;
+    const char* message;
+  };
+  for (const auto& [task, settings, message] :
+       {Row{"flip-flop", {{"length", "7"}}, "[flip-flop] length must be even and at least 4, got 7"},
+        {"counting",
+         {{"min-operations", "9"}, {"max-operations", "8"}},
+         "[counting] min-operations 9 is more than max-operations 8"},
+        {"last-sentence",
+         {{"back", "1"}, {"back-max", "2"}},
+         "[last-sentence] back = 1 has no effect with back-max = 2: the question says which sentence"},
+        {"last-x",
+         {{"length", "40"}},
+         "[last-x] farther-gap 55 does not fit before `?` into a length of 40: length - 2 at most"},
+        {"last-x", {{"near-gap", "31"}}, "[last-x] near-gap, far-gap and farther-gap must rise, got 31, 31 and 55"},
+        {"missing-duplicate", {{"max-length", "41"}}, "[missing-duplicate] max-length must be even, got 41"},
+        {"mqar", {{"pairs", "8"}, {"length", "30"}}, "[mqar] train with 8 pairs needs a length of 32, got 30"},
+        {"mqar",
+         {{"pairs", "8"}, {"vocabulary", "16"}},
+         "[mqar] train has 8 pairs, of 7 different keys: the vocabulary is too small"},
+        {"mqar", {{"length", "65"}}, "[mqar] length must be even, got 65"},
+        {"mqar-update",
+         {{"vocabulary", "64"}, {"pairs", "8"}, {"updates", "9"}},
+         "[mqar-update] train has 9 updates of 8 keys"},
+        {"passkey", {{"length", "40"}}, "[passkey] ood-decoys with 4 statements needs a length of 44, got 40"}}) {
+    EXPECT_EQ(error_of([&] { make_task(task, settings); }), message);
+  }
+}
+
 TEST(Tasks, NextTokenExampleShiftsByOne) {
   const Example example = next_token_example({7, 8, 9});
   EXPECT_EQ(example.tokens, (std::vector<std::int32_t>{7, 8, 9}));
@@ -104,15 +133,4 @@ TEST(Tasks, SequenceRngIsTheNamedStream) {
   for (std::uint64_t element = 0; element < 10; ++element) EXPECT_EQ(rng.bits(), stream.bits(element)) << element;
 }
 
-TEST(Tasks, SymbolsAreJoinedWithASeparator) {
-  const std::vector<std::string> vocabulary{"a", "bc"};
-  const std::vector<std::int32_t> tokens{1, 0, 1};
-  EXPECT_EQ(join_symbols(vocabulary, tokens, " "), "bc a bc");
-  EXPECT_EQ(join_symbols(vocabulary, tokens, ""), "bcabc");
-  EXPECT_EQ(join_symbols(vocabulary, {}, " "), "");
-  const std::vector<std::int32_t> negative{-1};
-  EXPECT_THROW(join_symbols(vocabulary, negative, " "), Error);
-}
-
-}  // namespace task_test
-}  // namespace tally
+}  // namespace tally::task_test

@@ -1,10 +1,8 @@
 // A run that is stopped and resumed: the times in its files, and the order in which they reach the disk.
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,6 +11,7 @@
 #include "tasks/runs/metrics.hpp"
 #include "tasks/runs/train.hpp"
 #include "tests/core/io_files.hpp"
+#include "tests/tasks/configured.hpp"
 
 namespace {
 
@@ -34,27 +33,13 @@ extern "C" int fsync(int file) {
   return static_cast<int>(::syscall(SYS_fsync, file));
 }
 
-namespace tally {
-namespace train_again_test {
+namespace tally::train_again_test {
 
 RunConfig tiny() {
-  RunConfig config = RunConfig::make("flip-flop", "none");
-  for (const auto& [name, value] : {std::pair<std::string, std::string>{"task.length", "8"},
-                                    {"task.eval-count", "2"},
-                                    {"task.sparse-count", "2"},
-                                    {"task.dense-count", "2"},
-                                    {"model.layers", "1"},
-                                    {"model.width", "8"},
-                                    {"model.heads", "2"},
-                                    {"batch", "2"},
-                                    {"steps", "40"},
-                                    {"log-every", "1"},
-                                    {"optimiser.warmup", "0"},
-                                    {"save-every", "10"},
-                                    {"eval-every", "40"}}) {
-    config.set(name, value);
-  }
-  return config;
+  return testing::with(
+      RunConfig::make("flip-flop", "none"),
+      "task.length=8 task.eval-count=2 task.sparse-count=2 task.dense-count=2 model.layers=1 model.width=8 "
+      "model.heads=2 batch=2 steps=40 log-every=1 optimiser.warmup=0 save-every=10 eval-every=40");
 }
 
 // Requests a stop at a step.
@@ -109,5 +94,4 @@ TEST(TrainAgain, MetricsReachTheDiskBeforeTheCheckpoint) {
   EXPECT_EQ(checkpoints, 4);
 }
 
-}  // namespace train_again_test
-}  // namespace tally
+}  // namespace tally::train_again_test

@@ -1,15 +1,12 @@
 // The order in which a fixed training set is read.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <numeric>
-#include <vector>
 
 #include "tasks/data/batch.hpp"
 #include "tests/tasks/make_task.hpp"
 
-namespace tally {
-namespace training_order_test {
+namespace tally::training_order_test {
 
 using Indices = std::vector<std::int64_t>;
 
@@ -67,5 +64,4 @@ TEST(TrainingOrder, EverySequenceIsEquallyLikelyAtEveryPlace) {
   }
 }
 
-}  // namespace training_order_test
-}  // namespace tally
+}  // namespace tally::training_order_test

@@ -3,8 +3,7 @@
 #include "core/io/checksum.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace prepared_text_test {
+namespace tally::prepared_text_test {
 
 // Two documents of three and no tokens: 9 is the end of text.
 const std::string tokens = std::string("\11\0\1\0\2\0\3\0\11\0\11\0", 12);
@@ -63,5 +62,4 @@ TEST_F(Prepared, WhatDoesNotFitIsNamed) {
   EXPECT_ERROR(open(), "splits");
 }
 
-}  // namespace prepared_text_test
-}  // namespace tally
+}  // namespace tally::prepared_text_test

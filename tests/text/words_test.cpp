@@ -6,8 +6,7 @@
 
 #include "core/utf8.hpp"
 
-namespace tally {
-namespace words_test {
+namespace tally::words_test {
 
 TEST(Words, RunsAndLineEnds) {
   EXPECT_EQ(count_words(""), 0);
@@ -45,5 +44,4 @@ TEST(Words, CutAnywhere) {
   }
 }
 
-}  // namespace words_test
-}  // namespace tally
+}  // namespace tally::words_test
