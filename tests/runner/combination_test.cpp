@@ -112,34 +112,6 @@ TEST(Combinations, HintAtOtherNames) {
   EXPECT_TRUE(holds(unknown.err, "'nope'; here it is 'none'")) << unknown.err;
 }
 
-// Also when only the combination needs memory for all pairs; with the options of a run.
-TEST(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
-  const TemporaryFolder folder;
-  const std::string composed = " is computed in composed operations, not in tiles: memory grows with the square of",
-                    tiled =
-                        " is computed in tiles, beside numbers of all pairs of tokens: memory grows with the square";
-  const auto described = [&](const std::string& pe) { return run_tally({"describe", pe}, folder).out; };
-  EXPECT_TRUE(holds(described("path+tra"), "path+tra" + tiled));
-  EXPECT_TRUE(holds(described("wall+tra"), "tra+wall" + tiled));
-  EXPECT_TRUE(holds(described("path+wall"), "path+wall" + tiled));
-  EXPECT_TRUE(holds(described("fox+selective"), "fox+selective" + tiled));
-  EXPECT_TRUE(holds(described("dape+rope"), "dape+rope" + composed));
-  EXPECT_TRUE(holds(described("cope+tra"), "cope+tra" + composed));
-  const std::string by_layer = described("0:cope+rope,1:dape2+rope,2:mta");
-  EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;
-  for (const char* pe : {"cope+path", "cope+rope", "fox+tra", "alibi+ssmax", "alibi+wall"}) {
-    const std::string text = described(pe);
-    EXPECT_TRUE(holds(text, formatted("all layers, all heads: {}", pe)) && !holds(text, "is computed in")) << text;
-  }
-  const auto plan = [&](const std::string& pe, const std::string& option) {
-    return run_tally({"train", folder / "run", "--task=flip-flop", "--preset=quick", "--pe=" + pe, option, "--dry-run"},
-                     folder)
-        .out;
-  };
-  EXPECT_TRUE(holds(plan("alibi+ssmax", "--pe.whole=true"), "note: alibi+ssmax" + tiled));
-  EXPECT_FALSE(holds(plan("alibi+ssmax", "--pe.whole=false"), "note: alibi+ssmax"));
-}
-
 TEST(Combinations, AreDescribed) {
   const TemporaryFolder folder;
   const Finished result = run_tally({"describe", "0:rope,1-3:cope@0-1,alibi@2-3"}, folder);

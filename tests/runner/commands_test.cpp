@@ -7,7 +7,7 @@
 
 #include "core/io/safetensors.hpp"
 #include "nn/encoding/encoding.hpp"
-#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/config_options.hpp"
 #include "tests/runner/json_output.hpp"
 #include "tests/runner/run_files.hpp"
 

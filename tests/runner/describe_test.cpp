@@ -61,10 +61,7 @@ TEST(Describe, EncodingTaskPresetAndOptimiser) {
   };
   const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
       {"adamw", {"kind optimiser", "adam with decoupled weight decay", "optimiser.beta2 0.999 "}},
-      {"cope",
-       {"p_ij = sum", "pe.p-max 64 1 to 1048576", "none|sqrt-d", "2405.18719", "position.cope.table [65, d] ",
-        "model.position.cope.table [65, d] share = layers", "model.blocks.N.position.cope.gate.weight [D, D]",
-        "[H, 65, d]"}},
+      {"cope", {"p_ij = sum", "pe.p-max 64 1 to 1048576", "none|sqrt-d", "2405.18719", "position.cope.table [65, d] "}},
       {"absolute", {"model.position.absolute.table [T_max, D]"}},
       {"flip-flop", {"task.length 512 ", "ood-sparse 100000 ", "endless", "paper", "quick"}},
       {"quick", {"task counting", "task flip-flop", "task selective-copy", "optimiser.lr"}},

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/io/json.hpp"
-#include "tasks/commands/parts/text_stream.hpp"
+#include "tasks/evaluation/generate.hpp"
 #include "tests/runner/program.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -169,9 +169,6 @@ TEST_F(Generate, RawIsWhatTheModelSaysAndNothingElse) {
   const std::string text = texts({"--count=6"}).at(0);
   EXPECT_EQ(generate({"--count=6", "--quiet"}).out, text + "\n");
   EXPECT_EQ(generate({"--count=6", "--quiet", "--raw"}).out, text);
-  const Finished refused = generate({"--samples=2", "--show-probability"});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_TRUE(holds(refused.err, "excludes")) << refused.err;
   for (const char* idle : {"--top-k=3", "--top-p=0.5", "--seed=9"}) {
     const Finished greedy = generate({"--temperature=0", idle});
     EXPECT_EQ(greedy.code, 2) << idle;

@@ -192,7 +192,8 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   };
   const Finished plan = suite({"--dry-run", "--set", "pe.cope.p-max=4,8"});
   EXPECT_EQ(plan.code, 0) << plan.err;
-  for (const char* run : {"/mqar/cope-pe.cope.p-max=4-seed1\n", "/last-x/rope-seed1\n", "/n-back/rope-seed1\n"}) {
+  for (const char* run :
+       {"/mqar/cope-pe.cope.p-max=4-seed1: waiting\n", "/last-x/rope-seed1: ", "/n-back/rope-seed1: "}) {
     EXPECT_TRUE(has(plan.out, sweep_ + run)) << plan.out;
   }
   EXPECT_TRUE(holds(suite({"--task=mqar"}).err, "--task")) << "a suite says which tasks";
@@ -225,7 +226,7 @@ TEST_F(Sweeps, EachRunOfTheGridMustFitAndNotWhatItGrowsFrom) {
   };
   const Finished plan = short_runs("optimiser.warmup=0,1");
   EXPECT_EQ(plan.code, 0) << plan.err;
-  EXPECT_TRUE(has(plan.out, sweep_ + "/rope-optimiser.warmup=1-seed1\n")) << plan.out;
+  EXPECT_TRUE(has(plan.out, sweep_ + "/rope-optimiser.warmup=1-seed1: waiting\n")) << plan.out;
   const Finished one_wrong = short_runs("optimiser.warmup=0,3");
   EXPECT_EQ(one_wrong.code, 2);
   EXPECT_TRUE(has(one_wrong.err, "warmup 3 is longer than the run of 2 steps")) << one_wrong.err;
@@ -258,7 +259,7 @@ TEST_F(Sweeps, WrongUsageStartsNothing) {
   EXPECT_FALSE(fs::exists(sweep_));
   const Finished plan = sweep("cope,cope+rope", {"--seeds=1,2", "--dry-run"});
   EXPECT_EQ(plan.code, 0);
-  EXPECT_TRUE(has(plan.out, sweep_ + "/cope+rope-seed2\n")) << plan.out;
+  EXPECT_TRUE(has(plan.out, sweep_ + "/cope+rope-seed2: waiting\n")) << plan.out;
   EXPECT_FALSE(fs::exists(sweep_));
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/io/file_descriptor.hpp"
-#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/training.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing {

@@ -123,7 +123,7 @@ TEST(Usage, ShortNamesOfOptions) {
 TEST(Usage, WrongCommandsAndOptionsNameTheNearest) {
   const TemporaryFolder folder;
   expect_refused({{{"trian"}, "did you mean 'train'?"},
-                  {{"list", "tasks"}, "unknown command 'list'; it is 'tally describe' now"},
+                  {{"list", "tasks"}, "unknown command 'list'"},
                   {{"train"}, "RUN is required"},
                   {{"reproduce"}, "NAME is required: table or figure: "},
                   {{"resume"}, "RUN is required"},

@@ -1,4 +1,4 @@
-// tally sweep --worker, --status and --print: workers that share a folder, are killed and restarted, and scripts that
+// tally sweep --worker, --dry-run and --print: workers that share a folder, are killed and restarted, and scripts that
 // start them.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ class Workers : public ::testing::Test {
     ASSERT_EQ(run_tally(words, folder_).code, 0);
   }
   JsonValue status() {
-    const Finished finished = run_tally({"sweep", sweep_, "--status", "--json"}, folder_);
+    const Finished finished = run_tally({"sweep", sweep_, "--dry-run", "--json"}, folder_);
     EXPECT_EQ(finished.code, 0) << finished.err;
     return parse_json(finished.out, {.max_depth = 16, .max_values = 100'000}, "status");
   }

@@ -230,16 +230,5 @@ TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
   }
 }
 
-TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
-  const JsonValue cost = cost_beside(EncodingChoice::parse("relative"), EncodingChoice::parse("none"));
-  EXPECT_EQ(cost.string("form"), "tiled");
-  EXPECT_GT(cost.at("step").real("memory"), 1);
-  EXPECT_GT(cost.at("attention").real("time"), 0);
-  // As configured: a larger table takes more memory.
-  EncodingChoice large = EncodingChoice::parse("cope-mlp");
-  large.set_option("hidden", "512");
-  EXPECT_GT(cost_beside(large, EncodingChoice::parse("cope-mlp")).at("step").real("memory"), 1.1);
-}
-
 }  // namespace encoding_check_test
 }  // namespace tally

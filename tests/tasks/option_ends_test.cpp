@@ -18,7 +18,7 @@
 #include "nn/optimizer.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/data/batch.hpp"
-#include "tasks/evaluation/sampling.hpp"
+#include "tasks/evaluation/generate.hpp"
 #include "tasks/runs/config.hpp"
 #include "tasks/training/train_step.hpp"
 

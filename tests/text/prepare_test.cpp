@@ -8,10 +8,9 @@
 #include "core/io/checksum.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/prepare/end_token.hpp"
-#include "tasks/text/prepare/prepared_text.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
 #include "tasks/text/prepare/words.hpp"
+#include "tasks/text/tokenizer.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/text/prepare_fixture.hpp"
 
@@ -78,10 +77,8 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
   settings_.rules.skip_if = R"(^first\s+//)";
   EXPECT_EQ(prepare("none").at("counts").at("dropped").integer("content"), 0);
   settings_.rules.skip_if = generated;
-  settings_.rules.invalid = "refuse";
+  settings_.rules.strict = true;
   EXPECT_ERROR(prepare("other"), "wrong.md: byte 4 is not UTF-8");
-  settings_.rules.invalid = "keep";
-  EXPECT_EQ(prepare("kept").at("counts").integer("kept"), 42);
   settings_.rules.exclude = "(";
   EXPECT_ERROR(prepare("other"), "'(': byte 1");
   EXPECT_FALSE(fs::exists(folder_.file("other")));
