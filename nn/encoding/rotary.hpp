@@ -41,8 +41,8 @@ class Rotary {
 // θ_i = base^(-2i/r), i = 0 .. r/2-1
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base);
 // The values of an option, one per plane: "1/1.5/2", since a comma would separate the values of a grid
-// (tasks/command_line/grid.hpp); none for "". Throws Error of the encoding, naming the option, unless all are numbers
-// above 0.
+// (tasks/command_line/config_options.hpp); none for "". Throws Error of the encoding, naming the option, unless all are
+// numbers above 0.
 std::vector<double> plane_factors(std::string_view encoding, std::string_view option, std::string_view text);
 
 }  // namespace tally

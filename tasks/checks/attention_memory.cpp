@@ -59,8 +59,8 @@ std::vector<std::string> square_memory_notes(const EncodingChoice& choice) {
     notes.push_back(
         formatted("{}{}: memory grows with the square of the length; {} heads of width {} take {} for {} tokens",
                   assignment.sum_text(),
-                  memory.form == "composed" ? " is computed in composed operations, not in tiles"
-                                            : " is computed in tiles, beside numbers of all pairs of tokens",
+                  memory.form == "composed" ? " uses reference attention"
+                                            : " uses fused attention and a number for each pair",
                   heads, head_width, bytes_text(memory.bytes), with_commas(attention_memory_length)));
   }
   return notes;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/io/json.hpp"
 #include "tasks/checks/encoding_model.hpp"
 
 namespace tally {
@@ -31,10 +30,24 @@ struct EncodingProperty {
 std::span<const EncodingProperty> encoding_properties();
 Finding look_at(const EncodingProperty& property, const EncodingVariant& variant);
 
-// Cost relative to another encoding, most often `none`, measured in alternating rounds. Returns {"form": "tiled" or
-// "composed", "step": a training step of flip-flop's quick preset, "attention": one layer over 2048 tokens}. The last
-// two are {"time", "memory"} as multiples of the other's. Throws Error if an encoding is not registered or does not
-// accept such a length.
-JsonValue cost_beside(const EncodingChoice& choice, const EncodingChoice& other);
+// Checks whether two encodings are the same function: a first version in composed operations, and its rewriting as a
+// policy or in shapes that tiled attention supports.
+
+// A variant of the rewriting, and the original with the same options.
+struct Rewriting {
+  EncodingVariant rewritten;
+  EncodingChoice original;
+};
+
+// Both choices as they are, then pairs with one option changed at a time (variants_of), for the options that both have.
+// An encoding that is in only one choice corresponds to the one that is only in the other: fast+rope and slow+rope
+// share the options of fast and slow.
+std::vector<Rewriting> rewritings_of(const EncodingChoice& rewritten, const EncodingChoice& original,
+                                     const std::vector<std::string>& given = {});
+
+// Compares logits in f64, then the gradients of all parameters in the order in which backward reaches them. The
+// rewriting gets the original's parameters under the same names. A finding of kind `wrong` names the first value that
+// differs by more than rounding, or the parameters whose names or shapes differ.
+Finding compare(const Rewriting& one);
 
 }  // namespace tally

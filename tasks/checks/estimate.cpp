@@ -1,7 +1,6 @@
 #include "tasks/checks/estimate.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,92 +13,30 @@
 #include "nn/parameter_choice.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/evaluation/generate.hpp"
-#include "tasks/language/separate_texts.hpp"
 #include "tasks/training/train_step.hpp"
 
 namespace tally {
 namespace {
 
-// Sequences of a batch, and how many are computed at once (0: all). `separate`: each sequence is a separate text.
+// Sequences of a batch, and how many are computed at once (0: all).
 struct BatchForm {
   std::int64_t sequences = 0, length = 0, at_once = 0;
-  bool separate = false;
 };
-
-std::int64_t height_of(const BatchForm& batch) {
-  return batch.at_once > 0 ? std::min(batch.at_once, batch.sequences) : batch.sequences;
-}
-
-bool separates_texts(const Task& task) {
-  const auto* const texts = dynamic_cast<const SeparateTexts*>(&task);
-  return texts != nullptr && texts->separates_texts();
-}
-
-// Returns a set of batch forms that includes the most expensive one of this size, whatever the texts. Batches come in
-// parts (tasks/data/sequence_parts.hpp) of any height and length, with no more tokens than `at_once` sequences. For a
-// given number of tokens, memory depends on the length of the texts. Memory per pair of tokens is largest for long
-// texts, memory per text for short ones. Padding of tiles is largest when a text is one token longer than a multiple of
-// the tile. In between, memory is convex. The maximum is therefore at one of these lengths: one token more than one
-// tile or than all whole tiles, for tiles of 2, 4, 8, ... tokens, and the two ends. This holds for the maximal number
-// of tokens, and for the maximal number whose logits are whole: beyond that, logits exist only in strips. The first
-// form has the maximal number of tokens.
-std::vector<BatchForm> largest_forms(const BatchForm& whole, const Task& task, const ModelSetting& model) {
-  if (!separates_texts(task)) return {whole};
-  const std::int64_t height = height_of(whole), length = whole.length;
-  // Lengths at least halve from group to group. All parts of a group except the last are more than half full, so
-  // padding less than doubles the tokens.
-  const auto groups = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(length)));
-  const std::int64_t parts = groups + (4 * whole.sequences + height - 1) / height;
-  // Before the last of `counted` parts, the most partial sums of gradients are held (tasks/training/tree_sum.hpp).
-  const auto counted = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
-  std::vector<std::int64_t> lengths{length};
-  for (std::int64_t tile = 1; tile < length; tile *= 2) {
-    lengths.insert(lengths.end(), {tile, tile + 1, (length - 1) / tile * tile + 1});
-  }
-  std::ranges::sort(lengths);
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  const std::int64_t tokens = height * length;
-  const std::int64_t whole_logits =
-      most_logit_bytes / (model.vocabulary * static_cast<std::int64_t>(size_of(model.dtype)));
-  std::vector<BatchForm> forms;
-  for (const std::int64_t most : {tokens, whole_logits}) {
-    if (!forms.empty() && most >= tokens) break;
-    for (const std::int64_t of_text : lengths) {
-      const std::int64_t rows = most / of_text;
-      if (rows > 0) forms.push_back({counted * rows, of_text, rows, true});
-    }
-  }
-  return forms;
-}
-
-// The largest of the estimates that estimate(form) returns.
-template <class Estimate>
-MemoryEstimate most_of(const std::vector<BatchForm>& forms, Estimate&& estimate) {
-  MemoryEstimate most;
-  for (const BatchForm& form : forms) {
-    const MemoryEstimate one = estimate(form);
-    if (one.more || (!most.more && one.total() > most.total())) most = one;
-  }
-  most.at_most |= forms.front().separate;
-  return most;
-}
 
 // A batch of this form without values.
 Batch counted_batch(const OnlyCounting& counted, const BatchForm& form) {
-  Batch batch = Batch::without_values(form.sequences, form.length, counted.host());
-  if (form.separate) batch.starts.resize(static_cast<std::size_t>(form.sequences));
-  return batch;
+  return Batch::without_values(form.sequences, form.length, counted.host());
 }
 
 // Bytes of a tensor of this shape.
-double bytes_of(const Tensor& tensor) {
+double stored_bytes(const Tensor& tensor) {
   return static_cast<double>(block_bytes(static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())));
 }
 
 // Bytes of the gradients of these parameters.
-double bytes_of(const NamedTensors& parameters) {
+double stored_bytes(const NamedTensors& parameters) {
   double bytes = 0;
-  for (const auto& [name, parameter] : parameters) bytes += bytes_of(parameter);
+  for (const auto& [name, parameter] : parameters) bytes += stored_bytes(parameter);
   return bytes;
 }
 
@@ -140,7 +77,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
                            std::int64_t steps, OptimizerState state, After&& after) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
     const NamedTensors trained = train_only(model.parameters(), config.run.train);
-    estimate.gradients = bytes_of(trained);
+    estimate.gradients = stored_bytes(trained);
     const ProcessGroup& ranks = ProcessGroup::counted();
     estimate.at_most |= !ranks.alone() && counted.stands_for_cpu();
     std::optional<ParameterShares> shares;
@@ -158,24 +95,15 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
   });
 }
 
-// Runs the evaluation of a batch; for separate texts, of the largest part. Each rank holds one batch of the `all`
-// sequences at a time, and has read the batches of the other ranks too.
-void count_evaluation(SequenceModel& model, const BatchForm& form, const Task& task, const ModelSetting& setting,
-                      const OnlyCounting& counted, std::int64_t all = 0) {
+// Runs the evaluation of a batch. Each rank holds one batch of the `all` sequences at a time, and has read the batches
+// of the other ranks too.
+void count_evaluation(SequenceModel& model, const BatchForm& form, const OnlyCounting& counted, std::int64_t all = 0) {
   std::vector<Batch> of_others;
   for (std::int64_t r = 1; r < ProcessGroup::counted().size() && r * form.sequences < all; ++r) {
     of_others.push_back(counted_batch(counted, {std::min(form.sequences, all - r * form.sequences), form.length}));
   }
   Evaluation found;
-  for (const BatchForm& now : largest_forms(form, task, setting)) {
-    if (!now.separate) {
-      evaluate_batch(model, counted_batch(counted, now), found);
-      continue;
-    }
-    // All texts with their padding, and the answers to earlier texts, exist at the same time as a part.
-    const Tensor beside = Tensor::empty({2 * form.sequences * form.length, 3}, DType::f64, counted.host());
-    evaluate_batch(model, counted_batch(counted, {now.at_once, now.length, 0, true}), found);
-  }
+  evaluate_batch(model, counted_batch(counted, form), found);
 }
 
 }  // namespace
@@ -186,19 +114,13 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
     return split.count == 0 ? batch : std::min(batch, split.count);
   };
   const Split& train = splits.front();
-  const ModelSetting setting = model_of(config, task);
   const BatchForm whole{sequences_in(train, config.run.batch), train.length, config.run.at_once()};
   const auto after = [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
     // Evaluation of the training batch before a checkpoint.
-    if (separates_texts(task)) {
-      count_evaluation(model, {height_of(whole), train.length}, task, setting, counted);
-    } else {
-      Evaluation found;
-      for (const Batch& part : batch.parts(whole.at_once)) evaluate_batch(model, part, found);
-    }
+    Evaluation found;
+    for (const Batch& part : batch.parts(whole.at_once)) evaluate_batch(model, part, found);
     for (const Split& split : std::span(splits).subspan(1)) {
-      count_evaluation(model, {sequences_in(split, sequences_at_once(split)), split.length}, task, setting, counted,
-                       split.count);
+      count_evaluation(model, {sequences_in(split, sequences_at_once(split)), split.length}, counted, split.count);
     }
     for (const Split& split : std::span(splits).subspan(1)) {
       if (!config.run.eval_generated) break;
@@ -210,12 +132,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
       generate(model, prompts, static_cast<std::int64_t>(answer.count));
     }
   };
-  const std::vector<BatchForm> forms = largest_forms(whole, task, setting);
-  MemoryEstimate estimate = most_of(forms, [&](const BatchForm& form) {
-    return count_steps(setting, config, form, config.run.steps, state, [&](auto&&... rest) {
-      if (&form == &forms.front()) after(rest...);
-    });
-  });
+  MemoryEstimate estimate = count_steps(model_of(config, task), config, whole, config.run.steps, state, after);
   estimate.data = static_cast<double>(train.count) * sizeof(std::int64_t);
   return estimate;
 }
@@ -223,7 +140,7 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
 MemoryEstimate estimate_loading(const ModelSetting& setting) {
   return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting&) {
     for (const auto& [name, parameter] : model.parameters()) {
-      estimate.checkpoint = std::max(estimate.checkpoint, bytes_of(parameter));
+      estimate.checkpoint = std::max(estimate.checkpoint, stored_bytes(parameter));
     }
   });
 }
@@ -234,10 +151,8 @@ MemoryEstimate estimate_loading(const RunConfig& config, const Task& task) {
 
 MemoryEstimate estimate_evaluation(const RunConfig& config, const Task& task, std::int64_t sequences,
                                    std::int64_t length) {
-  const ModelSetting setting = model_of(config, task);
-  return count_model(setting, [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
-    count_evaluation(model, {sequences, length}, task, setting, counted);
-    estimate.at_most |= separates_texts(task);
+  return count_model(model_of(config, task), [&](SequenceModel& model, MemoryEstimate&, const OnlyCounting& counted) {
+    count_evaluation(model, {sequences, length}, counted);
   });
 }
 
@@ -245,7 +160,7 @@ MemoryEstimate estimate_trace(const RunConfig& config, const Task& task, std::in
                               bool with_gradients) {
   return count_model(model_of(config, task),
                      [&](SequenceModel& model, MemoryEstimate& estimate, const OnlyCounting& counted) {
-                       if (with_gradients) estimate.gradients = bytes_of(model.parameters());
+                       if (with_gradients) estimate.gradients = stored_bytes(model.parameters());
                        trace_pass(model, counted_batch(counted, {sequences, length}), with_gradients);
                      });
 }

@@ -1,6 +1,6 @@
 // Predicts bytes of memory before any work starts. Some encodings have a form that depends on a
-// learned number (EncodingTraits::memory_is_learned); the estimate then covers the most expensive value. For texts
-// masked from each other it covers the most expensive texts. Such estimates set MemoryEstimate::at_most.
+// learned number (EncodingTraits::memory_is_learned); the estimate then covers the most expensive value and sets
+// MemoryEstimate::at_most. Texts masked from each other are counted as the sequences that hold them.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ struct MemoryEstimate {
   double checkpoint = 0;   // the largest part of it that is read at a time
   double data = 0;         // sequences, or the order of a fixed training set
   bool more = false;       // more than can be counted: the numbers are lower bounds
-  bool at_most = false;    // depends on learned values, texts or other ranks: the numbers are upper bounds
+  bool at_most = false;    // depends on learned values or other ranks: the numbers are upper bounds
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 

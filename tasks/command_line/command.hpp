@@ -2,6 +2,7 @@
 // on a CommandLine and returns a Result. It does not print.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -14,7 +15,7 @@
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "tasks/checks/memory.hpp"
-#include "tasks/text/prepare/prepared_text.hpp"
+#include "tasks/text/prepare/token_file.hpp"
 
 namespace tally {
 
@@ -44,13 +45,6 @@ auto as_usage(F&& f) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-}
-
-// Refuses an option, if it is given, that would have no effect in a dry run.
-inline void refuse_with_dry_run(std::string_view command, std::string_view option, bool is_there) {
-  if (!is_there) return;
-  throw UsageError(
-      formatted("[{}] {} has no effect with --dry-run; it is for what is trained and written", command, option));
 }
 
 // The target that an option's value is written to. A variable holds the default, which the help shows. A function gets
@@ -116,6 +110,8 @@ class CommandLine {
   std::string look_ahead(std::string_view name) const;
   // All values.
   std::vector<std::string> look_ahead_all(std::string_view name) const;
+  // The first word that is a folder with a config.json, which decides which options exist; empty if there is none.
+  std::string look_ahead_folder() const;
 
   // Parses the words into the targets and `common`. Returns the help text if it was requested, else an empty string.
   // Throws UsageError naming the option and the nearest existing one.
@@ -162,5 +158,25 @@ std::span<const Command> commands();
 
 // The whole program; returns the exit code. Errors are printed on stderr as "tally: ...".
 int run_program(int argc, char** argv);
+
+// SIGINT and SIGTERM: the first asks the run to stop after the current step, the second ends the program at once.
+// SIGPIPE is ignored: work continues when the reader of the output exits.
+
+// Installs the handlers, again without effect; the flag becomes true at the first signal.
+const std::atomic<bool>& watch_signals();
+// 130 after SIGINT, 143 after SIGTERM, 0 when there was none.
+int signal_exit_code();
+
+// A JSON value as text for people. Commands without a text of their own print their value this way.
+
+// One member per line, "step  500"; the parts of a member are indented below its name. A list of objects without parts
+// is a table, with a header if it has more than two columns. Control characters are escaped.
+std::string value_text(const JsonValue& value);
+
+// What each command file defines; see Command::declare.
+
+#define TALLY_COMMAND(name, ...) std::function<Result()> declare_##name(CommandLine& line);
+#include "tasks/command_line/commands.def"
+#undef TALLY_COMMAND
 
 }  // namespace tally

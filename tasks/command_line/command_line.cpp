@@ -1,12 +1,22 @@
 // The command line, parsed by CLI11. Only this file includes its headers, because they take seconds to compile.
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
+#include <filesystem>
 #include <type_traits>
 
+#include "autograd/finite.hpp"
+#include "core/cpu/parallel.hpp"
+#include "core/device/backend.hpp"
+#include "core/device/device.hpp"
+#include "core/device/kernels.hpp"
+#include "core/distributed/mpi.hpp"
+#include "core/distributed/process_group.hpp"
+#include "core/precision.hpp"
 #include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
-#include "tasks/command_line/grid.hpp"
-#include "tasks/runs/option_hint.hpp"
+#include "tasks/command_line/config_options.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
 namespace {
@@ -147,6 +157,14 @@ std::string CommandLine::look_ahead(std::string_view name) const {
   return values.empty() ? "" : values.back();
 }
 
+std::string CommandLine::look_ahead_folder() const {
+  const auto found = std::ranges::find_if(words_, [](const std::string& word) {
+    std::error_code error;
+    return !word.starts_with('-') && std::filesystem::exists(word + "/config.json", error);
+  });
+  return found == words_.end() ? "" : *found;
+}
+
 std::string CommandLine::parse(std::string_view command, std::string_view summary, std::string_view examples) {
   CLI::App app(formatted("{}\n\nExamples:\n{}", summary, examples), formatted("tally {}", command));
   app.get_formatter()->column_width(34);
@@ -165,6 +183,60 @@ std::string CommandLine::parse(std::string_view command, std::string_view summar
   }
   for (const Option& option : options_) refuse_idle(command, app, option);
   return "";
+}
+
+std::vector<Option> CommonOptions::options() {
+  const std::vector<std::string> precisions(matmul_precision_names.begin(), matmul_precision_names.end());
+  const Rules rules{.group = "Common"};
+  return {{"--threads",
+           &threads,
+           "threads to compute with; 0: all cores. Results are the same bits",
+           {.group = "Common", .least = 0, .most = 4096}},
+          {"--device", &device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU", rules},
+          {"--precision",
+           &precision,
+           "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
+           "are faster",
+           {.group = "Common", .allowed = precisions}},
+          {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},
+          {"--quiet", &quiet, "print results only", rules},
+          {"--json", &json, "", rules}};
+}
+
+std::vector<std::string> CommonOptions::words() {
+  std::vector<std::string> words;
+  for (const Option& option : options()) {
+    if (bool* const* flag = std::get_if<bool*>(&option.target)) {
+      if (**flag) words.push_back(option.names);
+    } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {
+      words.push_back(formatted("{}={}", option.names, **number));
+    } else {
+      words.push_back(formatted("{}={}", option.names, *std::get<std::string*>(option.target)));
+    }
+  }
+  return words;
+}
+
+void CommonOptions::apply() const {
+  Device wanted = as_usage([&] { return device_from_text(device); });
+  if (wanted.type == DeviceType::cuda && !ProcessGroup::world().alone()) {
+    if (wanted.index != 0) {
+      throw UsageError(
+          formatted("[mpi] --device {} is one GPU; of several processes each takes the one of its number on its "
+                    "machine: --device cuda",
+                    device));
+    }
+    wanted.index = static_cast<int>(mpi::own_rank_on_machine());
+  }
+  kernels(wanted);  // an unbuilt backend is refused before any work starts
+  if (precision == "tf32" && wanted.type == DeviceType::cpu) {
+    throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
+  }
+  const auto found = std::ranges::find(matmul_precision_names, precision);
+  set_matmul_precision(static_cast<MatmulPrecision>(found - matmul_precision_names.begin()));
+  set_default_device(wanted);
+  set_finite_checks(debug_nan);
+  if (threads > 0) set_thread_count(static_cast<int>(threads));
 }
 
 }  // namespace tally

@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "tasks/command_line/command.hpp"
-#include "tasks/foreign/imported_record.hpp"
+#include "tasks/foreign/foreign_model.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/results/varied.hpp"
 

@@ -1,4 +1,7 @@
 // Dispatch: maps the command line to a command, and its outcome to output and exit code.
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,12 +14,140 @@
 #include "core/distributed/process_group.hpp"
 #include "core/version.hpp"
 #include "nn/options.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/value_text.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/config_options.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/runs/train.hpp"
 
 namespace tally {
+namespace {
+
+constexpr std::size_t gap = 2;  // between columns; also the indentation
+
+std::string word_of(const JsonValue& value) {
+  if (value.is_string()) return printable(value.string());
+  if (value.is_real()) return to_text(value.real());
+  if (!value.is_array()) return value.is_null() ? "" : write_json(value);
+  std::vector<std::string> words;
+  for (const JsonValue& element : value.elements()) words.push_back(word_of(element));
+  return formatted("[{}]", joined(words));
+}
+
+bool is_numbers(const JsonValue& value) {
+  return value.is_array() && !value.elements().empty() &&
+         std::ranges::all_of(value.elements(), [](const JsonValue& one) { return one.is_number(); });
+}
+
+bool is_cell(const JsonValue& value) { return is_numbers(value) || !(value.is_array() || value.is_object()); }
+
+// Whether the value fits on the line of its name.
+bool is_word(const JsonValue& value) {
+  return is_cell(value) && !(value.is_string() && value.string().find('\n') != std::string::npos);
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const std::vector<std::string>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t n = 0; n < row.size(); ++n) widths[n] = std::max(widths[n], row[n].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (std::size_t n = 0; n < row.size(); ++n) line += row[n] + std::string(widths[n] + gap - row[n].size(), ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+bool is_table(const JsonValue& value) {
+  return std::ranges::all_of(value.elements(), [](const JsonValue& row) {
+    return row.is_object() && std::ranges::all_of(row.members(), [](const auto& one) { return is_cell(one.value); });
+  });
+}
+
+std::string table_text(const JsonValue& value) {
+  std::vector<std::vector<std::string>> rows(1);
+  for (const JsonValue& row : value.elements()) {
+    for (const JsonMember& member : row.members()) {
+      if (std::ranges::count(rows[0], member.name) == 0) rows[0].push_back(member.name);
+    }
+  }
+  for (const JsonValue& row : value.elements()) {
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (const std::string& name : rows[0]) cells.push_back(row.contains(name) ? word_of(row.at(name)) : "");
+  }
+  if (rows[0].size() <= 2) rows.erase(rows.begin());
+  return aligned(rows);
+}
+
+std::string indented(const std::string& text) {
+  std::vector<std::string> lines = split_text(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
+  std::string all;
+  for (const std::string& line : lines) all += (line.empty() ? "" : std::string(gap, ' ') + line) + "\n";
+  return all;
+}
+
+}  // namespace
+
+std::string value_text(const JsonValue& value) {
+  std::string text;
+  if (is_word(value)) return word_of(value) + "\n";
+  if (value.is_string()) {
+    for (const std::string& line : split_text(value.string(), '\n')) text += printable(line) + "\n";
+  } else if (value.is_array()) {
+    if (is_table(value)) return table_text(value);
+    for (const JsonValue& element : value.elements()) {
+      text += formatted("{}{}", text.empty() || is_word(element) ? "" : "\n", value_text(element));
+    }
+  } else {
+    std::vector<std::vector<std::string>> words;  // members of one line that follow each other
+    for (const JsonMember& member : value.members()) {
+      const bool is_empty = member.value.is_array() && member.value.elements().empty();
+      if (is_word(member.value) || is_empty) {
+        words.push_back({printable(member.name), is_empty ? "none" : word_of(member.value)});
+        continue;
+      }
+      text += aligned(words) + printable(member.name) + "\n" + indented(value_text(member.value));
+      words.clear();
+    }
+    text += aligned(words);
+  }
+  return text;
+}
+
+namespace {
+
+std::atomic<bool> stop_asked{false};
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void on_signal(int number) {
+  int none = 0;
+  if (!first_signal.compare_exchange_strong(none, number)) _exit(128 + number);
+  stop_asked.store(true);
+}
+
+}  // namespace
+
+const std::atomic<bool>& watch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return stop_asked;
+}
+
+int signal_exit_code() {
+  const int number = first_signal.load();
+  return number == 0 ? 0 : 128 + number;
+}
+
 namespace {
 
 std::string overview() {
@@ -98,29 +229,26 @@ int failed(int code, std::string_view why) {
   ranks.abort_all(code);
 }
 
-// Whether srun started several processes that would all train the whole run. The first one prints the error. A
-// worker holds a claim, so no other process trains its run.
-bool refused_of_srun(const std::vector<std::string>& words) {
+// Whether several processes were started that would all do the same work. The first one prints the error. A worker
+// holds a claim, so no other process trains its run.
+bool refused_together(const std::vector<std::string>& words) {
   const bool trains = words[0] == "train" || words[0] == "resume";
-  const std::int64_t processes = mpi::started_by_srun();
-  if (!trains || processes == 1) return false;
-  if (std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--claim"); })) return false;
-  if (mpi::own_number_of_srun() == 0) {
-    complain(formatted(
-        "[mpi] srun started {} processes that do not know of each other; 'mpirun -np {} tally {}' within sbatch or "
-        "salloc shares one run among them, and 'tally sweep --worker', which srun may start, many runs",
-        processes, processes, words[0]));
+  const auto is_claim = [](const std::string& word) { return word.starts_with("--claim"); };
+  const std::int64_t by_srun = mpi::started_by_srun(), by_mpirun = mpi::started_processes();
+  if (trains && by_srun != 1 && std::ranges::none_of(words, is_claim)) {
+    if (mpi::own_number_of_srun() == 0) {
+      complain(formatted(
+          "[mpi] srun started {} processes that do not know of each other; 'mpirun -np {} tally {}' within sbatch or "
+          "salloc shares one run among them, and 'tally sweep --worker', which srun may start, many runs",
+          by_srun, by_srun, words[0]));
+    }
+    return true;
   }
-  return true;
-}
-
-// Whether several processes were started for a command that must run once. The first one prints the error.
-bool refused_together(const std::string& command) {
-  if (command == "train" || command == "resume" || mpi::started_processes() == 1) return false;
+  if (trains || by_mpirun == 1) return false;
   if (mpi::own_rank() == 0) {
     complain(formatted(
         "[mpi] mpirun started {} processes, and 'tally {}' is the work of one; train and resume share a run{}",
-        mpi::started_processes(), command, command == "sweep" ? ", and --worker shares a sweep without mpirun" : ""));
+        by_mpirun, words[0], words[0] == "sweep" ? ", and --worker shares a sweep without mpirun" : ""));
   }
   return true;
 }
@@ -130,18 +258,6 @@ bool asks_for_help(const std::vector<std::string>& words) {
   return std::any_of(words.begin() + 1, words.end(),
                      [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
-
-// Commands of earlier versions, each with its replacement.
-constexpr std::pair<std::string_view, std::string_view> former_commands[] = {{"data", "describe TASK --sequences N"},
-                                                                             {"dump", "inspect --out FILE.safetensors"},
-                                                                             {"explain", "inspect"},
-                                                                             {"export", "convert"},
-                                                                             {"gradcheck", "check --only gradients"},
-                                                                             {"import", "convert"},
-                                                                             {"list", "describe"},
-                                                                             {"predict", "inspect --text TEXT"},
-                                                                             {"show", "describe FILE"},
-                                                                             {"vary", "eval --over"}};
 
 int run_words(const std::vector<std::string>& words) {
   const bool speaks = mpi::own_rank() == 0;  // for all processes of mpirun
@@ -166,7 +282,7 @@ int run_words(const std::vector<std::string>& words) {
     if (command.name != words[0]) continue;
     try {
       if (!asks_for_help(words)) {
-        if (refused_of_srun(words) || refused_together(command.name)) return exit_code::usage;
+        if (refused_together(words)) return exit_code::usage;
         ProcessGroup::join();
       } else if (!speaks || (mpi::started_by_srun() > 1 && mpi::own_number_of_srun() > 0)) {
         return exit_code::done;
@@ -183,11 +299,7 @@ int run_words(const std::vector<std::string>& words) {
     }
   }
   if (!speaks) return exit_code::usage;
-  std::string hint = did_you_mean(words[0], names) + " ('tally --help' lists them)";
-  for (const auto& [former, now] : former_commands) {
-    if (former == words[0]) hint = formatted("; it is 'tally {}' now", now);
-  }
-  complain(formatted("unknown command '{}'{}", words[0], hint));
+  complain(formatted("unknown command '{}'{} ('tally --help' lists them)", words[0], did_you_mean(words[0], names)));
   return exit_code::usage;
 }
 

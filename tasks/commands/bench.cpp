@@ -7,10 +7,9 @@
 #include <utility>
 
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
-#include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/training.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/print/table.hpp"
 #include "tasks/runs/machine.hpp"

@@ -1,23 +1,20 @@
-// tally check: tests every property that an encoding must have (gradients, causality and others) and measures its cost,
-// within a minute; or tests only some properties; or compares it with another encoding that should be the same
-// function.
+// tally check: tests every property that an encoding must have (gradients, causality and others), within a minute; or
+// tests only some properties; or compares it with another encoding that should be the same function.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <span>
 
 #include "nn/options.hpp"
-#include "tasks/checks/encoding_rewriting.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/checks/encoding_check.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
-#include "tasks/command_line/grid.hpp"
 
 namespace tally {
 namespace {
 
 struct CheckSettings {
   std::string encoding, against, only;
-  bool no_costs = false;
 };
 
 // The finding for one variant.
@@ -104,28 +101,6 @@ std::string options_text(const std::vector<std::string>& labels) {
   return formatted("options     {}{}", first, others.empty() ? "" : formatted("; each by itself: {}", joined(others)));
 }
 
-std::string cost_text(const JsonValue& cost, const std::string& beside, const char* name, const char* of) {
-  char text[64];
-  const JsonValue& own = cost.at(name);
-  std::snprintf(text, sizeof text, "%-11s %-6s%.2f of ", name, "", own.real("time"));
-  std::string line = formatted("{}{}'s time, ", text, beside);
-  std::snprintf(text, sizeof text, "%.2f of its memory: ", own.real("memory"));
-  return formatted("{}{}{}, {}\n", line, text, of, cost.string("form"));
-}
-
-void add_costs(Result& result, const EncodingChoice& choice, const EncodingChoice& other) {
-  result.notice = false;
-  try {
-    const JsonValue cost = cost_beside(choice, other);
-    result.text += cost_text(cost, other.text(), "step", "a step of flip-flop's quick preset") +
-                   cost_text(cost, other.text(), "attention", "one layer over 2048 tokens");
-    result.value.set("cost", cost);
-  } catch (const Error& error) {  // the findings so far are still reported
-    result.text += formatted("costs were not measured: {}\n", error.what());
-    result.value.set("cost", JsonValue::object({{"error", error.what()}}));
-  }
-}
-
 Result run_check(const CheckSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   const bool alone = settings.against.empty();
   const EncodingChoice choice = options.encoding(settings.encoding),
@@ -171,7 +146,6 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
     result.text = formatted("{}{}the same function as {}\n", settings.encoding, wrong > 0 ? " is not " : " is ",
                             settings.against);
   }
-  if (!settings.no_costs && settings.only.empty()) add_costs(result, choice, other);
   if (wrong > 0) {
     complain(formatted(
         "[check] {}{}", settings.encoding,
@@ -189,9 +163,7 @@ std::function<Result()> declare_check(CommandLine& line) {
   line.add("--against", &settings->against,
            "another one that should be the same function, such as the form in which an idea was first written: instead "
            "of promises, compares logits and gradients in f64, with its parameters taken by name");
-  line.add("--only", &settings->only, "only these properties, without costs: gradients,forms",
-           {.excludes = {"--against"}});
-  line.add("--no-costs", &settings->no_costs, "leave out time and memory beside none, or beside the other one");
+  line.add("--only", &settings->only, "only these properties: gradients,forms", {.excludes = {"--against"}});
   const auto options =
       ConfigOptions::declare_for_encodings(line, {line.look_ahead("--pe"), line.look_ahead("--against")});
   return [settings, options, &common = line.common] { return run_check(*settings, *options, common); };

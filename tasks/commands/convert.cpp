@@ -9,20 +9,19 @@
 #include "core/io/checksum.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/version.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/commands/parts/trained_model.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tasks/foreign/weights.hpp"
-#include "tasks/language/special_tokens.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tasks/text/byte_characters.hpp"
-#include "tasks/text/prepare/end_token.hpp"
-#include "tasks/text/prepare/prepared_text.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/tokenizer.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
@@ -36,11 +35,6 @@ struct ConvertSettings {
   bool force = false;
   std::string format, checkpoint = "newest", floats = "given";  // of a file or a folder to write
 };
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
-}
 
 // Creates the new folder `partial` and calls fill(), which writes its files and moves it to its place. A folder at its
 // place is therefore always complete. After an error the new folder is removed.
@@ -308,15 +302,6 @@ Result convert_to_folder(const ConvertSettings& settings, const CommonOptions& c
   return result_of(settings, trained, tensors.size());
 }
 
-// The first word that is a folder with a config.json, or else the first word that is no option.
-std::string find_source(const CommandLine& line) {
-  std::error_code error;
-  for (const std::string& word : line.words()) {
-    if (!word.starts_with('-') && fs::exists(word + "/config.json", error)) return word;
-  }
-  return line.words().empty() || line.words()[0].starts_with('-') ? "" : line.words()[0];
-}
-
 bool is_run(const std::string& folder) {
   std::error_code error;
   return fs::exists(folder + "/checkpoints", error) || fs::exists(folder + "/metrics.jsonl", error);
@@ -326,7 +311,8 @@ bool is_run(const std::string& folder) {
 
 std::function<Result()> declare_convert(CommandLine& line) {
   const auto settings = std::make_shared<ConvertSettings>();
-  const std::string source = find_source(line);
+  std::string source = line.look_ahead_folder();
+  if (source.empty() && !line.words().empty() && !line.words()[0].starts_with('-')) source = line.words()[0];
   const bool from_run = is_run(source), to_run = !from_run && !source.empty();
   line.add("SOURCE", &settings->source,
            "folder of a run; or of a model of another library (GPT-2, LLaMA, Qwen2, GPT-NeoX), with config.json, "

@@ -2,22 +2,225 @@
 // sequences of a task.
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <memory>
+#include <string>
 
+#include "core/io/atomic_file.hpp"
+#include "core/io/npy.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/utf8.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/checks/attention_memory.hpp"
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/value_text.hpp"
-#include "tasks/commands/parts/file_contents.hpp"
-#include "tasks/commands/parts/task_sequences.hpp"
+#include "tasks/checks/memory.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/config_options.hpp"
+#include "tasks/command_line/output_file.hpp"
 #include "tasks/runs/preset.hpp"
-#include "tasks/runs/suite.hpp"
 
 namespace tally {
 namespace {
+
+struct TaskSequences {
+  std::string preset, split = "train", out;
+  std::int64_t count = 0, start = 0;
+  // The configuration of the task that the command line names; null if it names none.
+  std::shared_ptr<RunConfig> config = {};
+  std::shared_ptr<ConfigOptions> options = {};
+
+  // Declares --sequences, and the options that need it: of the split, the file and the task.
+  static std::shared_ptr<TaskSequences> declare(CommandLine& line);
+  // Prints or writes `count` sequences of the task.
+  Result print(const std::string& task, bool as_json) const;
+};
+
+template <class T>
+JsonValue json_array(const std::vector<T>& values) {
+  JsonValue array = JsonValue::array();
+  for (const T value : values) array.push(JsonValue(static_cast<std::int64_t>(value)));
+  return array;
+}
+
+std::string json_line(const Task& task, const Example& example, std::int64_t index) {
+  return write_json(JsonValue::object({{"index", index},
+                                       {"text", task.text(example)},
+                                       {"tokens", json_array(example.tokens)},
+                                       {"targets", json_array(example.targets)},
+                                       {"loss_mask", json_array(example.loss_mask)},
+                                       {"score_mask", json_array(example.score_mask)}}));
+}
+
+// False when `stop` came first; nothing is left of the file then.
+bool write_tokens(const TaskSequences& settings, const Task& task, const std::atomic<bool>& stop) {
+  const std::int64_t count = settings.count;
+  const auto length = static_cast<std::int64_t>(task.example(settings.split, settings.start).tokens.size());
+  MemoryEstimate estimate;
+  estimate.data = static_cast<double>(size_of(DType::i32)) * static_cast<double>(count) * static_cast<double>(length);
+  check_fits(estimate, "write fewer sequences, or .jsonl, which is written line by line");
+  const Tensor tokens = Tensor::empty({count, length}, DType::i32);
+  auto row = tokens.span<std::int32_t>().begin();
+  for (std::int64_t n = 0; n < count; ++n) {
+    if (stop) return false;
+    const Example example = task.example(settings.split, settings.start + n);
+    check(static_cast<std::int64_t>(example.tokens.size()) == length, "describe",
+          "sequence {} has {} tokens, sequence {} has {}: .npy needs equal lengths, .jsonl does not", settings.start,
+          length, settings.start + n, example.tokens.size());
+    row = std::copy(example.tokens.begin(), example.tokens.end(), row);
+  }
+  write_npy(settings.out, tokens);
+  return true;
+}
+
+// Calls use(line) with the line of each sequence, its end included, until that returns false.
+template <class F>
+void make_lines(const TaskSequences& settings, const Task& task, bool as_json, F&& use) {
+  for (std::int64_t index = settings.start; index < settings.start + settings.count; ++index) {
+    const Example example = task.example(settings.split, index);
+    if (!use((as_json ? json_line(task, example, index) : task.text(example)) + "\n")) return;
+  }
+}
+
+bool write_lines(const TaskSequences& settings, const Task& task, bool as_json, const std::atomic<bool>& stop) {
+  constexpr std::size_t chunk_bytes = 1 << 16;
+  AtomicFile file(settings.out);
+  std::string chunk;
+  make_lines(settings, task, as_json, [&](const std::string& line) {
+    chunk += line;
+    if (chunk.size() >= chunk_bytes) {
+      file.write(chunk);
+      chunk.clear();
+    }
+    return !stop;
+  });
+  if (stop) return false;
+  file.write(chunk);
+  file.finish();
+  return true;
+}
+
+std::shared_ptr<TaskSequences> TaskSequences::declare(CommandLine& line) {
+  const auto settings = std::make_shared<TaskSequences>();
+  line.add("--sequences", &settings->count, "of a task: print this many of its sequences, one a line",
+           {.group = "Sequences", .least = 1, .most = endless_count});
+  const Rules rules{.group = "Sequences", .needs = {"--sequences"}};
+  const auto is_task = [](const std::string& word) {
+    return std::ranges::any_of(task_registry(), [&](const TaskEntry* entry) { return entry->name == word; });
+  };
+  const auto task = std::ranges::find_if(line.words(), is_task);
+  const bool is_known = task != line.words().end();
+  line.add("--preset", &settings->preset,
+           formatted("settings of the task: {}", preset_names(is_known ? *task : std::string())), rules);
+  line.add("--split", &settings->split, "train, in-distribution, ...", rules);
+  line.add("--start", &settings->start, "number of the first sequence",
+           {.group = rules.group, .least = 0, .most = endless_count - 1, .needs = rules.needs});
+  line.add("--out", &settings->out,
+           "file to write: .npy tokens i32 [sequences, tokens], .jsonl, or .txt for lines of text", rules);
+  if (!is_known) return settings;
+  settings->config = std::make_shared<RunConfig>(
+      as_usage([&] { return RunConfig::make(*task, "none", line.look_ahead("--preset")); }));
+  settings->options = ConfigOptions::declare_for(
+      line, *settings->config,
+      [](std::string_view name) { return name.starts_with("task.") || name == "seed" || name == "data-seed"; },
+      rules.needs);
+  return settings;
+}
+
+Result TaskSequences::print(const std::string& name, bool as_json) const {
+  as_usage([&] { find_task(name); });
+  const std::unique_ptr<Task> task = as_usage([&] {
+    options->apply(*config);
+    std::unique_ptr<Task> made = config->make_task();
+    made->split_holding(split, start, count);
+    return made;
+  });
+  if (out.empty()) {
+    make_lines(*this, *task, as_json, [](const std::string& text) { return static_cast<bool>(std::cout << text); });
+    return {};
+  }
+  const std::string ending = known_ending(out, {".npy", ".jsonl", ".txt", ""});
+  const std::atomic<bool>& stop = watch_signals();  // so that no part of a file stays
+  check_output(out);
+  const bool written =
+      ending == ".npy" ? write_tokens(*this, *task, stop) : write_lines(*this, *task, ending == ".jsonl", stop);
+  if (!written) return {signal_exit_code()};
+  return {.value = JsonValue::object(
+              {{"out", out}, {"task", name}, {"split", split}, {"start", start}, {"sequences", count}}),
+          .notice = true};
+}
+
+constexpr std::string_view npy_magic = "\x93NUMPY", checksum_prefix = "checksum";
+
+bool is_npy(const std::string& path) {
+  const FileReader reader(path);
+  return reader.size() >= npy_magic.size() && reader.read_string(0, npy_magic.size()) == npy_magic;
+}
+
+// A damaged safetensors file still counts, so that its reader can report the error. A file is not safetensors if its
+// length field is text. It is not safetensors either if the length exceeds the file and no object follows.
+bool may_be_safetensors(const std::string& path) {
+  std::uint64_t header_bytes = 0;
+  const FileReader reader(path);
+  if (reader.size() <= sizeof header_bytes) return false;
+  const std::string begin = reader.read_string(0, sizeof header_bytes + 1);
+  std::memcpy(&header_bytes, begin.data(), sizeof header_bytes);
+  const bool is_text = std::all_of(begin.begin(), begin.end() - 1, [](char c) { return '\t' <= c && c <= '~'; });
+  return !is_text && (header_bytes <= reader.size() - sizeof header_bytes || begin.back() == '{');
+}
+
+JsonValue sizes_of(const Shape& shape) {
+  JsonValue sizes = JsonValue::array();
+  for (int axis = 0; axis < shape.rank; ++axis) sizes.push(shape[axis]);
+  return sizes;
+}
+
+JsonValue npy_contents(const std::string& path) {
+  const NpyHeader header = read_npy_header(path);
+  return JsonValue::object({{"file", path},
+                            {"type", name_of(header.dtype)},
+                            {"shape", sizes_of(header.shape)},
+                            {"fortran_order", header.fortran_order}});
+}
+
+JsonValue safetensors_contents(const SafetensorsFile& file) {
+  JsonValue tensors = JsonValue::array(), metadata = JsonValue::object(), wrong = JsonValue::array();
+  std::uint64_t bytes = 0;
+  std::int64_t elements = 0;
+  for (const auto& entry : file.entries()) {
+    tensors.push(JsonValue::object({{"name", entry.name}, {"type", entry.type}, {"shape", sizes_of(entry.shape)}}));
+    bytes += entry.end - entry.begin;
+    elements += entry.shape.numel();
+  }
+  for (const auto& [key, value] : file.metadata()) metadata.set(key, value);
+  if (metadata.contains(checksum_prefix)) {
+    for (const std::string& name : verify_checksums(file)) wrong.push(name);
+  }
+  return JsonValue::object({{"file", file.path()},
+                            {"tensors", std::move(tensors)},
+                            {"elements", elements},
+                            {"bytes", bytes},
+                            {"metadata", std::move(metadata)},
+                            {"bad_checksums", std::move(wrong)}});
+}
+
+// Names, types, shapes and metadata. A tensor with a wrong checksum is named, and the command fails. Throws Error for
+// other files.
+Result file_contents(const std::string& path) {
+  if (is_npy(path)) return {.value = npy_contents(path)};
+  check(may_be_safetensors(path), "describe", "{}: is neither a safetensors nor a .npy file",
+        escape_for_print(path, 1000));
+  JsonValue value = safetensors_contents(SafetensorsFile::open(path)), shown = value;
+  JsonValue metadata = JsonValue::object();
+  for (const JsonMember& member : value.at("metadata").members()) {
+    if (!member.name.starts_with(checksum_prefix)) metadata.set(member.name, member.value);
+  }
+  std::string text = value_text(shown.set("metadata", std::move(metadata)));
+  const bool is_good = value.elements("bad_checksums").empty();
+  return {is_good ? exit_code::done : exit_code::failed, std::move(value), std::move(text)};
+}
 
 // [{"name": "pe.p-max", "default": 64, "values": "1 to 8", "help": ...}]
 JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& options) {
@@ -75,32 +278,6 @@ JsonValue parameters_of(const EncodingChoice& choice) {
   return tensors;
 }
 
-// The parameters, and below them those for each option value that changes them.
-JsonValue parameters_of(const EncodingEntry& entry) {
-  const JsonValue usual = parameters_of(EncodingChoice::parse(entry.name));
-  JsonValue all = usual;
-  for (const OptionInfo& option : list_options(*entry.make_options())) {
-    std::vector<std::string> values = option.allowed;
-    if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
-    for (const std::string& value : values) {
-      EncodingChoice choice = EncodingChoice::parse(entry.name);
-      choice.set_option(option.name, value);
-      try {
-        choice.parts.front().options->validate();
-      } catch (const Error&) {
-        continue;  // requires another option's value as well
-      }
-      JsonValue tensors = parameters_of(choice);
-      if (tensors == usual) continue;
-      if (tensors.elements().empty()) tensors.push(JsonValue::object({{"name", "none"}, {"shape", ""}}));
-      for (JsonValue tensor : tensors.elements()) {
-        all.push(tensor.set("with", formatted("{} = {}", option.name, value)));
-      }
-    }
-  }
-  return all;
-}
-
 JsonValue value_of(const EncodingEntry& entry) {
   return JsonValue::object({{"kind", "encoding"},
                             {"name", entry.name},
@@ -108,7 +285,7 @@ JsonValue value_of(const EncodingEntry& entry) {
                             {"formula", entry.formula},
                             {"options", options_value("pe.", list_options(*entry.make_options()))},
                             {"sizes", "H heads, d head width, D width, T_max longest sequence"},
-                            {"parameters", parameters_of(entry)},
+                            {"parameters", parameters_of(EncodingChoice::parse(entry.name))},
                             {"paper", entry.paper}});
 }
 

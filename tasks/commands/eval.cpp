@@ -5,12 +5,9 @@
 #include <memory>
 
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/error_option.hpp"
-#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/training.hpp"
 #include "tasks/commands/parts/evaluate_over.hpp"
-#include "tasks/commands/parts/other_task.hpp"
-#include "tasks/commands/parts/sequences.hpp"
 #include "tasks/commands/parts/trained_model.hpp"
 #include "tasks/evaluation/generate.hpp"
 #include "tasks/print/printable.hpp"
@@ -168,7 +165,6 @@ std::function<Result()> declare_eval(CommandLine& line) {
            {.excludes = {"--over"}});
   line.add("--set", &settings->changes, changes_help);
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help, {.excludes = {"--over"}});
-  add_error_option(line, &settings->error, {"--over"});
   return [settings, &common = line.common] { return run_eval(*settings, common); };
 }
 

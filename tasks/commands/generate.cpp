@@ -10,13 +10,11 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/signals.hpp"
-#include "tasks/commands/parts/text_stream.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/commands/parts/trained_model.hpp"
-#include "tasks/evaluation/sampling.hpp"
-#include "tasks/foreign/imported_record.hpp"
-#include "tasks/language/special_tokens.hpp"
+#include "tasks/data/task.hpp"
+#include "tasks/evaluation/generate.hpp"
+#include "tasks/foreign/foreign_model.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 
@@ -26,7 +24,7 @@ namespace {
 struct GenerateSettings {
   std::string run, checkpoint = "newest", prompt, prompt_file, stop, full = "stop";
   std::int64_t count = 200, samples = 1, seed = 1;
-  bool raw = false, show_probability = false;
+  bool raw = false;
   std::vector<std::string> specials;
   SamplingOptions sampling;
 };
@@ -222,10 +220,6 @@ class Generator {
     text.ids.push_back(chosen.id);
     text.log_probabilities.push_back(chosen.log_probability);
     print(text, text.shown.add(trained_.task->bytes_of(chosen.id)));
-    if (settings_.show_probability && streams()) {
-      std::printf("(%.2f)", std::exp(chosen.log_probability));
-      std::fflush(stdout);
-    }
     text.done = text.shown.stopped();
     return chosen.id;
   }
@@ -307,8 +301,6 @@ std::function<Result()> declare_generate(CommandLine& line) {
   line.add("--stop", &settings->stop, "a text before which it ends");
   line.add("--full", &settings->full, "where the model takes no longer text: stop, or go on from its last half",
            {.allowed = {"stop", "slide"}});
-  line.add("--show-probability", &settings->show_probability,
-           "after each token, its probability by the model; only of one sample", {.excludes = {"--samples"}});
   line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped, and no line end is added");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] {

@@ -7,7 +7,7 @@
 #include "core/device/backend.hpp"
 #include "core/version.hpp"
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/runs/machine.hpp"
 
 namespace tally {

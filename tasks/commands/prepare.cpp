@@ -8,8 +8,7 @@
 #include <memory>
 
 #include "core/cpu/parallel.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/signals.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/text/prepare/prepare.hpp"
 #include "tasks/text/tokenizer_files.hpp"
@@ -142,8 +141,6 @@ std::function<Result()> declare_prepare(CommandLine& line) {
            "part of the texts that is for validation", {.group = "Split", .usual = "0.05"});
   line.add("--test-part", [&rules](const std::string& text) { rules.test = part_of(text); },
            "part of the texts that is for the test", {.group = "Split", .usual = "0.05"});
-  line.add("--split-by", &rules.split_by, "whose path decides on the split",
-           {.group = "Split", .allowed = {"file", "folder"}});
   line.add("--tokenizer", &settings.tokenizer, "tokenizer to use, a file or bytes; else one is trained",
            {.group = "Tokenizer"});
   line.add("--vocabulary", &settings.vocabulary, "tokens of the one that is trained; 257: bytes and <|endoftext|>",
@@ -162,19 +159,16 @@ std::function<Result()> declare_prepare(CommandLine& line) {
       {.group = "Tokenizer"});
   line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
            {.group = "Tokenizer", .least = 1});
-  line.add("--piece-limit", &settings.piece_limit,
-           "different pieces in memory; beyond them those seen once are dropped", {.group = "Tokenizer", .least = 1});
   line.add("--recipe", &choices->recipe, "fills in the rules for the corpora of tasks/text/fetch.sh",
            {.group = "Rules", .allowed = {"code", "prose"}});
   line.add("--include", &rules.include, "PCRE2: paths below a folder that are taken", {.group = "Rules"});
   line.add("--exclude", &rules.exclude, "PCRE2: paths that are not", {.group = "Rules"});
   line.add("--min-bytes", &rules.min_bytes, "smaller texts are not taken", {.group = "Rules", .least = 0});
   line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken; 0: any are", {.group = "Rules", .least = 0});
-  line.add("--invalid", &rules.invalid,
-           "binary files, texts that are not UTF-8, and lines of JSON without a text (which keep skips as well)",
-           {.group = "Rules", .allowed = {"skip", "keep", "refuse"}});
   line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});
-  line.add("--strict", &rules.strict, "a file that cannot be read, or changes meanwhile, is an error",
+  line.add("--strict", &rules.strict,
+           "a file that cannot be read or changes meanwhile, binary data, text that is not UTF-8, or a line of JSON "
+           "without a text is an error",
            {.group = "Rules"});
   line.add("--licence", &settings.licence, "what the manifest says of the licence", {.group = "Rules"});
   line.add("--force", &settings.force, "move a folder that is there aside");

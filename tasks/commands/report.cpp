@@ -2,20 +2,17 @@
 #include <memory>
 
 #include "core/io/atomic_file.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/error_option.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/print/printable.hpp"
-#include "tasks/results/paired.hpp"
 #include "tasks/results/report.hpp"
-#include "tasks/results/report_page.hpp"
 
 namespace tally {
 namespace {
 
 struct ReportSettings {
   std::vector<std::string> folders;
-  std::string out, error = "task";
+  std::string out;
   bool paired = false;
 };
 
@@ -36,18 +33,17 @@ Result run_report(const ReportSettings& settings, const CommonOptions& common) {
     check_output(settings.out);
   }
   const Report report = make_report(settings.folders);
-  const ErrorKind kind = error_kind(settings.error);
-  JsonValue json = report_json(report, kind);
+  JsonValue json = report_json(report);
   if (!settings.out.empty()) {
     const bool page = settings.out.ends_with(".html");
     const std::size_t name = settings.out.rfind('/') + 1;  // npos + 1 is 0
-    write_file_atomically(
-        settings.out, page ? report_page(report, settings.out.substr(0, name)) : svg_text(report_chart(report, kind)));
+    write_file_atomically(settings.out,
+                          page ? report_page(report, settings.out.substr(0, name)) : svg_text(report_chart(report)));
     json.set(page ? "page" : "curves", settings.out);
     say(common, formatted("{}{}", page ? "page: " : "curves: ", printable(settings.out)));
   }
   return {report.problems.empty() ? exit_code::done : exit_code::failed, std::move(json),
-          text_of(overview_tables(report, kind)) + report_text(report, kind)};
+          text_of(overview_tables(report)) + report_text(report)};
 }
 
 }  // namespace
@@ -56,9 +52,8 @@ std::function<Result()> declare_report(CommandLine& line) {
   const auto settings = std::make_shared<ReportSettings>();
   line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
   line.add("--out", &settings->out, "file to write: learning curves, .svg, or a page to look at, .html");
-  add_error_option(line, &settings->error);
   line.add("--paired", &settings->paired, "two language models: the difference of their losses on the same tokens",
-           {.excludes = {"--out", "--error"}});
+           {.excludes = {"--out"}});
   return [settings, &common = line.common] { return run_report(*settings, common); };
 }
 

@@ -2,24 +2,64 @@
 // the printed numbers. Finished runs are skipped. A stopped or killed reproduction resumes and ends with the same
 // table.
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
-#include "tasks/command_line/commands.hpp"
-#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
-#include "tasks/command_line/progress.hpp"
-#include "tasks/command_line/signals.hpp"
-#include "tasks/commands/parts/reproduced_page.hpp"
-#include "tasks/commands/parts/varied_run.hpp"
+#include "tasks/command_line/training.hpp"
+#include "tasks/commands/parts/evaluate_over.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/reproduction.hpp"
+#include "tasks/runs/machine.hpp"
 #include "tasks/sweep/run_plan.hpp"
 
 namespace tally {
 namespace {
+
+struct ReproducedPage {
+  std::string path;     // path of the page
+  std::string command;  // that makes it
+  std::string picture;  // next to the page; empty: none
+  std::string work;     // the runs that this call trained
+};
+
+constexpr const char* reading_name = "reading.md";
+
+std::string today() {
+  char day[11] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(day, sizeof day, "%Y-%m-%d", gmtime_r(&now, &utc));
+  return day;
+}
+
+// A link to the discussion of the results next to the page, or nothing.
+std::string reading_text(const std::string& path) {
+  std::error_code error;
+  const bool exists = std::filesystem::is_regular_file(std::filesystem::path(path).parent_path() / reading_name, error);
+  return exists ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name) : "";
+}
+
+// The origin of the table, then every run with its counts and machine. Links to a file reading.md next to the page.
+std::string page_text(const Reproduced& result, const ReproducedPage& page) {
+  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(page.path));
+  if (!page.picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, page.picture);
+  text += formatted(
+      "```\n{}\n```\n\nWritten on {}. The finished runs trained for {} together, each for itself. This call: {}, on "
+      "{}.\n\n## The "
+      "settings\n\n{}\n## The runs\n\n",
+      page.command, today(), duration_text(result.seconds), page.work, printable(Machine::here().text()),
+      presets_text(*result.table, result.setting.scale));
+  return result.paths.empty() ? text : text + report_text(make_report(result.paths));
+}
 
 struct ReproduceSettings {
   std::string name, scale = "quick", folder, seeds = "1..3", out;
@@ -39,7 +79,8 @@ std::string command_of(const ReproduceSettings& settings) {
   add("--rows", settings.rows);
   add("--tasks", settings.tasks);
   if (!settings.folder.empty()) add("--dir", {settings.folder});
-  return command_text(words);
+  for (std::string& word : words) word = shell_word(word);
+  return joined(words, " ");
 }
 
 // The labels in texts with commas between them. A text that is a label is not divided: "relative, capped".
@@ -102,32 +143,24 @@ std::vector<ContextCell> context_cells(const Reproduction& table, const Reproduc
   return cells;
 }
 
-// Evaluates the finished runs at the contexts of the table and loads each model once per row. The results are stored
-// with the runs. Returns whether all contexts were evaluated.
+// Evaluates the finished runs at the contexts of the table, and stores the results with the runs. Returns whether all
+// contexts were evaluated.
 bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOptions& common) {
   const std::atomic<bool>& stop = watch_signals();
   bool all = true;
-  std::optional<RunSummary> summary;
-  std::optional<VariedRun> work;
-  const ContextCell* before = nullptr;
   for (const ContextCell& cell : cells) {
     std::error_code error;
     if (stop.load() || !std::filesystem::exists(cell.path + "/config.json", error)) continue;
     try {
-      const bool same_run = before != nullptr && before->path == cell.path;
-      if (!same_run || before->question.changes != cell.question.changes) work.reset();
-      before = nullptr;
-      if (!same_run) summary = read_run(cell.path);
-      before = &cell;
-      if (summary->state != RunState::finished) continue;
-      if (is_stored(cell)) continue;
-      if (!work) work.emplace(*summary, cell.question.changes, common, stop);
+      const RunSummary run = read_run(cell.path);
+      if (run.state != RunState::finished || is_stored(cell)) continue;
+      VariedRun work(run, cell.question.changes, common, stop);
       VariedCell found;
-      work->evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
+      work.evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
       all &= found.refusal.empty();
       if (found.results.empty()) continue;
       VariedKey key = cell.key();
-      key.step = work->step();
+      key.step = work.step();
       VariedFile(cell.path).add(key, found.results.front());
     } catch (const Error& why) {  // of one run; the others are still evaluated
       complain(formatted("{}: {}", cell.path, why.what()));
@@ -162,24 +195,6 @@ std::string left_text(const RunPlan& plan, const std::optional<double>& seconds,
   return formatted("what is left takes about {}, {} at a time{}", duration_text(*seconds), jobs, then);
 }
 
-// The runs, their states and the remaining work.
-Result dry_run(const RunPlan& plan, const ReproduceSettings& settings, const std::optional<double>& left,
-               std::int64_t contexts) {
-  Result result;
-  JsonValue names = JsonValue::array();
-  for (const PlannedRun& run : plan.runs()) {
-    JsonValue json = JsonValue::object({{"run", plan.path_of(run)}, {"state", name_of(run.state)}});
-    if (plan.is_too_large(run)) json.set("does_not_fit", run.too_large);
-    names.push(std::move(json));
-    result.text += formatted("{}: {}\n", printable(plan.path_of(run)), plan.state_text(run));
-  }
-  result.value = JsonValue::object({{"scale", settings.scale}, {"runs", std::move(names)}});
-  if (left) result.value.set("seconds_left", *left);
-  if (contexts > 0) result.value.set("contexts_left", contexts);
-  result.code = plan.can_finish() ? exit_code::done : exit_code::failed;
-  return result;
-}
-
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
   const Reproduction table = as_usage([&] {
     const Reproduction& whole = find_reproduction(settings.name);
@@ -209,7 +224,13 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   tally::say(common,
              formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
                        plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
-  if (settings.dry_run) return dry_run(plan, settings, left, missing);
+  if (settings.dry_run) {
+    Result result = plan.overview();
+    result.value.set("scale", settings.scale);
+    if (left) result.value.set("seconds_left", *left);
+    if (missing > 0) result.value.set("contexts_left", missing);
+    return result;
+  }
   plan.execute(jobs);
   const bool contexts = evaluate_contexts(cells, common);
   const Reproduced result = reproduced(table, setting, folder);

@@ -1,18 +1,17 @@
 // tally resume: continues a run, possibly with other settings, but never with another model.
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/command_line/training.hpp"
-#include "tasks/commands/parts/other_task.hpp"
+#include "tasks/commands/parts/trained_model.hpp"
 #include "tasks/print/printable.hpp"
-#include "tasks/runs/model_record.hpp"
+#include "tasks/runs/checkpoint.hpp"
 
 namespace tally {
 namespace {
@@ -24,16 +23,6 @@ struct ResumeSettings {
   bool restart = false, split_optimiser = false;
   OptimizerState state() const { return split_optimiser ? OptimizerState::split : OptimizerState::whole; }
 };
-
-// Finds the run among the words after the command, because its configuration decides which options exist. Empty if none
-// of them is a run; the command then reports the error.
-std::string find_run(const std::vector<std::string>& arguments) {
-  for (const std::string& word : arguments) {
-    std::error_code error;
-    if (!word.starts_with("-") && std::filesystem::exists(word + "/config.json", error)) return word;
-  }
-  return "";
-}
 
 // The contents of a run's checkpoints.
 enum class Held { nothing, weights, weights_and_state };
@@ -148,7 +137,7 @@ std::function<Result()> declare_resume(CommandLine& line) {
   line.add("--task", &settings->task, "must be the run's own");
   line.add("--pe", &settings->encoding, "must be the run's own");
   auto options = std::make_shared<ConfigOptions>();
-  if (const std::string run = find_run(line.words()); !run.empty()) {
+  if (const std::string run = line.look_ahead_folder(); !run.empty()) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
   line.add("--restart", &settings->restart,

@@ -3,20 +3,22 @@
 // machines.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "tasks/command_line/commands.hpp"
+#include "core/error.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
-#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/training.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/report.hpp"
+#include "tasks/runs/preset.hpp"
 #include "tasks/runs/run_folder.hpp"
-#include "tasks/runs/suite.hpp"
 #include "tasks/sweep/run_plan.hpp"
-#include "tasks/sweep/sweep_script.hpp"
-#include "tasks/sweep/sweep_status.hpp"
 
 namespace tally {
 namespace {
@@ -28,14 +30,14 @@ struct SweepSettings {
   std::vector<std::string> grid;  // "model.layers=1,2"
   std::int64_t jobs = 0;          // 0: the most that fit on the machine
   bool dry_run = false;
-  bool worker = false, status = false;
+  bool worker = false;
   std::string print;              // kind of script
   std::vector<std::string> only;  // names of runs; empty: all
   std::int64_t lease = lease_seconds;
 
   // Whether the folder lists the runs, because the command line names no grid.
   bool from_folder(const ConfigOptions& options) const {
-    return (worker || status || !print.empty()) && options.names_nothing() && grid.empty() && seeds == usual_seeds;
+    return (worker || dry_run || !print.empty()) && options.names_nothing() && grid.empty() && seeds == usual_seeds;
   }
 };
 
@@ -124,26 +126,47 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
   return plan;
 }
 
-// Lists the runs in the folder and prints the script that trains them.
+// Lists the runs in the folder and prints the script that trains them. Each run gets a worker of its own (--only), so a
+// script that is restarted, or runs next to others, trains only the remaining runs.
 Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
   plan.write_list();
-  SweepScript script;
   std::error_code error;
-  script.program = std::filesystem::read_symlink("/proc/self/exe", error);
-  script.folder = std::filesystem::canonical(plan.folder());
+  const std::string folder = std::filesystem::canonical(plan.folder());
+  // Quotes would be part of the name in a line of options; %a is the element.
+  for (const char c : folder) {
+    check(static_cast<unsigned char>(c) > ' ' && c != '%' && c != '\\', "sweep",
+          "'{}' has a character that sbatch does not take in the name of a log", folder);
+  }
   if (common.threads == 0) common.threads = 1;
   common.quiet = common.json = false;
-  script.words = common.words();
-  script.threads = common.threads;
-  constexpr double mib = 1 << 20, of_the_program = 256;
-  script.memory_mib = static_cast<std::int64_t>(std::ceil(plan.bytes_of_run() / mib + of_the_program));
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe", error), "sweep", folder, "--worker",
+                                 "--jobs=1"};
+  for (const std::string& word : common.words()) words.push_back(word);
+  for (std::string& word : words) word = shell_word(word);
+  std::int64_t count = 0;
+  std::string runs;
   for (const PlannedRun& run : plan.runs()) {
-    if (run.state != RunState::finished) script.runs.push_back(run.name);
+    if (run.state == RunState::finished) continue;
+    check(run.name.find('\n') == std::string::npos, "sweep", "the name of a run has a line end");
+    runs += formatted("  {}\n", shell_word(run.name));
+    ++count;
   }
-  check(!script.runs.empty(), "sweep", "every run in '{}' is finished: there is nothing to start", plan.folder());
-  constexpr std::int64_t elements = 100;  // of an array, to leave room for other users of the cluster
-  script.jobs = settings.jobs > 0 ? settings.jobs : elements;
-  const std::string text = slurm_script(script);
+  check(count > 0, "sweep", "every run in '{}' is finished: there is nothing to start", plan.folder());
+  constexpr std::int64_t usual_elements = 100;  // of an array, to leave room for other users of the cluster
+  constexpr double mib = 1 << 20, of_the_program = 256;
+  const std::int64_t elements = std::min(settings.jobs > 0 ? settings.jobs : usual_elements, count);
+  std::string text(data_file("slurm.txt"));
+  for (const auto& [name, value] :
+       {std::pair{"COUNT", to_text(count)},
+        {"ELEMENTS", to_text(elements)},
+        {"LAST", to_text(elements - 1)},
+        {"THREADS", to_text(common.threads)},
+        {"MEMORY", to_text(static_cast<std::int64_t>(std::ceil(plan.bytes_of_run() / mib + of_the_program)))},
+        {"FOLDER", folder},
+        {"RUNS", runs},
+        {"WORKER", joined(words, " ")}}) {
+    text = replaced(std::move(text), formatted("{{{{{}}}}}", name), value);
+  }
   return {.value = JsonValue::object({{"script", text}}), .text = text};
 }
 
@@ -154,23 +177,13 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
     return made;
   });
   if (settings.dry_run) {
-    refuse_with_dry_run("sweep", "--jobs", settings.jobs != 0);
-    Result result;
-    JsonValue runs = JsonValue::array(), too_large = JsonValue::array();
-    for (const PlannedRun& run : plan.runs()) {
-      runs.push(plan.path_of(run));
-      result.text += printable(plan.path_of(run));
-      if (plan.is_too_large(run)) {
-        too_large.push(JsonValue::object({{"run", plan.path_of(run)}, {"why", run.too_large}}));
-        result.text += formatted(": {}", plan.state_text(run));
-      }
-      result.text += "\n";
-    }
-    result.value = JsonValue::object({{"runs", std::move(runs)}, {"does_not_fit", std::move(too_large)}});
-    result.code = plan.can_finish() ? exit_code::done : exit_code::failed;
+    const std::optional<double> left = plan.seconds_left(plan.jobs(settings.jobs));
+    say(common, formatted("{} of {} runs are finished{}", plan.count(RunState::finished), plan.runs().size(),
+                          left && *left > 0 ? formatted("; about {} left", duration_text(*left)) : ""));
+    Result result = plan.overview();
+    if (left) result.value.set("seconds_left", *left);
     return result;
   }
-  if (settings.status) return sweep_status(plan);
   if (!settings.print.empty()) return print_script(settings, plan, common);
   if (settings.worker) plan.work_beside_others();
   plan.execute(plan.jobs(settings.jobs));
@@ -196,7 +209,9 @@ std::function<Result()> declare_sweep(CommandLine& line) {
   line.add("--jobs", &settings->jobs,
            "runs at a time, sharing the cores; 0: one for each core as far as memory goes, on a GPU one",
            {.least = 0, .most = 1024});
-  line.add("--dry-run", &settings->dry_run, "name the runs and stop");
+  line.add("--dry-run", &settings->dry_run,
+           "name the runs, how far they are, who trains them and the time left, and stop; without a --task those that "
+           "the folder lists");
   const std::string machines = "Many machines";
   line.add(
       "--worker", &settings->worker,
@@ -209,8 +224,6 @@ std::function<Result()> declare_sweep(CommandLine& line) {
            {.group = machines, .least = 1, .most = 86'400});
   line.add("--print", &settings->print, "list the runs in the folder and print a script that trains them with Slurm",
            {.group = machines, .allowed = {"slurm"}, .excludes = {"--dry-run", "--worker"}});
-  line.add("--status", &settings->status, "how far the runs are and who trains them",
-           {.group = machines, .excludes = {"--dry-run", "--worker", "--print"}});
   return [settings, options, &common = line.common] { return run_sweep(*settings, *options, common); };
 }
 

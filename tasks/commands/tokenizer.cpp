@@ -13,7 +13,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/text/encoder.hpp"

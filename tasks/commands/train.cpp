@@ -1,18 +1,15 @@
 // tally train
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "core/distributed/process_group.hpp"
 #include "tasks/checks/attention_memory.hpp"
+#include "tasks/checks/bench.hpp"
 #include "tasks/checks/estimate.hpp"
-#include "tasks/checks/run_cost.hpp"
-#include "tasks/command_line/commands.hpp"
+#include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
-#include "tasks/command_line/progress.hpp"
-#include "tasks/command_line/signals.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/statistics.hpp"
 
@@ -62,8 +59,6 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   options.blaming_file([&] { need = check_can_train(config, settings.state()); });
   check_ranks(config);
   if (settings.dry_run) {
-    refuse_with_dry_run("train", "--force", settings.force);
-    refuse_with_dry_run("train", "--profile", !settings.profile.empty());
     say(common, config_text(config, true));
     for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
     std::optional<RunCost> cost;
@@ -78,34 +73,31 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
-// Whether one of the words is an imported run that has not been trained yet.
-bool is_imported(const std::vector<std::string>& words) {
-  return std::ranges::any_of(words, [](const std::string& word) {
-    std::error_code error;
-    if (word.starts_with("-") || !std::filesystem::exists(word + "/config.json", error)) return false;
-    try {
-      const RunFolder run = RunFolder::open(word);
-      const std::vector<std::int64_t> steps = run.checkpoint_steps();
-      return run.imported() && (steps.empty() || steps.back() == 0);
-    } catch (const Error&) {  // it is not a run, or the command reports the error
-      return false;
-    }
-  });
+// Whether the folder is an imported run that has not been trained yet.
+bool is_imported(const std::string& folder) {
+  try {
+    const RunFolder run = RunFolder::open(folder);
+    const std::vector<std::int64_t> steps = run.checkpoint_steps();
+    return run.imported() && (steps.empty() || steps.back() == 0);
+  } catch (const Error&) {  // it is not a run, or the command reports the error
+    return false;
+  }
 }
 
 }  // namespace
 
 std::function<Result()> declare_train(CommandLine& line) {
   // An imported model already has a configuration.
-  if (is_imported(line.words())) return declare_resume(line);
+  if (is_imported(line.look_ahead_folder())) return declare_resume(line);
   const auto settings = std::make_shared<TrainSettings>();
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);
   line.add("--force", &settings->force, "move what the folder holds aside");
+  line.add("--profile", &settings->profile, profile_help);
   line.add(
       "--dry-run", &settings->dry_run,
-      "print the configuration, parameters, memory and steps, and stop; also the time if a run takes less than 1 GiB");
-  line.add("--profile", &settings->profile, profile_help);
+      "print the configuration, parameters, memory and steps, and stop; also the time if a run takes less than 1 GiB",
+      {.excludes = {"--force", "--profile"}});
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };
 }

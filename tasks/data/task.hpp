@@ -163,4 +163,32 @@ const TaskEntry& find_task(std::string_view name);
   }                                                                                                        \
   static_assert(true)
 
+// The options of a task that are paths, and how a run stores them. Paths are absolute, so that they are valid in every
+// working directory. Paths inside the run's folder are relative to it, because they move with it.
+
+// The free-text options of a task that reads files, except the name of a token. Other tasks have none.
+std::vector<std::string> path_options(const TaskEntry& task, Options& options);
+
+// "runs/cope" of "runs/cope//".
+std::string without_slashes(std::string path);
+// The absolute path; an empty path stays empty.
+std::string absolute_path(std::string_view path);
+// The path relative to the folder if it is inside; otherwise unchanged. Both are absolute.
+std::string path_from(const std::string& folder, const std::string& path);
+
+// The tokenizer of a task on text, and its special tokens, which represent no bytes of a text.
+
+class Tokenizer;
+
+class SpecialTokens {
+ public:
+  virtual ~SpecialTokens() = default;
+  // Ids of a text. Only the names in `allowed` become special tokens; everything else is text. Throws Error for a name
+  // that is not a special token.
+  virtual std::vector<std::int32_t> encode_allowing(std::string_view text,
+                                                    std::span<const std::string> allowed) const = 0;
+  // Null if only the ids of the tokens are known.
+  virtual const Tokenizer* tokenizer() const = 0;
+};
+
 }  // namespace tally

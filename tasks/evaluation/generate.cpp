@@ -1,6 +1,8 @@
 #include "tasks/evaluation/generate.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -10,6 +12,9 @@
 #include "autograd/ops.hpp"
 #include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
+#include "core/math/random.hpp"
+#include "core/utf8.hpp"
+#include "tasks/print/printable.hpp"
 
 namespace tally {
 namespace {
@@ -140,6 +145,143 @@ Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::strin
     for (const Group& group : groups) add_scores(result, group);
   }
   return result;
+}
+
+void SamplingOptions::visit(OptionVisitor& visitor) {
+  visitor.real("temperature", temperature,
+               "logits are divided by it: below 1 likelier tokens, above 1 more of the others; 0: the likeliest", 0,
+               1e6);
+  visitor.integer("top-k", top_k, "only the k likeliest; 0: all", 0);
+  visitor.real("top-p", top_p, "of these the fewest whose probability together reaches p", above(0), 1);
+}
+
+Sampled sample(std::span<const double> logits, const SamplingOptions& options, double uniform) {
+  check(!logits.empty(), "sample", "there are no logits");
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    check(std::isfinite(logits[id]), "sample", "the logit of token {} is {}", id, logits[id]);
+  }
+  const auto likelier = [&](std::size_t a, std::size_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  const auto largest = static_cast<std::size_t>(std::ranges::max_element(logits) - logits.begin());
+  const auto probability_of = [&](std::size_t id) {
+    return std::exp((logits[id] - logits[largest]) / (options.temperature > 0 ? options.temperature : 1));
+  };
+  const auto told = [&](std::size_t id) {
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - logits[largest]);
+    return Sampled{static_cast<std::int32_t>(id), logits[id] - logits[largest] - std::log(sum)};
+  };
+  if (options.temperature == 0) return told(largest);
+
+  std::vector<std::size_t> kept(logits.size());
+  std::iota(kept.begin(), kept.end(), std::size_t{0});
+  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < kept.size()) {
+    const auto end = kept.begin() + options.top_k;
+    std::nth_element(kept.begin(), end, kept.end(), likelier);
+    kept.erase(end, kept.end());
+  }
+  const auto sum_of = [&] {
+    double sum = 0;
+    for (const std::size_t id : kept) sum += probability_of(id);
+    return sum;
+  };
+  if (options.top_p < 1) {
+    std::sort(kept.begin(), kept.end());  // the sum must not depend on how the k largest were found
+    const double all = sum_of();
+    std::sort(kept.begin(), kept.end(), likelier);
+    double reached = 0;
+    std::size_t count = 0;
+    while (count < kept.size() && (count == 0 || reached < options.top_p * all))
+      reached += probability_of(kept[count++]);
+    kept.resize(count);
+  }
+  std::sort(kept.begin(), kept.end());
+  double left = uniform * sum_of();
+  for (const std::size_t id : kept) {
+    const double probability = probability_of(id);
+    if (left < probability) return told(id);
+    left -= probability;
+  }
+  return told(kept.back());  // if rounding has used up the sum
+}
+
+double sampling_uniform(std::uint64_t seed, std::int64_t token, std::int64_t sample) {
+  const RandomStream stream{seed, stream_of("generate"), static_cast<std::uint32_t>(token)};
+  const auto element = 2 * static_cast<std::uint64_t>(sample);
+  const std::uint64_t bits = std::uint64_t{stream.bits(element)} << 32 | stream.bits(element + 1);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+namespace {
+
+// The number of final bytes that may be an incomplete character.
+std::size_t unfinished(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if (byte < 0x80) return 0;
+    if (byte < 0xc0) continue;
+    const std::size_t whole = byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+    return whole > back ? back : 0;
+  }
+  return 0;
+}
+
+// The number of final bytes that may be the beginning of `word`.
+std::size_t begun(std::string_view text, std::string_view word) {
+  for (std::size_t size = std::min(text.size(), word.size() - 1); size > 0; --size) {
+    if (text.substr(text.size() - size) == word.substr(0, size)) return size;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string with_replacements(std::string_view bytes) {
+  std::string text;
+  while (true) {
+    const std::size_t valid = std::min(find_invalid_utf8(bytes), bytes.size());
+    text += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) return text;
+    append_utf8(text, 0xfffd);
+    bytes.remove_prefix(1);
+  }
+}
+
+std::string TextStream::add(std::string_view bytes) {
+  if (stopped_) return {};
+  waiting_ += bytes;
+  if (!stop_.empty()) {
+    if (const std::size_t at = waiting_.find(stop_); at != std::string::npos) {
+      waiting_.resize(at);
+      const std::string last = finish();
+      stopped_ = true;
+      return last;
+    }
+  }
+  const std::size_t held = std::max(stop_.empty() ? 0 : begun(waiting_, stop_), raw_ ? 0 : unfinished(waiting_));
+  const std::string text = shown(std::string_view(waiting_).substr(0, waiting_.size() - held));
+  waiting_.erase(0, waiting_.size() - held);
+  return text;
+}
+
+std::string TextStream::finish() {
+  const std::string text = shown(waiting_);
+  waiting_.clear();
+  return text;
+}
+
+std::string TextStream::shown(std::string_view bytes) const {
+  if (raw_) return std::string(bytes);
+  std::string text;
+  while (!bytes.empty()) {
+    const std::size_t end = std::min(bytes.find_first_of("\n\t"), bytes.size());
+    text += printable(bytes.substr(0, end));
+    if (end < bytes.size()) text += bytes[end];
+    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  }
+  return text;
 }
 
 }  // namespace tally

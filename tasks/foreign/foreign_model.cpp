@@ -1,11 +1,11 @@
 #include "tasks/foreign/foreign_model.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/utf8.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/checks/memory.hpp"
@@ -14,26 +14,47 @@
 namespace tally {
 namespace {
 
-constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
+constexpr JsonLimits limits{.max_depth = 16, .max_values = 200'000};
 
-// Well-known model types that tally does not support, and how their function differs.
-struct OtherType {
-  std::string_view type, why;
-};
-constexpr std::array other_types{
-    OtherType{"qwen3", "import does not read its norms of q and k"},
-    OtherType{"olmo2", "import does not read its norms of q and k and after each part"},
-    OtherType{"gemma", "it scales embeddings and norms differently"},
-    OtherType{"mistral", "its attention may be in a window"},
-    OtherType{"mixtral", "it has experts"},
-    OtherType{"deepseek_v2", "it has latent attention and experts"},
-    OtherType{"deepseek_v3", "it has latent attention and experts"},
-    OtherType{"opt", "its positions begin at 2, and its activation is ReLU"},
-    OtherType{"bloom", "it has ALiBi with a norm on the embeddings"},
-    OtherType{"gptj", "it has rotary positions in neighbouring dims and one norm for both parts"},
-    OtherType{"gpt_neo", "every second layer attends in a window, and scores are not scaled"},
-    OtherType{"phi", "it has biases and a norm for both parts"},
-};
+}  // namespace
+
+void write_imported(const std::string& run, const ImportedRecord& record) {
+  JsonValue ends = JsonValue::array();
+  for (const std::int64_t id : record.ends) ends.push(id);
+  JsonValue json = JsonValue::object({{"version", 1},
+                                      {"family", record.family},
+                                      {"positions", record.positions},
+                                      {"ends", std::move(ends)},
+                                      {"begin", record.begin ? JsonValue(*record.begin) : JsonValue()},
+                                      {"config", record.config},
+                                      {"generation_config", record.generation}});
+  write_file_atomically(formatted("{}/{}", run, imported_file_name), write_json(json, 2) + "\n");
+}
+
+std::optional<ImportedRecord> read_imported(const std::string& run) {
+  const std::string path = formatted("{}/{}", run, imported_file_name);
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  const JsonValue json = read_json(path, limits);
+  try {
+    const std::int64_t format = json.integer("version");
+    check(format == 1, "import", "version {} is of a later tally; this one knows 1", format);
+    ImportedRecord record{.family = json.string("family"),
+                          .positions = json.integer("positions"),
+                          .config = json.at("config"),
+                          .generation = json.at("generation_config"),
+                          .ends = json.at("ends").integers()};
+    if (!json.at("begin").is_null()) record.begin = json.integer("begin");
+    check(record.config.is_object(), "import", "'config' must be an object, not {}", record.config.kind());
+    return record;
+  } catch (const Error& problem) {
+    fail("import", "{}: {}", escape_for_print(path, 1000), problem.what());
+  }
+}
+
+namespace {
+
+constexpr std::string_view end_key = "eos_token_id", begin_key = "bos_token_id";
 
 // The ids that end a text. generation_config.json comes first, as in transformers.
 std::vector<std::int64_t> ends_of(ForeignSettings& settings, const JsonValue& generation, const std::string& folder,
@@ -84,9 +105,7 @@ ForeignDescription describe_foreign(const JsonValue& json, const std::string& pa
     description.notes = settings.notes();
     return description;
   }
-  const auto other = std::ranges::find(other_types, type, &OtherType::type);
-  settings.refuse("model_type", "= '{}' is not read{}; there are {}", escape_for_print(type, 60),
-                  other != other_types.end() ? formatted(", since {}", other->why) : "", joined(known));
+  settings.refuse("model_type", "= '{}' is not read; there are {}", escape_for_print(type, 60), joined(known));
 }
 
 RunConfig config_of(const ForeignDescription& description, const std::string& pe) {

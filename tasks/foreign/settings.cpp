@@ -1,12 +1,78 @@
 #include "tasks/foreign/settings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "tasks/runs/preset.hpp"
 
 namespace tally {
+namespace {
+
+using namespace std::string_view_literals;
+
+// Whether a line of idle_keys.txt, "idle: use_cache torchscript", of this kind has the key.
+bool is_listed(std::string_view kind, std::string_view key) {
+  if (key.find(' ') != key.npos) return false;
+  std::istringstream lines{std::string(data_file("idle_keys.txt"))};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kind) && (line + " ").find(formatted(" {} ", key)) != std::string::npos) return true;
+  }
+  return false;
+}
+
+bool is_false(const JsonValue& value, const JsonValue&) { return value.is_bool() && !value.boolean(); }
+bool is_one(const JsonValue& value, const JsonValue&) { return value.is_number() && value.real() == 1; }
+bool is_empty(const JsonValue& value, const JsonValue&) {
+  return (value.is_object() && value.members().empty()) || (value.is_array() && value.elements().empty());
+}
+bool never(const JsonValue&, const JsonValue&) { return false; }
+bool is_swiglu(const JsonValue& value, const JsonValue&) { return value.is_string() && value.string() == "swiglu"; }
+// Qwen2 files have a window width even if their flag disables windows.
+bool is_not_used(const JsonValue&, const JsonValue& object) {
+  const JsonValue* const used = object.find("use_sliding_window");
+  return used != nullptr && used->is_bool() && !used->boolean();
+}
+bool is_full_attention(const JsonValue& value, const JsonValue&) {
+  return value.is_array() && std::ranges::all_of(value.elements(), [](const JsonValue& layer) {
+           return layer.is_string() && layer.string() == "full_attention";
+         });
+}
+
+struct Conditional {
+  std::string_view key;
+  bool (*is_idle)(const JsonValue& value, const JsonValue& object);
+};
+constexpr std::array conditional{
+    Conditional{"rope_interleaved", is_false},    Conditional{"use_sliding_window", is_false},
+    Conditional{"sliding_window", is_not_used},   Conditional{"layer_types", is_full_attention},
+    Conditional{"use_mrope", is_false},           Conditional{"add_cross_attention", is_false},
+    Conditional{"is_encoder_decoder", is_false},  Conditional{"pruned_heads", is_empty},
+    Conditional{"qk_layernorm", is_false},        Conditional{"qk_layer_norms", is_false},
+    Conditional{"use_qk_norm", is_false},         Conditional{"activation", is_swiglu},
+    Conditional{"logit_scale", is_one},           Conditional{"embedding_multiplier", is_one},
+    Conditional{"residual_multiplier", is_one},   Conditional{"logits_scaling", is_one},
+    Conditional{"attn_logit_softcapping", never}, Conditional{"final_logit_softcapping", never},
+    Conditional{"quantization_config", never},
+};
+
+}  // namespace
+
+KeyEffect effect_of(std::string_view key, const JsonValue& object) {
+  const auto found = std::ranges::find(conditional, key, &Conditional::key);
+  if (found != conditional.end()) {
+    return found->is_idle(object.at(key), object) ? KeyEffect::none : KeyEffect::changes;
+  }
+  // Notes of a library begin with an underscore: _attn_implementation, _num_labels.
+  const bool none =
+      key.starts_with('_') || key.starts_with("summary_") || is_about_the_file(key) || is_listed("idle:", key);
+  return none ? KeyEffect::none : KeyEffect::unknown;
+}
+
+bool is_about_the_file(std::string_view key) { return is_listed("file:", key); }
 
 ForeignSettings::ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored)
     : object_(object), source_(std::move(source)), ignored_(std::move(ignored)) {

@@ -1,6 +1,6 @@
 // The two forms of a model's settings: config.json of another library, and our configuration. On both sides every
 // setting must be read by code that handles its effect on the computed function, or be known to have no effect
-// (idle_keys.cpp). Any other setting is refused by name.
+// (idle_keys.txt). Any other setting is refused by name.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tally {
 // Keys unknown to tally that the user declares to have no effect: "flash_decoding", "rope_scaling.note".
 using IgnoredKeys = std::vector<std::string>;
 
-// Keys of config.json that do not change the computed function (idle_keys.cpp), in files of any library: metadata,
+// Keys of config.json that do not change the computed function (idle_keys.txt), in files of any library: metadata,
 // storage types, and settings of training, generation and other tasks. Some are idle only with certain values.
 enum class KeyEffect {
   none,     // no effect with this value, or with any

@@ -8,9 +8,8 @@
 // Training data is read in epochs. Epoch e starts at an offset in [0, T) and cuts the N tokens into W = floor((N - T) /
 // T) windows. Neighbouring windows share one token, which is the last target of one and the first input of the next.
 // Windows are read in random order; sequence i is window i mod W of epoch i / W. Offset and order depend only on (seed,
-// e), so a resumed run needs no state. Up to 2^22 windows, the order is drawn and stored. The order of more windows is
-// computed window by window, so that training starts at once on a file of any size. With `order` random, sequence i
-// begins at a uniformly random token, independent of the others.
+// e), so a resumed run needs no state. With `order` random, sequence i begins at a uniformly random token, independent
+// of the others.
 //
 // Evaluation reads windows in order and scores each target once. With stride 0, windows of T tokens are adjacent, and
 // the last is shorter. Otherwise windows end every S tokens, and the last S targets of each count (all targets of the
@@ -24,10 +23,7 @@
 #include "core/math/random.hpp"
 #include "core/utf8.hpp"
 #include "tasks/data/batch.hpp"
-#include "tasks/data/random_permutation.hpp"
 #include "tasks/data/task.hpp"
-#include "tasks/language/separate_texts.hpp"
-#include "tasks/language/special_tokens.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
@@ -93,7 +89,7 @@ struct Windows {
   }
 };
 
-class Text final : public Task, public SpecialTokens, public SeparateTexts {
+class Text final : public Task, public SpecialTokens {
  public:
   Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
       : tokens_(sources_of(options)),
@@ -149,13 +145,13 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     split_holding(name, index);
     if (name == "train") {
       check_training();
-      tokens_.read_on(name, checked_at_once);
+      tokens_.verify(name);
       Example example = window(name, train_window(index), length_);
       std::ranges::fill(example.loss_mask, std::uint8_t{1});
       std::ranges::fill(example.score_mask, std::uint8_t{1});
       return example;
     }
-    (void)tokens_.checksum(name);  // read once, and compared
+    tokens_.verify(name);
     const Windows& windows = windows_of(name);
     const std::int64_t first = windows.first(index), end = windows.end(index);
     Example example = window(name, first, end - first);
@@ -164,8 +160,6 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     std::fill(example.score_mask.begin() + from, example.score_mask.end(), std::uint8_t{1});
     return example;
   }
-
-  bool separates_texts() const override { return separate_; }
 
   // The text of the tokens. Terminal control characters are escaped, and names of special tokens are unchanged.
   std::string text(const Example& example) const override { return join_symbols(symbols_, example.tokens, ""); }
@@ -216,11 +210,6 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
 
  private:
   static constexpr std::int64_t at_once = 1 << 16;
-
-  // Bytes of training data whose checksum is compared with each sequence, so that training starts at once on a large
-  // file.
-  static constexpr std::int64_t checked_at_once = 1 << 25;
-  static constexpr std::int64_t most_kept = 1 << 22;  // windows of an epoch whose order is stored
 
   static TextSources sources_of(const TextOptions& options) {
     check(!options.data.empty(), "text", "say which text: --data FOLDER, one that `tally prepare` made");
@@ -302,13 +291,10 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
     if (number != epoch_) {
       Rng rng({seed_, stream_of("text"), static_cast<std::uint32_t>(number)});
       offset_ = rng.below(static_cast<std::uint32_t>(length_));
-      if (windows <= most_kept) order_ = random_order(windows, rng);
+      order_ = random_order(windows, rng);
       epoch_ = number;
     }
-    const std::int64_t place = index % windows;
-    if (windows <= most_kept) return offset_ + order_[static_cast<std::size_t>(place)] * length_;
-    const RandomStream stream{seed_, stream_of("text, order"), static_cast<std::uint32_t>(number)};
-    return offset_ + RandomPermutation(windows, stream)(place) * length_;
+    return offset_ + order_[static_cast<std::size_t>(index % windows)] * length_;
   }
 
   TextTokens tokens_;
@@ -320,7 +306,7 @@ class Text final : public Task, public SpecialTokens, public SeparateTexts {
   std::vector<Windows> windows_;  // of each
   mutable std::mutex mutex_;
   mutable std::int64_t epoch_ = -1, offset_ = 0;
-  mutable std::vector<std::int64_t> order_;  // of the epoch's windows, up to most_kept
+  mutable std::vector<std::int64_t> order_;  // of the epoch's windows
 };
 
 }  // namespace

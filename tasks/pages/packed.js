@@ -1,4 +1,4 @@
-// Reads the output of tasks/inspect/packing.cpp; tasks/inspect/packing.hpp documents the format.
+// Reads the output of tasks/inspect/inspect.cpp; tasks/inspect/inspect.hpp documents the format.
 
 // Replaces the packed matrices of all runs by {bytes, most}, in place.
 async function inflateMatrices(data) {

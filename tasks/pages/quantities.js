@@ -74,7 +74,7 @@ function shade(quantity, value, most) {
   return value < 0 && level > 0 ? 256 + level : level;
 }
 
-// With the significant digits (tasks/inspect/packing.hpp).
+// With the significant digits (tasks/inspect/inspect.hpp).
 function numberText(quantity, value) {
   if (quantity.id === "positions") return value.toFixed(2);
   if (quantity.id === "gates" || quantity.id === "left" || value >= 0.05) return value.toFixed(2);

@@ -11,4 +11,10 @@ namespace tally {
 // again.
 std::string printable(std::string_view text);
 
+// The text with every `from` replaced.
+std::string replaced(std::string text, std::string_view from, std::string_view to);
+
+// The word as a shell reads it, in quotes if needed.
+std::string shell_word(const std::string& word);
+
 }  // namespace tally

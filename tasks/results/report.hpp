@@ -83,10 +83,6 @@ bool is_foreign_model(const std::string& folder);
 // For a sweep, the report includes its waiting and failed runs. Throws Error if a path holds no run.
 Report make_report(const std::vector<std::string>& paths);
 
-// The error in a table or chart; by_task: per sequence if the task requires it.
-enum class ErrorKind { by_task, token, sequence };
-bool counts_sequences(const ReportTask& task, ErrorKind kind);
-
 // The mark after the error of a split with positions beyond any training sequence, and its explanation.
 inline constexpr std::string_view untrained_mark = "\u2020";
 inline constexpr std::string_view untrained_note =
@@ -98,20 +94,37 @@ std::string generated_title(const std::string& split);
 
 // For runs of several tasks or presets: encodings and tasks in one table of errors in distribution. A second table has
 // the mean over each task's other splits ("ood-..."). Empty for one task with one preset.
-std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+std::vector<ResultTable> overview_tables(const Report& report);
 // For each task: the mean (standard deviation) over seeds, with a mark on splits that reach
 // untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
-std::vector<ResultTable> report_tables(const Report& report, ErrorKind kind = ErrorKind::by_task);
+std::vector<ResultTable> report_tables(const Report& report);
 // These tables, then the machines and the problems. In JSON: {"overview", "tables", "runs", "problems"}.
-std::string report_text(const Report& report, ErrorKind kind = ErrorKind::by_task);
-JsonValue report_json(const Report& report, ErrorKind kind = ErrorKind::by_task);
+std::string report_text(const Report& report);
+JsonValue report_json(const Report& report);
 // Error against step: one panel for each split, one line for each group. A line is the mean over its finished runs
 // (over all if none is finished), in a band from the lowest to the highest.
-Chart report_chart(const Report& report, ErrorKind kind = ErrorKind::by_task);
+Chart report_chart(const Report& report);
 
 // The file of a sweep in its folder: {"format": 1, "runs": [{"name": ..., "state": ..., "config": {...}}]}.
 inline constexpr std::string_view sweep_file_name = "sweep.json";
 // Throws Error when it cannot be read or has another format.
 JsonValue read_sweep_file(const std::string& path);
+
+// A report as one HTML page: tables, final errors as dots, curves with spread, and configuration and machine of every
+// run.
+
+// The data of the page. Each run has its name, seed, state, machines and configuration, and its error counts at the end
+// and during training. If it has an inspect.html, its path relative to `folder`, the folder of the page, is included.
+JsonValue report_page_json(const Report& report, const std::string& folder);
+
+// The complete page (tasks/pages/report.html), which needs no network and no other file.
+std::string report_page(const Report& report, const std::string& folder);
+
+// Compares two language models on the same tokens.
+
+// The difference of their losses, with its standard error over the same parts of the text, on every split that both
+// runs evaluated at their end. Throws Error naming the run without such a result, and if text, tokenizer, context or
+// stride differ.
+ResultTable paired(const RunSummary& first, const RunSummary& second);
 
 }  // namespace tally

@@ -6,16 +6,12 @@
 
 #include "core/error.hpp"
 #include "tasks/evaluation/error_rates.hpp"
-#include "tasks/evaluation/text_counts.hpp"
+#include "tasks/evaluation/evaluate.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/results/report.hpp"
 
 namespace tally {
-
-bool counts_sequences(const ReportTask& task, ErrorKind kind) {
-  return kind == ErrorKind::sequence || (kind == ErrorKind::by_task && task.scores_sequences);
-}
 
 std::string generated_title(const std::string& split) { return split + ", generated"; }
 
@@ -221,7 +217,7 @@ void add_run(OverviewCell& cell, bool sequences, const RunSummary& run) {
 
 }  // namespace
 
-std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
+std::vector<ResultTable> overview_tables(const Report& report) {
   std::vector<OverviewColumn> columns;
   std::vector<std::string> labels;
   for (const ReportTask& task : report.tasks) {
@@ -234,7 +230,7 @@ std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
       const std::string label = group.label(settings_of_preset(config));
       if (std::ranges::count(labels, label) == 0) labels.push_back(label);
       OverviewCell& cell = column->cells[label];
-      for (const RunSummary* run : group.runs) add_run(cell, counts_sequences(task, kind), *run);
+      for (const RunSummary* run : group.runs) add_run(cell, task.scores_sequences, *run);
       cell.untrained |= std::ranges::any_of(group.untrained, out_of_distribution);
     }
   }
@@ -248,7 +244,7 @@ std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
     const bool alone = std::ranges::count_if(columns, same_task) == 1 || column.preset.empty();
     // "mqar", or "group-word quick-a5" if the task occurs with several presets.
     const std::string title = formatted("{}{}", column.task->task->name, alone ? "" : " " + column.preset);
-    if (counts_sequences(*column.task, kind)) of_sequences.push_back(title);
+    if (column.task->scores_sequences) of_sequences.push_back(title);
     in.columns.push_back({title});
     out.columns.push_back({title});
   }
@@ -268,31 +264,31 @@ std::vector<ResultTable> overview_tables(const Report& report, ErrorKind kind) {
   return {std::move(in), std::move(out)};
 }
 
-std::vector<ResultTable> report_tables(const Report& report, ErrorKind kind) {
+std::vector<ResultTable> report_tables(const Report& report) {
   std::vector<ResultTable> tables;
   for (const ReportTask& task : report.tasks) {
     // For a text, the rate of wrong tokens adds little to the perplexity.
     if (has_text(task)) {
       tables.push_back(text_table(task));
     } else {
-      add_error_tables(tables, task, counts_sequences(task, kind));
+      add_error_tables(tables, task, task.scores_sequences);
     }
   }
   return tables;
 }
 
-std::string report_text(const Report& report, ErrorKind kind) {
-  std::string text = text_of(report_tables(report, kind)) + machines_text(report.runs);
+std::string report_text(const Report& report) {
+  std::string text = text_of(report_tables(report)) + machines_text(report.runs);
   for (const std::string& problem : report.problems) text += formatted("\nnot read: {}\n", printable(problem));
   return text;
 }
 
-JsonValue report_json(const Report& report, ErrorKind kind) {
+JsonValue report_json(const Report& report) {
   JsonValue runs = JsonValue::array(), problems = JsonValue::array();
   for (const RunSummary& run : report.runs) runs.push(run_json(run));
   for (const std::string& problem : report.problems) problems.push(problem);
-  return JsonValue::object({{"overview", json_of(overview_tables(report, kind))},
-                            {"tables", json_of(report_tables(report, kind))},
+  return JsonValue::object({{"overview", json_of(overview_tables(report))},
+                            {"tables", json_of(report_tables(report))},
                             {"runs", std::move(runs)},
                             {"problems", std::move(problems)}});
 }
@@ -319,12 +315,12 @@ ChartSeries series_of(const ReportGroup& group, std::string_view split, bool seq
 
 }  // namespace
 
-Chart report_chart(const Report& report, ErrorKind kind) {
+Chart report_chart(const Report& report) {
   Chart chart;
   bool any_tokens = false, any_sequences = false;
   std::size_t most_seeds = 0;
   for (const ReportTask& task : report.tasks) {
-    const bool sequences = counts_sequences(task, kind);
+    const bool sequences = task.scores_sequences;
     (sequences ? any_sequences : any_tokens) = true;
     for (const std::string& split : task.splits) {
       ChartPanel panel{report.tasks.size() > 1 ? formatted("{} {}", task.task->name, split) : split, {}};
@@ -339,6 +335,67 @@ Chart report_chart(const Report& report, ErrorKind kind) {
   chart.x_label = "training step";
   chart.y_label = any_tokens && any_sequences ? "wrong" : any_sequences ? "wrong sequences" : "wrong tokens";
   return chart;
+}
+
+namespace {
+
+void check_texts(const RunSummary& run) {
+  check(run.state == RunState::finished, "paired", "'{}' is {}: it has no results yet", printable(run.path),
+        name_of(run.state));
+  check(std::ranges::any_of(run.results, [](const Evaluation& e) { return !e.blocks.nats.empty(); }), "paired",
+        "'{}' has no losses of the parts of a text: it is no language model, or of an earlier version",
+        printable(run.path));
+}
+
+// Whether the difference is not 0 by Student's t test over the parts.
+bool differs(const LossDifference& difference, std::size_t parts) {
+  if (difference.error == 0) return difference.mean != 0;
+  return student_p(difference.mean / difference.error, static_cast<double>(parts - 1)) < test_level;
+}
+
+}  // namespace
+
+ResultTable paired(const RunSummary& first, const RunSummary& second) {
+  check_texts(first);
+  check_texts(second);
+  const auto name = [](const RunSummary& run) { return formatted("{} ({})", printable(run.path), run.config.label()); };
+  ResultTable table{formatted("Nats per token at the end, and the difference on the same tokens with its standard "
+                              "error over the parts of the text,\nwhich covers no difference between seeds. It differs "
+                              "from 0 if Student's t test says so at the 5% level.\n\nA: {}\nB: {}",
+                              name(first), name(second)),
+                    {{"split"},
+                     {"A", "a"},
+                     {"B", "b"},
+                     {"A - B", "difference"},
+                     {"+-", "error"},
+                     {"differs"},
+                     {"tokens"},
+                     {"parts"},
+                     {"context"},
+                     {"stride"}}};
+  for (const Evaluation& a : first.results) {
+    const auto b = std::ranges::find(second.results, a.split, &Evaluation::split);
+    if (!a.text || b == second.results.end() || !b->text) continue;
+    const auto same = [&](std::string_view what, const auto& ours, const auto& theirs) {
+      check(ours == theirs, "paired", "{}: the {} is {} in '{}' and {} in '{}'", a.split, what, ours,
+            printable(first.path), theirs, printable(second.path));
+    };
+    same("tokenizer's checksum", a.text->tokenizer_checksum, b->text->tokenizer_checksum);
+    same("tokens' checksum", a.text->token_checksum, b->text->token_checksum);
+    same("context", a.text->context, b->text->context);
+    same("stride", a.text->stride, b->text->stride);
+    const LossDifference difference = paired_difference(a.blocks, b->blocks);
+    const bool differ = differs(difference, a.blocks.nats.size());
+    const auto number = [](double value, int digits) { return ResultCell(short_number(value, digits), value); };
+    table.rows.push_back({a.split, number(a.loss, 4), number(b->loss, 4), number(difference.mean, 4),
+                          number(difference.error, 2), ResultCell(differ ? "yes" : "no", differ),
+                          count_cell(a.text->tokens), count_cell(static_cast<std::int64_t>(a.blocks.nats.size())),
+                          ResultCell(to_text(a.text->context), a.text->context),
+                          ResultCell(to_text(a.text->stride), a.text->stride)});
+  }
+  check(!table.rows.empty(), "paired", "'{}' and '{}' were evaluated on no split in common", printable(first.path),
+        printable(second.path));
+  return table;
 }
 
 }  // namespace tally

@@ -8,7 +8,6 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/file_descriptor.hpp"
 #include "tasks/evaluation/error_rates.hpp"
-#include "tasks/evaluation/text_counts.hpp"
 #include "tasks/runs/config.hpp"
 
 namespace tally {

@@ -1,16 +1,56 @@
 #include "tasks/runs/config.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "core/io/json.hpp"
 #include "core/precision.hpp"
-#include "tasks/data/task_paths.hpp"
-#include "tasks/runs/option_hint.hpp"
+#include "nn/options.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/runs/preset.hpp"
 
 namespace tally {
+namespace {
+
+std::string_view last_part(std::string_view name) { return name.substr(name.rfind('.') + 1); }  // npos + 1 is 0
+
+}  // namespace
+
+std::string option_spelling(std::string_view name) {
+  constexpr std::string_view american = "optimizer";
+  std::string text(name);
+  if (const std::size_t at = text.find(american); at != std::string::npos)
+    text.replace(at, american.size(), "optimiser");
+  return text;
+}
+
+std::string meant_option(std::string_view given, const std::vector<std::string>& known) {
+  constexpr std::size_t longest = 100;  // a name may come from a file
+  std::string name = option_spelling(given.substr(0, longest));
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return c == '_' ? '-' : static_cast<char>(std::tolower(c)); });
+  const std::string_view last = last_part(name);
+  const auto by_last_part = [&](std::string_view wanted) {
+    if (std::ranges::count(known, wanted) > 0) return std::string(wanted);  // the short name
+    const auto found = std::ranges::find(known, wanted, [](std::string_view option) { return last_part(option); });
+    return found == known.end() ? std::string() : *found;
+  };
+  if (const std::string same = by_last_part(last); !same.empty()) return same;
+  // A line of the file: "length: seq-len block-size".
+  std::istringstream lines{std::string(data_file("option_names.txt"))};
+  for (std::string line; std::getline(lines, line);) {
+    if ((line + " ").find(formatted(" {} ", last)) == std::string::npos) continue;
+    if (const std::string other = by_last_part(line.substr(0, line.find(':'))); !other.empty()) return other;
+  }
+  if (const std::string near = nearest_name(name, known); !near.empty()) return near;
+  std::vector<std::string> last_parts;
+  for (const std::string& option : known) last_parts.emplace_back(last_part(option));
+  return by_last_part(nearest_name(last, last_parts));
+}
+
 namespace {
 
 JsonValue json_of(const OptionValue& value) {

@@ -16,6 +16,15 @@
 
 namespace tally {
 
+// Finds the option that an unknown name probably means.
+
+// "optimizer.lr" -> "optimiser.lr": both spellings name the same option.
+std::string option_spelling(std::string_view name);
+
+// Returns the option of `known` that `name` probably means, both without leading dashes, or an empty string. Compares
+// the last part of dotted names, then the names of nanoGPT, LitGPT, Hugging Face and PyTorch, then edit distances.
+std::string meant_option(std::string_view name, const std::vector<std::string>& known);
+
 class JsonValue;
 
 struct RunOptions final : OptionsOf<RunOptions> {
@@ -99,7 +108,7 @@ struct RunConfig {
   std::unique_ptr<Task> make_task() const;
   // Start values come from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
-  // The same, with the task paths of another configuration (tasks/data/task_paths.hpp), because the files have moved.
+  // The same, with the task paths of another configuration (tasks/data/task.hpp), because the files have moved.
   RunConfig with_paths_of(const RunConfig& other) const;
   // The label by which runs are compared: the encoding, or the kind of a model without encodings.
   std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }

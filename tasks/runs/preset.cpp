@@ -8,9 +8,65 @@
 
 #include "core/error.hpp"
 #include "nn/options.hpp"
+#include "tasks/data/task.hpp"
 #include "tasks/runs/config.hpp"
 
 namespace tally {
+
+Settings parse_settings(std::string_view where, std::string_view text) {
+  constexpr std::string_view blanks = " \t\r\n";
+  Settings settings;
+  for (std::size_t begin = text.find_first_not_of(blanks); begin != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(blanks, begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const std::size_t equals = word.find('=');
+    check(equals != std::string_view::npos && equals > 0, where, "'{}' is not option=value", word);
+    settings.emplace_back(option_spelling(word.substr(0, equals)), word.substr(equals + 1));
+    begin = text.find_first_not_of(blanks, end);
+  }
+  return settings;
+}
+
+void check_set_once(std::string_view where, const Settings& settings) {
+  for (auto at = settings.begin(); at != settings.end(); ++at) {
+    const auto same = [&](const auto& earlier) { return earlier.first == at->first; };
+    check(std::none_of(settings.begin(), at, same), where, "{} is set twice", at->first);
+  }
+}
+
+void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys) {
+  const auto known = [&] { return std::vector<std::string>(keys.begin(), keys.end()); };
+  if (!value.is_object()) fail(where, "expected an object with {}, found {}", joined(known()), value.kind());
+  for (const JsonMember& member : value.members()) {
+    if (std::ranges::count(keys, member.name) > 0) continue;
+    fail(where, "unknown key '{}'{}", member.name, did_you_mean_or_known(member.name, known()));
+  }
+}
+
+std::string optional_text(const JsonValue& object, std::string_view key) {
+  return object.contains(key) ? object.string(key) : "";
+}
+
+std::vector<std::string> texts_in(const JsonValue& object, std::string_view key) {
+  const JsonValue* const value = object.find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array()) return {object.string(key)};
+  std::vector<std::string> texts;
+  for (const JsonValue& element : value->elements()) {
+    check(element.is_string(), "json", "'{}' must hold strings, but has {}", key, element.kind());
+    texts.push_back(element.string());
+  }
+  return texts;
+}
+
+void for_each_entry(const JsonValue& entries, const std::string& file,
+                    const std::function<void(const std::string& name, const JsonValue& entry)>& take) {
+  in_file(file, [&] { entries.members(); });  // checks that it is an object
+  for (const JsonMember& member : entries.members()) {
+    in_file(formatted("{}: {}", file, member.name), [&] { take(member.name, member.value); });
+  }
+}
+
 namespace {
 
 constexpr const char* file_name = "tasks/presets.json";
@@ -119,5 +175,67 @@ void apply_preset(const PresetEntry& preset, RunConfig& config) {
     }
   });
 }
+
+namespace {
+
+// "*/quick": the presets of all tasks with this name.
+std::vector<const PresetEntry*> presets_named(std::string_view name) {
+  std::vector<const PresetEntry*> presets;
+  for (const PresetEntry& preset : preset_registry()) {
+    const bool wanted = preset.name == name || preset.name.starts_with(formatted("{}-", name));
+    if (wanted && !find_task(preset.task).reads_files) presets.push_back(&preset);
+  }
+  check(!presets.empty(), "suite", "no task has a preset '{}'; there are {}", name, preset_names());
+  return presets;
+}
+
+const SuiteEntry& find_in(const std::vector<SuiteEntry>& suites, std::string_view name, std::string_view which) {
+  std::vector<std::string> names;
+  for (const SuiteEntry& entry : suites) {
+    if (entry.name == name) return entry;
+    names.push_back(entry.name);
+  }
+  fail("suite", "there is no {} '{}'; there are {}{}", which, name, joined(names), did_you_mean(name, names));
+}
+
+std::vector<const PresetEntry*> presets_of(const std::string& part, const std::vector<SuiteEntry>& before) {
+  const std::size_t slash = part.find('/');
+  if (slash == std::string::npos) return find_in(before, part, "earlier suite").presets;
+  const std::string task = part.substr(0, slash), name = part.substr(slash + 1);
+  if (task == "*") return presets_named(name);
+  return {&find_preset(task, name)};
+}
+
+}  // namespace
+
+std::vector<SuiteEntry> read_suites(std::string_view json, const std::string& file) {
+  std::vector<SuiteEntry> suites;
+  for_each_entry(parse_json(json, {}, file), file, [&](const std::string& name, const JsonValue& entry) {
+    check_keys("suite", entry, {"summary", "parts"});
+    SuiteEntry suite{name, entry.string("summary"), texts_in(entry, "parts"), {}};
+    check(!suite.parts.empty(), "suite", "'parts' is missing or empty");
+    for (const std::string& part : suite.parts) {
+      for (const PresetEntry* preset : presets_of(part, suites)) {
+        if (std::ranges::count(suite.presets, preset) == 0) suite.presets.push_back(preset);
+      }
+    }
+    suites.push_back(std::move(suite));
+  });
+  std::ranges::sort(suites, {}, &SuiteEntry::name);
+  return suites;
+}
+
+const std::vector<SuiteEntry>& suite_registry() {
+  static const std::vector<SuiteEntry> suites = read_suites(data_file("suites.json"), "tasks/suites.json");
+  return suites;
+}
+
+std::string suite_names() {
+  std::vector<std::string> names;
+  for (const SuiteEntry& entry : suite_registry()) names.push_back(entry.name);
+  return joined(names);
+}
+
+const SuiteEntry& find_suite(std::string_view name) { return find_in(suite_registry(), name, "suite"); }
 
 }  // namespace tally

@@ -2,13 +2,43 @@
 // options given by the user override it.
 #pragma once
 
+#include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "tasks/runs/data_file.hpp"
+#include "core/io/json.hpp"
 
 namespace tally {
+
+// The JSON files in tasks/ with presets, suites and tables of papers. The build embeds them in the program, which reads
+// each at its first use and rejects unknown keys. An Error names the file, the entry and the key:
+//   tasks/presets.json: flip-flop/quick: [preset] unknown key 'sumary'; did you mean 'summary'?
+
+// The text of an embedded file, by its name "presets.json"; empty for an unknown name. Written by the build.
+std::string_view data_file(std::string_view name);
+
+// Options as they are written on the command line: {"model.width", "64"}, {"optimiser.lr", "1e-3"}.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Settings from "model.width=64 optimiser.lr=1e-3". Throws Error for a word that is not option=value.
+Settings parse_settings(std::string_view where, std::string_view text);
+// Throws Error for an option that is set twice.
+void check_set_once(std::string_view where, const Settings& settings);
+
+// Throws Error unless the value is an object with no other keys than these.
+void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys);
+// An optional member; empty if it is missing. Throws Error unless it is a string.
+std::string optional_text(const JsonValue& object, std::string_view key);
+// A list of strings, or one string, which is a list of one. Empty if the member is missing.
+std::vector<std::string> texts_in(const JsonValue& object, std::string_view key);
+
+// Calls `take` with the name and the value of each entry, in the order of the file. Errors are prefixed with file and
+// entry.
+void for_each_entry(const JsonValue& entries, const std::string& file,
+                    const std::function<void(const std::string& name, const JsonValue& entry)>& take);
 
 struct RunConfig;
 
@@ -40,5 +70,28 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name);
 // Sets the options of the preset. Options of encodings that are not part of the run are checked but not set. Throws
 // Error naming the preset and the option.
 void apply_preset(const PresetEntry& preset, RunConfig& config);
+
+// Suites: presets of several tasks that are trained together, for one table of encodings and tasks. They are in
+// tasks/suites.json.
+
+struct SuiteEntry {
+  std::string name, summary;
+  // "mqar/quick": a task and its preset. "recall": all parts of an earlier suite. "*/quick": presets with this name, or
+  // with a name that begins with it and a hyphen ("quick-a5"), of every task that needs no files, in the order of
+  // tasks.
+  std::vector<std::string> parts;
+  std::vector<const PresetEntry*> presets;  // of the parts in order, each once
+};
+
+// Suites in JSON, sorted by name: "recall": {"summary": "...", "parts": ["mqar/quick", "n-back/quick"]}. Throws Error
+// naming file, entry and key, or a part that is neither a preset nor an earlier suite.
+std::vector<SuiteEntry> read_suites(std::string_view json, const std::string& file);
+
+// All suites of the program.
+const std::vector<SuiteEntry>& suite_registry();
+// "all, recall, state"
+std::string suite_names();
+// Throws Error with the nearest known name.
+const SuiteEntry& find_suite(std::string_view name);
 
 }  // namespace tally

@@ -7,7 +7,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/folder_lock.hpp"
 #include "core/io/lease.hpp"
-#include "tasks/data/task_paths.hpp"
+#include "tasks/data/task.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -22,11 +22,6 @@ std::string aside_path(const std::string& path) {
   std::string candidate = path + ".old";
   for (int n = 2; fs::exists(fs::symlink_status(candidate)); ++n) candidate = formatted("{}.old-{}", path, n);
   return candidate;
-}
-
-std::string without_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
 }
 
 // True if the folder is empty, or has only the remains of a process killed while it wrote the configuration of a new

@@ -1,8 +1,15 @@
 #include "tasks/sweep/run_plan.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -10,18 +17,59 @@
 
 #include "core/cpu/parallel.hpp"
 #include "core/device/backend.hpp"
+#include "core/error.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/file_descriptor.hpp"
 #include "core/io/lease.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/checks/estimate.hpp"
-#include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/progress.hpp"
-#include "tasks/command_line/signals.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/runs/run_folder.hpp"
 
 namespace tally {
+
+pid_t start_tally(const std::vector<std::string>& arguments, const std::string& log) {
+  const FileDescriptor file(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  check(file.open(), "sweep", "cannot write {}: {}", log, std::strerror(errno));
+  std::vector<std::string> words{"tally"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  check(child >= 0, "sweep", "cannot start another process: {}", std::strerror(errno));
+  if (child > 0) return child;
+  // Only calls that are safe after a fork. A separate process group keeps the terminal's Ctrl-C from the child: the
+  // parent forwards it, and two signals would stop the child at once.
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(143);  // it ended before the line above
+  dup2(file.number(), STDOUT_FILENO);
+  dup2(file.number(), STDERR_FILENO);
+  execv("/proc/self/exe", argv.data());
+  constexpr char message[] = "tally: cannot start itself again\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+  _exit(127);
+}
+
+std::optional<EndedProcess> wait_for_child(int milliseconds) {
+  constexpr int pause = 5;
+  for (int waited = 0;; waited += pause) {
+    int status = 0;
+    const pid_t process = waitpid(-1, &status, WNOHANG);
+    if (process > 0) return EndedProcess{process, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)};
+    if (waited >= milliseconds) return std::nullopt;
+    const timespec time{0, pause * 1'000'000L};
+    if (nanosleep(&time, nullptr) != 0) return std::nullopt;
+  }
+}
+
 namespace fs = std::filesystem;
 namespace {
 
@@ -111,10 +159,6 @@ bool RunPlan::is_too_large(const PlannedRun& run) const { return is_open(run) &&
 bool RunPlan::can_finish() const {
   return std::none_of(runs_.begin(), runs_.end(),
                       [this](const PlannedRun& run) { return run.state == RunState::failed || is_too_large(run); });
-}
-
-std::string RunPlan::state_text(const PlannedRun& run) const {
-  return is_too_large(run) ? formatted("does not fit: {}", run.too_large) : std::string(name_of(run.state));
 }
 
 void RunPlan::take_stock() {
@@ -387,10 +431,111 @@ int RunPlan::code() const {
   return count(RunState::finished) < static_cast<std::int64_t>(runs_.size()) ? exit_code::failed : exit_code::done;
 }
 
+Result RunPlan::overview() const {
+  Result result;
+  JsonValue runs = JsonValue::array(), states = JsonValue::object();
+  std::map<std::string, std::int64_t> counts;
+  for (const PlannedRun& run : runs_) {
+    const std::string path = path_of(run);
+    const Claim claim = newest_claim(path);
+    const bool at_work = is_open(run) && claim.open() && !claim.holder.gone();
+    const bool gave_up = is_open(run) && std::ranges::any_of(run_states, [&](RunState state) {
+                           return ended_badly(state) && claim.state == name_of(state);
+                         });
+    const std::string state = at_work ? "at work" : gave_up ? claim.state : std::string(name_of(run.state));
+    std::int64_t saved = 0;
+    if (run.state == RunState::unfinished) {
+      const std::vector<std::int64_t> steps = RunFolder::open(path).checkpoint_steps();
+      if (!steps.empty()) saved = steps.back();
+    }
+    ++counts[state];
+    JsonValue entry = JsonValue::object({{"run", run.name},
+                                         {"state", state},
+                                         {"saved_step", saved},
+                                         {"steps", run.config.run.steps},
+                                         {"claims", claim.number}});
+    if (!claim.holder.host.empty()) {
+      entry.set("host", claim.holder.host).set("process", claim.holder.process);
+      entry.set("renewed", claim.time).set("lease_seconds", claim.seconds);
+    }
+    if (is_too_large(run)) entry.set("does_not_fit", run.too_large);
+    runs.push(std::move(entry));
+    result.text += formatted(
+        "{}: {}{}{}\n", printable(path), is_too_large(run) ? formatted("does not fit: {}", run.too_large) : state,
+        saved > 0 ? formatted(", step {} of {} saved", saved, run.config.run.steps) : "",
+        at_work || gave_up
+            ? printable(formatted("; {}, {} by its clock, claim {}", holder_text(claim), claim.time, claim.number))
+            : "");
+  }
+  for (const auto& [state, count] : counts) states.set(state, count);
+  result.value = JsonValue::object({{"folder", folder_}, {"states", std::move(states)}, {"runs", std::move(runs)}});
+  result.code = can_finish() ? exit_code::done : exit_code::failed;
+  return result;
+}
+
 JsonValue RunPlan::states_json() const {
   JsonValue states = JsonValue::object();
   for (const RunState state : run_states) states.set(name_of(state), count(state));
   return states;
+}
+
+std::vector<PlannedRun> listed_runs(const std::string& folder) {
+  const std::string file = formatted("{}/{}", folder, sweep_file_name);
+  std::error_code error;
+  check(fs::exists(file, error), "sweep",
+        "'{}' holds no sweep: it has no {}; what it is to train is said with --task, --pe and --seeds", folder,
+        sweep_file_name);
+  std::vector<PlannedRun> runs;
+  const JsonValue sweep = read_sweep_file(file);
+  in_file(file, [&] {
+    for (const JsonValue& run : sweep.elements("runs")) {
+      const std::string& name = run.string("name");
+      const fs::path path(name);
+      check(!name.empty() && path.is_relative() && std::ranges::count(path, fs::path("..")) == 0, "sweep",
+            "'{}' is no name of a run's folder", name);
+      runs.push_back({name, RunConfig::from_json(run.at("config"))});
+      runs.back().config.validate();
+    }
+  });
+  return runs;
+}
+
+void RunPlan::write_list() {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  check(!error, "sweep", "cannot make the folder '{}': {}", folder_, error.message());
+  write_state();
+}
+
+void RunPlan::note(const PlannedRun& run) const {
+  if (!beside_others_ || ended_badly(run.state)) write_state();
+}
+
+void RunPlan::write_state() const {
+  // Other plans may write to the folder at the same time, so their entries are kept.
+  const std::string file = formatted("{}/{}", folder_, sweep_file_name);
+  const FileDescriptor lock = wait_for_lock_file(file + ".lock");
+  std::map<std::string, const PlannedRun*> own;
+  for (const PlannedRun& run : runs_) own[run.name] = &run;
+  JsonValue runs = JsonValue::array(), before;
+  std::error_code error;
+  if (fs::exists(file, error)) {
+    before = read_sweep_file(file);
+    for (const JsonValue& entry : before.elements("runs")) {
+      const auto known = own.find(entry.string("name"));
+      const bool ended_elsewhere = beside_others_ && ended_badly(run_state_from_text(entry.string("state"))) &&
+                                   known != own.end() && known->second->state == RunState::unfinished;
+      if (!ended_elsewhere && known != own.end() && known->second->state != RunState::waiting) continue;
+      runs.push(entry);
+      if (known != own.end()) own.erase(known);
+    }
+  }
+  for (const PlannedRun& run : runs_) {
+    if (!own.contains(run.name)) continue;
+    runs.push(JsonValue::object({{"name", run.name}, {"state", name_of(run.state)}, {"config", run.config.to_json()}}));
+  }
+  const JsonValue after = JsonValue::object({{"format", 1}, {"runs", std::move(runs)}});
+  if (after != before) write_file_atomically(file, write_json(after) + "\n");
 }
 
 }  // namespace tally

@@ -19,10 +19,23 @@
 
 #include "tasks/command_line/command.hpp"
 #include "tasks/results/report.hpp"
-#include "tasks/sweep/child_process.hpp"
 #include "tasks/sweep/run_claims.hpp"
 
 namespace tally {
+
+// Starts tally as a child process: a sweep trains several small models at a time this way.
+
+// Starts tally with the arguments and appends stdout and stderr to the file `log`. Signals of the terminal do not
+// reach it, and it gets SIGTERM when this process ends in any way. Throws Error if it cannot be started.
+pid_t start_tally(const std::vector<std::string>& arguments, const std::string& log);
+
+struct EndedProcess {
+  pid_t process;
+  int code;  // its exit code, or 128 + the signal that ended it
+};
+
+// A child that has ended; nothing after `milliseconds` without one, or after a signal.
+std::optional<EndedProcess> wait_for_child(int milliseconds);
 
 struct PlannedRun {
   std::string name;  // of its folder, relative to the plan's: "cope-model.layers=1-seed2", "flip-flop/cope-seed1"
@@ -51,8 +64,9 @@ class RunPlan {
   bool is_too_large(const PlannedRun& run) const;
   // Whether no run is known to fail.
   bool can_finish() const;
-  // "unfinished", "does not fit: [memory] this needs about ...".
-  std::string state_text(const PlannedRun& run) const;
+  // After take_stock(): the state of each run, the step that it has saved, and who trains it. Writes nothing. Exit
+  // code 1 if a run is known to fail.
+  Result overview() const;
 
   // Reads the state of existing runs, estimates the memory of the others, and writes nothing. A run that cannot be read
   // is reported as failed. A run that does not fit in memory is skipped and fails. Throws UsageError for a run that

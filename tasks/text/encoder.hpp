@@ -21,7 +21,7 @@ class Encoder {
   // at which a pattern fails.
   void encode(std::string_view text, std::vector<std::int32_t>& ids);
   // The same, but the names in `allowed` become their special tokens. The leftmost match among them and the added
-  // tokens wins, and the longest at one place (tasks/text/added_tokens.hpp). Throws Error for a name that is not a
+  // tokens wins, and the longest at one place (tasks/text/tokenizer.hpp). Throws Error for a name that is not a
   // special token.
   void encode(std::string_view text, std::span<const std::string> allowed, std::vector<std::int32_t>& ids);
   std::vector<std::int32_t> encode(std::string_view text);

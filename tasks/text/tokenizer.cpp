@@ -2,13 +2,53 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/io/json.hpp"
 #include "core/utf8.hpp"
 #include "tasks/text/byte_characters.hpp"
+#include "tasks/text/normal_form.hpp"
 
 namespace tally {
+
+AddedTokens::AddedTokens(std::vector<Entry> entries) : entries_(std::move(entries)) {
+  std::erase_if(entries_, [](const Entry& entry) { return entry.text.empty(); });
+  std::ranges::stable_sort(entries_, {}, &Entry::text);
+  const auto same = [](const Entry& a, const Entry& b) { return a.text == b.text; };
+  entries_.erase(std::unique(entries_.begin(), entries_.end(), same), entries_.end());
+  for (const Entry& entry : entries_) is_first_[static_cast<unsigned char>(entry.text[0])] = true;
+}
+
+// At each position, binary search finds the tokens that match one more byte of the text, until none is left.
+AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) const {
+  Match best;
+  for (std::size_t begin = from; begin < text.size() && best.entry < 0; ++begin) {
+    if (!is_first_[static_cast<unsigned char>(text[begin])]) continue;
+    auto first = entries_.begin(), last = entries_.end();
+    for (std::size_t at = begin; at < text.size() && first != last; ++at) {
+      const std::size_t size = at - begin;
+      const auto byte_of = [&](const Entry& entry) { return static_cast<unsigned char>(entry.text[size]); };
+      const auto byte = static_cast<unsigned char>(text[at]);
+      first = std::partition_point(first, last, [&](const Entry& entry) { return byte_of(entry) < byte; });
+      last = std::partition_point(first, last, [&](const Entry& entry) { return byte_of(entry) == byte; });
+      if (first == last || first->text.size() > size + 1) continue;
+      best = {begin, at + 1, static_cast<std::int32_t>(first - entries_.begin())};
+      ++first;  // the others are longer
+    }
+  }
+  return best;
+}
+
+bool AddedTokens::widen(std::string_view text, std::size_t done, Match& match) const {
+  const AddedFlags& flags = entries_[static_cast<std::size_t>(match.entry)].flags;
+  const std::string_view before = text.substr(0, match.begin), behind = text.substr(match.end);
+  if (flags.single_word && (ends_with_word(before) || begins_with_word(behind))) return false;
+  if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(before));
+  if (flags.rstrip) match.end += leading_white_space(behind);
+  return match.begin < match.end;  // not within the white space that the previous token took
+}
 
 std::optional<std::int32_t> token_id(std::string_view text, std::int64_t vocabulary) {
   std::int32_t id = -1;
@@ -126,6 +166,56 @@ std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
   for (const std::int32_t id : ids) bytes += bytes_of(id);
   if (parts_.has_leading_blank() && bytes.starts_with(' ')) bytes.erase(0, 1);
   return bytes;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::int32_t> special_of(const TokenizerParts& parts, const std::string& name) {
+  const auto found = std::ranges::find(parts.specials, name, &SpecialToken::name);
+  return found != parts.specials.end() ? std::optional(found->id) : std::nullopt;
+}
+
+// Empty if the file does not name one. It is a string, or an object with the member `content`.
+std::string eos_token_of(const std::string& tokenizer_path) {
+  std::error_code error;
+  const fs::path path = tokenizer_path;
+  const fs::path config = (fs::is_directory(path, error) ? path : path.parent_path()) / "tokenizer_config.json";
+  if (tokenizer_path.empty() || !fs::exists(config, error)) return "";
+  const JsonValue json = read_json(config.string());
+  const JsonValue* eos = json.is_object() ? json.find("eos_token") : nullptr;
+  if (eos != nullptr && eos->is_object()) eos = eos->find("content");
+  return eos != nullptr && eos->is_string() ? eos->string() : "";
+}
+
+std::string special_names(const TokenizerParts& parts) {
+  constexpr std::size_t most = 20;
+  std::string names;
+  for (std::size_t n = 0; n < std::min(most, parts.specials.size()); ++n) {
+    names += formatted("{}{}", n == 0 ? "" : ", ", escape_for_print(parts.specials[n].name, 60));
+  }
+  if (parts.specials.size() > most) names += formatted(" and {} more", parts.specials.size() - most);
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace
+
+std::optional<std::int32_t> find_end_token(const TokenizerParts& parts, const std::string& tokenizer_path) {
+  const std::optional<std::int32_t> known = parts.end_of_text();
+  return known ? known : special_of(parts, eos_token_of(tokenizer_path));
+}
+
+std::int32_t end_token(const TokenizerParts& parts, const std::string& name, const std::string& tokenizer_path) {
+  const std::int64_t size = std::ssize(parts.tokens);
+  std::optional<std::int32_t> id = name.empty() ? find_end_token(parts, tokenizer_path) : special_of(parts, name);
+  if (!id) id = token_id(name, size);
+  if (id) return *id;
+  const std::string which =
+      name.empty() ? "no special token of the tokenizer has a known name of an end-of-text token"
+                   : formatted("'{}' is no special token and no id in 0 to {}", escape_for_print(name, 60), size - 1);
+  fail("text", "{}; --end-token names the token that ends a document; the special tokens are {}", which,
+       special_names(parts));
 }
 
 }  // namespace tally

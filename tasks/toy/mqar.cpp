@@ -1,6 +1,6 @@
 // Multi-query associative recall (Arora et al. 2023, "Zoology", arXiv 2312.04927, figure 2): K pairs of a key and a
-// value, then each key once more at a random position, where its value is asked for. tasks/data/recall.hpp defines the
-// distribution.
+// value, then each key once more at a random position, where its value is asked for. tasks/data/toy_task.hpp defines
+// the distribution.
 //
 //   k3 v7 k1 v0 k1:v0 . . . k3:v7 .          K = 2, T = 10, fillers as points, answers behind `:`
 //
@@ -19,7 +19,7 @@
 // slots from the end of the context, so the distance from a query to its key follows no power law (here too, because
 // all published numbers use it). Random filler, an option of both generators, may repeat a key of the sequence followed
 // by a token other than its value.
-#include "tasks/data/recall.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

@@ -1,6 +1,6 @@
 // Associative recall with keys that are assigned again (the "forgetting" form of the repository of Zoology, Arora et
 // al. 2023, arXiv 2312.04927). It is like mqar, except that U of the K keys get another value before any is asked for.
-// tasks/data/recall.hpp defines the distribution.
+// tasks/data/toy_task.hpp defines the distribution.
 //
 //   k3 v7 k1 v0 k3 v2 k1:v0 . k3:v2 .          K = 2, U = 1, T = 10, answers behind `:`
 //
@@ -12,7 +12,7 @@
 // In the released generator an update avoids the value of another key of the context, so that one in V - V/2 updates
 // repeats the old value. Here it never does. With K = U = 4, its first setting, all keys are updated. Updates never
 // come between first assignments, in either generator.
-#include "tasks/data/recall.hpp"
+#include "tasks/data/toy_task.hpp"
 
 namespace tally {
 namespace {

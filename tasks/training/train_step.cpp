@@ -13,7 +13,6 @@
 #include "autograd/profile.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/training/parameter_shares.hpp"
-#include "tasks/training/rank_sum.hpp"
 #include "tasks/training/tree_sum.hpp"
 
 namespace tally {

@@ -17,7 +17,6 @@
 #include "nn/model.hpp"
 #include "nn/optimizer.hpp"
 #include "tasks/data/batch.hpp"
-#include "tasks/data/sequence_parts.hpp"
 
 namespace tally {
 

@@ -12,7 +12,7 @@
 #include "core/error.hpp"
 #include "tasks/data/batch.hpp"
 #include "tasks/runs/config.hpp"
-#include "tasks/training/rank_sum.hpp"
+#include "tasks/training/tree_sum.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 A step alone takes T. R ranks of one micro-batch each take
     T / R + max(X - B / R, X / N)         and where the exchange only begins when backward has ended, T / R + X,
     X = V / bandwidth + 2 (R - 1) N latency,     V = 2 (R - 1) / R * 4 P,     with a split optimiser 1.5 times as much:
-P parameters' gradients in f32 are sent and received twice (core/distributed/gradient_reducer.hpp) in N buckets (tasks/training/rank_sum.hpp), the
+P parameters' gradients in f32 are sent and received twice (core/distributed/gradient_reducer.hpp) in N buckets (tasks/training/tree_sum.hpp), the
 parameters once; backward, B = 2/3 of the step, hides all of the exchange but the last bucket, which is full when it ends.
 
 Links: 93% of the nominal bandwidth, and 2 us, as MPI was measured to have past the kernel at 40 Gbit/s (J. Squyres,

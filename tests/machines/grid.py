@@ -54,5 +54,5 @@ def differences(folder, alone):
 
 
 def status(tally, folder):
-    answer = subprocess.run([tally, "sweep", folder, "--status", "--json"], check=True, stdout=subprocess.PIPE)
+    answer = subprocess.run([tally, "sweep", folder, "--dry-run", "--json"], check=True, stdout=subprocess.PIPE)
     return json.loads(answer.stdout)

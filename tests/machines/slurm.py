@@ -236,7 +236,7 @@ def main():
             slurm.wait_for(lambda: slurm.begin_at_once() or status(tally, shared)["states"].get("finished") == RUNS,
                            "the end of the sweep", 400)
             slurm.wait_for(lambda: slurm.run("squeue", "--noheader").strip() == "", "the end of the jobs", 60)
-            told("$ tally sweep shared --status\n" + slurm.run(tally, "sweep", str(shared), "--status"))
+            told("$ tally sweep shared --dry-run\n" + slurm.run(tally, "sweep", str(shared), "--dry-run"))
             for log in sorted(shared.glob("slurm-*.log")):
                 told(f"{log.name}:\n{log.read_text()}")
             wrong = [*differences(shared, alone), *started_by_slurm(slurm, tally, place, told)]

@@ -12,10 +12,10 @@ class CheckCommand : public Program {};
 class NewEncoding : public Program {};
 
 TEST_F(CheckCommand, TellsOfEveryPromise) {
-  expect_parts(done("check --pe=alibi --no-costs"),
+  expect_parts(done("check --pe=alibi"),
                {"gradients", "causality", "parameters", "forms", "generation", "precision", "threads", "devices",
                 "length", "all promises are kept"});
-  const JsonValue found = json("check --pe=hard --no-costs --quiet");
+  const JsonValue found = json("check --pe=hard --quiet");
   EXPECT_EQ(found.integer("wrong"), 0);
   EXPECT_EQ(found.elements("properties").size(), 9u);
   EXPECT_EQ(found.elements("properties")[0].string("found"), "-") << "gradients by a rule of its own";
@@ -62,17 +62,17 @@ TEST_F(CheckCommand, ChecksGradientsOnEveryDevice) {
 }
 
 TEST_F(CheckCommand, HoldsAnEncodingAgainstAnother) {
-  expect_parts(done("check --no-costs --pe=none --against=none[window=4096]"),
+  expect_parts(done("check --pe=none --against=none[window=4096]"),
                {"none is the same function as none[window=4096]"});
   // Options of both are accepted, and only shared options are changed.
-  const Finished other = tally("check --no-costs --pe=cope --against=cope[window=9] --pe.p-max=5");
+  const Finished other = tally("check --pe=cope --against=cope[window=9] --pe.p-max=5");
   EXPECT_EQ(other.code, 1);
   EXPECT_TRUE(holds(other.out, "WRONG logits differ by ")) << other.out;
   EXPECT_EQ(other.err, "tally: [check] cope differs from cope[window=9]\n");
-  const JsonValue named = json("check --no-costs --pe=alibi --against=fox", 1);
+  const JsonValue named = json("check --pe=alibi --against=fox", 1);
   EXPECT_TRUE(
       holds(named.elements("properties")[0].string("text"), "blocks.0.position.alibi.forget.weight is unexpected"));
-  refused("check --no-costs --pe=alibi --against=alibi", "each with a name of its own");
+  refused("check --pe=alibi --against=alibi", "each with a name of its own");
 }
 
 TEST_F(NewEncoding, PrintsAFileUnderItsName) {

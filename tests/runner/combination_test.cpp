@@ -64,9 +64,8 @@ TEST_F(Combinations, AreRefusedAlikeByEveryCommand) {
 
 // Also when only the combination needs memory for all pairs; with the options of a run.
 TEST_F(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
-  const std::string composed = " is computed in composed operations, not in tiles: memory grows with the square of",
-                    tiled =
-                        " is computed in tiles, beside numbers of all pairs of tokens: memory grows with the square";
+  const std::string composed = " uses reference attention: memory grows with the square of",
+                    tiled = " uses fused attention and a number for each pair: memory grows with the square of";
   expect_parts(done("describe wall+tra"), {"tra+wall" + tiled});
   const std::string by_layer = done("describe 0:cope+rope,1:dape2+rope,2:mta");
   EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/encoding/encoding.hpp"
-#include "tasks/command_line/grid.hpp"
+#include "tasks/command_line/config_options.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing::commands_test {

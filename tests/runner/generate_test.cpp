@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tasks/commands/parts/text_stream.hpp"
+#include "tasks/evaluation/generate.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing::generate_test {
@@ -116,7 +116,6 @@ TEST_F(Generate, WrongUsage) {
   const std::string idle = "has no effect with --temperature 0";
   refused({{"generate run", "prompt"},
            {"generate run --prompt=wx", "'x'"},
-           {"generate run --prompt=w0 --samples=2 --show-probability", "excludes"},
            {"generate run --prompt=w0 --temperature=0 --top-k=3", idle},
            {"generate run --prompt=w0 --temperature=0 --top-p=0.5", idle},
            {"generate run --prompt=w0 --temperature=0 --seed=9", idle},

@@ -1,5 +1,5 @@
 // Checkpoints record their model, so that a configuration changed by hand is not mistaken for the trained one.
-#include "tasks/runs/model_record.hpp"
+#include "tasks/runs/checkpoint.hpp"
 
 #include <gtest/gtest.h>
 

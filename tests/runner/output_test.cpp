@@ -1,7 +1,7 @@
 // Targets of --out and --profile: never a file that a run keeps, and checked before the work starts.
 #include <gtest/gtest.h>
 
-#include "tasks/foreign/imported_record.hpp"
+#include "tasks/foreign/foreign_model.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing::output_test {

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "tasks/results/report_page.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tests/runner/program.hpp"
 
@@ -193,7 +192,6 @@ TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
   const Report report = make_report({sweep_});
   expect_parts(report_text(report),
                {"selective-copy, wrong sequences at the end", "| cope     | 0%              | 50%        | 1    |"});
-  expect_parts(report_text(report, ErrorKind::token), {"| cope     | 0%              | 2%         | 1    |"});
 }
 
 // Selective copy trains on 256 + 256 + 256 tokens; its sparse split is longer.
@@ -206,7 +204,7 @@ TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
   few.set("pe.far", "cap");
   add("few", few, 10, 2);
   const Report report = make_report({sweep_});
-  expect_parts(report_text(report, ErrorKind::token), {"2%\u2020", "\u2020 longer than any training sequence"});
+  expect_parts(report_text(report), {"50%\u2020", "\u2020 longer than any training sequence"});
   for (const ReportGroup& group : report.tasks.at(0).groups) {
     const bool reaches = group.encoding().starts_with("absolute") || group.encoding().starts_with("0:");
     EXPECT_EQ(group.untrained, reaches ? std::set<std::string>{"ood-sparse"} : std::set<std::string>{})
@@ -228,7 +226,7 @@ TEST_F(Reports, EachKeyOfABreakdownHasEqualWeight) {
   results.push(evaluation_json(100, e));
   run.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
   // (0/60 + 30/40) / 2, not 30/100
-  expect_parts(report_text(make_report({sweep_}), ErrorKind::token), {"each length with equal weight", "37.5%"});
+  expect_parts(report_text(make_report({sweep_})), {"each length with equal weight", "37.5%"});
 }
 
 TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
@@ -315,7 +313,7 @@ TEST_F(Reports, TheCommandPrintsAndWrites) {
   expect_parts(file("curves.svg"), {"ood-sparse"});
   EXPECT_EQ(json("report .").elements("tables").size(), 2u);
   refused("report nothing", "nothing", 1);
-  refused({{"report", "DIR is required"}, {"report . --error none", "none"}});
+  refused("report", "DIR is required");
 }
 
 TEST_F(Reports, ARunHasItsCurves) {

@@ -135,7 +135,7 @@ TEST_F(Sweeps, SignalsArePassedOnAndTheSweepGoesOnLater) {
 TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   const std::string suite = "sweep sweep --suite=recall --pe=cope,rope --seeds=1 --threads=1 ";
   expect_parts(done(suite + "--dry-run --set pe.cope.p-max=4,8"),
-               {"sweep/mqar/cope-pe.cope.p-max=4-seed1\n", "/last-x/rope-seed1\n", "/n-back/rope-seed1\n"});
+               {"sweep/mqar/cope-pe.cope.p-max=4-seed1: waiting\n", "/last-x/rope-seed1: ", "/n-back/rope-seed1: "});
   refused({{suite + "--task=mqar", "--task"},            // a suite says which tasks
            {suite + "--task.length=64", "task.length"},  // not all its tasks are as long
            {suite + "--model.heads=3", "mqar quick: "},
@@ -150,7 +150,7 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
 TEST_F(Sweeps, EachRunOfTheGridMustFitAndNotWhatItGrowsFrom) {
   const std::string few = "sweep sweep --pe=rope --steps=2 --seeds=1 --dry-run --set ",
                     one = " --task=flip-flop --preset=quick";
-  expect_parts(done(few + "optimiser.warmup=0,1" + one), {"sweep/rope-optimiser.warmup=1-seed1\n"});
+  expect_parts(done(few + "optimiser.warmup=0,1" + one), {"sweep/rope-optimiser.warmup=1-seed1: waiting\n"});
   refused({{few + "optimiser.warmup=0,3" + one, "warmup 3 is longer than the run of 2 steps"},
            {few + "optimiser.warmup=3 --suite=recall", "mqar quick: "}});
   done(few + "optimiser.warmup=0 --suite=recall");
@@ -165,7 +165,7 @@ TEST_F(Sweeps, WrongUsageStartsNothing) {
   }
   EXPECT_EQ(sweep("cope,rop").code, 2);
   EXPECT_EQ(sweep("cope,cope").code, 2);
-  expect_parts(done(line("cope,cope+rope", "--seeds=1,2 --dry-run")), {"sweep/cope+rope-seed2\n"});
+  expect_parts(done(line("cope,cope+rope", "--seeds=1,2 --dry-run")), {"sweep/cope+rope-seed2: waiting\n"});
   EXPECT_FALSE(exists("sweep"));
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file_descriptor.hpp"
-#include "tasks/command_line/progress.hpp"
+#include "tasks/command_line/training.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing::terminal_test {

@@ -66,10 +66,8 @@ TEST_F(Train, DryRunTellsAndStops) {
   // FIRE learns whether its bias depends only on the distance.
   expect_parts(done("train plan --task=flip-flop --preset=quick --pe=fire --dry-run"),
                {"\nmemory for tensors: at most ", "\ntime on this machine: about "});
-  const std::string idle = " has no effect with --dry-run; it is for what is trained and written\n";
-  refused({{tiny("plan", "cope", "--dry-run --force"), "tally: [train] --force" + idle},
-           {tiny("plan", "cope", "--dry-run --profile=x"), "tally: [train] --profile" + idle},
-           {tiny("plan", "cope", "--dry-run --jobs=2", "sweep"), "tally: [sweep] --jobs" + idle},
+  refused({{tiny("plan", "cope", "--dry-run --force"), "tally: train: --force excludes --dry-run\n"},
+           {tiny("plan", "cope", "--dry-run --profile=x"), "tally: train: --profile excludes --dry-run\n"},
            {"reproduce table2 --dry-run --out=x.md", "tally: reproduce: --out excludes --dry-run\n"}});
   EXPECT_FALSE(exists("plan"));
 }

@@ -69,7 +69,7 @@ TEST_F(Usage, ShortNamesAndOtherSpellingsOfOptions) {
 
 TEST_F(Usage, WrongCommandsAndOptionsNameTheNearest) {
   refused({{"trian", "did you mean 'train'?"},
-           {"list tasks", "unknown command 'list'; it is 'tally describe' now"},
+           {"list tasks", "unknown command 'list'"},
            {"train", "RUN is required"},
            {"reproduce", "NAME is required: table or figure: "},
            {"train '' --task=flip-flop --pe=cope", "the name of the run folder is empty"},

@@ -1,4 +1,4 @@
-// tally sweep --worker, --status and --print: workers that share a folder, are killed and restarted, and scripts that
+// tally sweep --worker, --dry-run and --print: workers that share a folder, are killed and restarted, and scripts that
 // start them.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class Workers : public Program {
   }
   // Lists the runs of a grid in the folder.
   void list(const std::string& options) { done(grid("sweep", options + " --print=slurm")); }
-  std::int64_t count_of(const char* state) { return json("sweep sweep --status").at("states").integer(state); }
+  std::int64_t count_of(const char* state) { return json("sweep sweep --dry-run").at("states").integer(state); }
   std::string run(const std::string& name) const { return folder_ / "sweep/" + name; }
   // Writes a claim of another machine.
   void write_claim(int number, const std::string& state, double seconds) const {

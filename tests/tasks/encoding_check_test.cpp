@@ -211,11 +211,4 @@ TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
   }
 }
 
-TEST(EncodingCheck, CostsAreMeasuredBesideAnother) {
-  const JsonValue cost = cost_beside(EncodingChoice::parse("relative"), EncodingChoice::parse("none"));
-  EXPECT_EQ(cost.string("form"), "tiled");
-  EXPECT_GT(cost.at("step").real("memory"), 1);
-  EXPECT_GT(cost.at("attention").real("time"), 0);
-}
-
 }  // namespace tally::encoding_check_test

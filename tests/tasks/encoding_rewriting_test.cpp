@@ -1,5 +1,5 @@
 // Encodings compared with others: the same function in another form, and forms with a single difference.
-#include "tasks/checks/encoding_rewriting.hpp"
+#include "tasks/checks/encoding_check.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The uncertainty of a text's loss: parts, the error of their mean, the difference of two models.
-#include "tasks/evaluation/loss_blocks.hpp"
+#include "tasks/evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Marked lines of a text, by the token in which each begins.
-#include "tasks/inspect/marks.hpp"
+#include "tasks/inspect/inspect.hpp"
 
 #include <gtest/gtest.h>
 

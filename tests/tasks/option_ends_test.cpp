@@ -14,7 +14,7 @@
 #include "nn/optimizer.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/data/batch.hpp"
-#include "tasks/evaluation/sampling.hpp"
+#include "tasks/evaluation/generate.hpp"
 #include "tasks/training/train_step.hpp"
 #include "tests/error_of.hpp"
 #include "tests/tasks/configured.hpp"

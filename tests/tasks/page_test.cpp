@@ -1,5 +1,5 @@
 // Pages: text in a script or in HTML stays text; matrices are unpacked within the precision that
-// tasks/inspect/packing.hpp states.
+// tasks/inspect/inspect.hpp states.
 #include "tasks/print/page.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "tasks/inspect/packing.hpp"
+#include "tasks/inspect/inspect.hpp"
 #include "tests/tasks/unpack.hpp"
 
 namespace tally::testing::page_test {

@@ -1,5 +1,5 @@
 // Two language models on the same tokens: the difference of their losses, and its significance.
-#include "tasks/results/paired.hpp"
+#include "tasks/results/report.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Sums of gradients over ranks: the order in which buckets are sent, and equality with one process.
-#include "tasks/training/rank_sum.hpp"
+#include "tasks/training/tree_sum.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "core/error.hpp"
-#include "tasks/training/tree_sum.hpp"
 #include "tests/thread_ranks.hpp"
 
 namespace tally::rank_sum_test {

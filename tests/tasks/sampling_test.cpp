@@ -1,5 +1,5 @@
 // Sampling of a token, compared with the explicit distribution over a grid of uniform numbers.
-#include "tasks/evaluation/sampling.hpp"
+#include "tasks/evaluation/generate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Separate texts in one sequence, invisible to each other: each is computed as if it were the only one.
-#include "tasks/data/sequence_parts.hpp"
+#include "tasks/data/batch.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 
 #include "nn/layers/lstm.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/data/random_permutation.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/training/train_step.hpp"
 #include "tests/error_of.hpp"
@@ -225,41 +224,6 @@ TEST(SequenceParts, HaveNoOnePicture) {
   const auto model = model_of("alibi");
   const std::string refused = testing::error_of([&] { trace_pass(*model, batch_of_texts(lengths), false); });
   EXPECT_NE(refused.find("several texts that do not see each other"), refused.npos) << refused;
-}
-
-// Each number once, in an apparently random order: about half of all neighbouring pairs fall.
-TEST(RandomPermutation, HasEachNumberOnce) {
-  for (const std::int64_t count : {1, 2, 3, 5, 16, 17, 1000, 65537}) {
-    const RandomPermutation order(count, {7, 1, 2}), other(count, {7, 1, 3});
-    std::vector<bool> seen(static_cast<std::size_t>(count));
-    std::int64_t falling = 0, same = 0;
-    for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t at = order(n);
-      ASSERT_TRUE(0 <= at && at < count) << count;
-      EXPECT_FALSE(seen[static_cast<std::size_t>(at)]) << count << ": " << at << " twice";
-      seen[static_cast<std::size_t>(at)] = true;
-      if (n > 0) falling += at < order(n - 1);
-      same += at == other(n);
-    }
-    if (count < 1000) continue;
-    // Falls of a random order: (n - 1) / 2 with variance (n + 1) / 12; five deviations.
-    EXPECT_NEAR(static_cast<double>(falling), static_cast<double>(count - 1) / 2,
-                5 * std::sqrt(static_cast<double>(count + 1) / 12));
-    EXPECT_LT(same, 12) << "one in the mean";
-  }
-}
-
-TEST(RandomPermutation, OfMoreThanMemoryHoldsIsThereAtOnce) {
-  const std::int64_t count = std::int64_t{1} << 40;
-  const RandomPermutation order(count + 3, {7, 1, 2});
-  std::vector<std::int64_t> found;
-  for (std::int64_t n = 0; n < 1000; ++n) found.push_back(order(n));
-  std::ranges::sort(found);
-  EXPECT_EQ(std::ranges::adjacent_find(found), found.end());
-  EXPECT_GE(found.front(), 0);
-  EXPECT_LT(found.back(), count + 3);
-  const double mean = std::accumulate(found.begin(), found.end(), 0.0) / 1000 / static_cast<double>(count);
-  EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(1.0 / 12 / 1000));
 }
 
 }  // namespace tally::sequence_parts_test

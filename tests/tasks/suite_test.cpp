@@ -1,5 +1,5 @@
 // Suites: every entry exists, and each preset occurs once.
-#include "tasks/runs/suite.hpp"
+#include "tasks/runs/preset.hpp"
 
 #include <gtest/gtest.h>
 

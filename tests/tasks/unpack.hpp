@@ -1,4 +1,4 @@
-// A second, independent reader of the format in tasks/inspect/packing.hpp.
+// A second, independent reader of the format in tasks/inspect/inspect.hpp.
 #pragma once
 
 #include <gtest/gtest.h>

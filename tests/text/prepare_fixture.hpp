@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "tasks/text/prepare/prepare.hpp"
-#include "tasks/text/prepare/prepared_text.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"

@@ -7,7 +7,6 @@
 #include "core/io/checksum.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/prepare/end_token.hpp"
 #include "tasks/text/prepare/words.hpp"
 #include "tests/text/prepare_fixture.hpp"
 
@@ -73,10 +72,9 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
   settings_.rules.skip_if = R"(^first\s+//)";
   EXPECT_EQ(prepare("none").at("counts").at("dropped").integer("content"), 0);
   settings_.rules.skip_if = generated;
-  settings_.rules.invalid = "refuse";
+  settings_.rules.strict = true;
   EXPECT_ERROR(prepare("other"), "wrong.md: byte 4 is not UTF-8");
-  settings_.rules.invalid = "keep";
-  EXPECT_EQ(prepare("kept").at("counts").integer("kept"), 44);
+  settings_.rules.strict = false;
   // A text of the most bytes is kept; the other files have longer texts.
   settings_.rules.max_bytes = 7;
   EXPECT_EQ(prepare("short").at("counts").integer("kept"), 2);

@@ -1,4 +1,4 @@
-#include "tasks/text/prepare/prepared_text.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
 
 #include "core/io/checksum.hpp"
 #include "tests/core/io_files.hpp"

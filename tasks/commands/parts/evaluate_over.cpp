@@ -5,18 +5,60 @@
 #include <memory>
 #include <optional>
 
-#include "tasks/command_line/error_option.hpp"
-#include "tasks/command_line/grid.hpp"
-#include "tasks/command_line/progress.hpp"
-#include "tasks/command_line/signals.hpp"
-#include "tasks/commands/parts/other_task.hpp"
-#include "tasks/commands/parts/sequences.hpp"
-#include "tasks/commands/parts/varied_run.hpp"
+#include "core/error.hpp"
+#include "tasks/checks/estimate.hpp"
+#include "tasks/command_line/command.hpp"
+#include "tasks/command_line/config_options.hpp"
+#include "tasks/command_line/training.hpp"
+#include "tasks/commands/parts/trained_model.hpp"
 #include "tasks/evaluation/generate.hpp"
+#include "tasks/print/printable.hpp"
 #include "tasks/results/varied.hpp"
-#include "tasks/runs/option_hint.hpp"
+#include "tasks/runs/checkpoint.hpp"
+#include "tasks/runs/config.hpp"
 
 namespace tally {
+
+namespace {
+
+// A run's task with another value of the option, "task.length", and of others that change with it. Throws UsageError
+// for an invalid value, and if the model does not know the symbols.
+std::unique_ptr<Task> varied_task(const RunConfig& config, const std::string& option, const std::string& value,
+                                  const TaskSettings& beside) {
+  const auto of_task = [](const std::string& name) { return name.substr(std::string_view("task.").size()); };
+  std::vector<ChangedOption> changes{{of_task(option), value, "--over"}};
+  for (const auto& [name, setting] : beside) changes.push_back({of_task(name), setting, "--over"});
+  return make_other_task(config, *config.make_task(), changes);
+}
+
+}  // namespace
+
+VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
+                     const std::atomic<bool>& stop)
+    : run_(run), changes_(std::move(changes)), common_(common), stop_(stop) {}
+
+void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
+  const std::string label = formatted("{}, {}={}", run_.path, question.option, question.value);
+  try {
+    const auto task = varied_task(run_.config, question.option, question.value, question.beside);
+    const Split& split = task->split(question.split);
+    const std::int64_t count = question.count == 0 ? split.count : question.count;
+    if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
+    const RunConfig& config = trained_->config;
+    trained_->model->check_length(split.length);
+    const std::int64_t batch = question.generate ? config.run.eval_batch : sequences_at_once(split);
+    check_fits(estimate_evaluation(config, *task, batch, split.length));
+    const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
+    const Evaluation found = evaluate_as(*trained_->model, *task, split.name, count, batch, &stop_, {});
+    if (stop_.load()) return;
+    say(common_, formatted("{}: {}", printable(label), evaluation_text(found)));
+    cell.results.push_back(found);
+  } catch (const Error& why) {
+    complain(formatted("{}: {}", label, why.what()));
+    cell.refusal = printable(why.what());
+  }
+}
+
 namespace {
 
 // Options that change together with the context of a text, so that all contexts score the same targets; otherwise none.
@@ -64,9 +106,8 @@ std::string option_of(const RunConfig& config, const std::string& name, std::str
 struct Plan {
   const ReportTask* report;
   std::string option, split;
-  TaskSettings beside = {};              // other task options that change with it
-  std::string with = {};                 // the other changes, as text
-  std::vector<std::string> values = {};  // as the option prints them
+  TaskSettings beside = {};  // other task options that change with it
+  std::string with = {};     // the other changes, as text
 };
 
 std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, const GridDimension& over) {
@@ -85,13 +126,12 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
     plans.push_back({&task, option, split, beside(config, option, over.values)});
     plans.back().with = changes_text(plans.back().beside, settings.changes);
     for (const std::string& value : over.values) {
-      const VariedTask varied(config, option, value, plans.back().beside);
-      plans.back().values.push_back(varied.value);
-      const Split& of = as_usage([&]() -> const Split& { return varied.task->split(split); });
+      const auto varied = varied_task(config, option, value, plans.back().beside);
+      const Split& of = as_usage([&]() -> const Split& { return varied->split(split); });
       if (of.count == 0 && settings.count == 0) {
         throw UsageError(formatted("[eval] the split '{}' is endless; say how many sequences with --count", split));
       }
-      as_usage([&] { return varied.task->split_holding(split, 0, settings.count); });
+      as_usage([&] { return varied->split_holding(split, 0, settings.count); });
     }
   }
   if (plans.empty()) throw UsageError(without);
@@ -99,13 +139,13 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
 }
 
 // The table of a plan. `refused` becomes true if an evaluation failed.
-ResultTable evaluated(const Plan& plan, const OverSettings& settings, const CommonOptions& common,
-                      const std::atomic<bool>& stop, bool& refused) {
+ResultTable evaluated(const Plan& plan, const GridDimension& over, const OverSettings& settings,
+                      const CommonOptions& common, const std::atomic<bool>& stop, bool& refused) {
   std::vector<VariedLine> lines;
   for (const ReportGroup& group : plan.report->groups) {
     VariedLine& line = lines.emplace_back();
     line.label = group.label();
-    line.cells.resize(plan.values.size());
+    line.cells.resize(over.values.size());
     line.runs = static_cast<std::int64_t>(group.runs.size());
     line.finished = group.count(RunState::finished);
     for (const RunSummary* run : group.runs) {
@@ -114,15 +154,15 @@ ResultTable evaluated(const Plan& plan, const OverSettings& settings, const Comm
       std::ranges::copy_if(settings.changes, std::back_inserter(changes),
                            [&](const std::string& change) { return concerns(change, run->config); });
       VariedRun work(*run, std::move(changes), common, stop);
-      for (std::size_t n = 0; n < plan.values.size() && !stop.load(); ++n) {
-        work.evaluate({plan.option, plan.values[n], plan.beside, plan.split, settings.count, settings.generate},
+      for (std::size_t n = 0; n < over.values.size() && !stop.load(); ++n) {
+        work.evaluate({plan.option, over.values[n], plan.beside, plan.split, settings.count, settings.generate},
                       line.cells[n]);
         refused |= !line.cells[n].refusal.empty();
       }
     }
   }
   return varied_table({plan.report->task->name, plan.option, plan.split, settings.generate,
-                       counts_sequences(*plan.report, error_kind(settings.error)), plan.values, plan.with},
+                       plan.report->scores_sequences, over.values, plan.with},
                       lines);
 }
 
@@ -140,7 +180,7 @@ Result evaluate_over(const OverSettings& settings, const CommonOptions& common) 
   const std::atomic<bool>& stop = watch_signals();
   bool refused = !report.problems.empty();
   std::vector<ResultTable> tables;
-  for (const Plan& plan : plans) tables.push_back(evaluated(plan, settings, common, stop, refused));
+  for (const Plan& plan : plans) tables.push_back(evaluated(plan, over, settings, common, stop, refused));
   if (stop.load()) {
     say(common, "interrupted");
     return {signal_exit_code()};

@@ -13,7 +13,7 @@
 #include "core/io/checksum.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
-#include "tasks/text/text_pattern.hpp"
+#include "tasks/text/splitter.hpp"
 
 namespace tally {
 namespace {
@@ -89,30 +89,6 @@ std::vector<SourceFile> files_below(const std::string& folder) {
   return std::move(walk.files);
 }
 
-// "a Parquet file" for bytes that begin as a known format of binary data, with what to do; empty for others.
-std::string binary_kind(std::string_view begin) {
-  using namespace std::string_view_literals;
-  constexpr std::string_view decompress = "; decompress it first", recode = "; convert it to UTF-8 first",
-                             convert = "; write its texts as JSON lines, {\"text\": ...}, first";
-  constexpr std::string_view kinds[][3] = {{"\x1f\x8b"sv, "a gzip file", decompress},
-                                           {"\x28\xb5\x2f\xfd"sv, "a Zstandard file", decompress},
-                                           {"\xfd\x37zXZ\0"sv, "an xz file", decompress},
-                                           {"BZh"sv, "a bzip2 file", decompress},
-                                           {"PK\x03\x04"sv, "a ZIP archive", decompress},
-                                           {"PAR1"sv, "a Parquet file", convert},
-                                           {"ARROW1"sv, "an Arrow file", convert},
-                                           {"\xff\xff\xff\xff"sv, "an Arrow stream", convert},
-                                           {"SQLite format 3\0"sv, "an SQLite database", convert},
-                                           {"%PDF-"sv, "a PDF document", ""},
-                                           {"\x93NUMPY"sv, "a NumPy array", ""},
-                                           {"\xff\xfe"sv, "UTF-16 text", recode},
-                                           {"\xfe\xff"sv, "UTF-16 text", recode}};
-  for (const auto& [magic, name, advice] : kinds) {
-    if (begin.starts_with(magic)) return formatted("{}{}", name, advice);
-  }
-  return "";
-}
-
 class Selector {
  public:
   Selector(const CorpusRules& rules, const CorpusObserver& observer) : rules_(rules), observer_(observer) {
@@ -141,8 +117,7 @@ class Selector {
       if (excluded) {
         corpus_.drop("path");
       } else {
-        drop(file.rule, formatted("[text] {}: {}", shown(path), file.reason),
-             file.rule == "unreadable" && rules_.strict);
+        drop(file.rule, formatted("[text] {}: {}", shown(path), file.reason));
       }
     }
     return true;
@@ -152,8 +127,8 @@ class Selector {
 
  private:
   // Counts a text that is dropped for a reason, or throws.
-  void drop(std::string_view rule, const std::string& why, bool refuse) {
-    if (refuse) throw Error(why);
+  void drop(std::string_view rule, const std::string& why) {
+    if (rules_.strict && rule != "not_files") throw Error(why);
     if (corpus_.first_reason.empty()) corpus_.first_reason = why;
     const std::int64_t count = corpus_.drop(rule);
     if (!observer_.note || count > noted_texts + 1) return;
@@ -168,7 +143,7 @@ class Selector {
       read();
       return true;
     } catch (const Error& error) {
-      drop("unreadable", error.what(), rules_.strict);
+      drop("unreadable", error.what());
       return false;
     }
   }
@@ -180,7 +155,7 @@ class Selector {
       reader.emplace(text.file);
       begin = reader->read_string(0, std::min(begin_bytes, reader->size()));
     });
-    const std::size_t zero = there && rules_.invalid != "keep" ? begin.find('\0') : begin.npos;
+    const std::size_t zero = begin.find('\0');
     if (there && zero == begin.npos && (text.path.ends_with(".jsonl") || text.path.ends_with(".ndjson"))) {
       return add_lines(text, *reader);
     }
@@ -189,7 +164,7 @@ class Selector {
     text.bytes = reader->size();
     if (drop_by_size(text.bytes)) return true;
     if (zero != begin.npos) {
-      drop_binary(text, begin, zero);
+      drop_binary(text, zero);
       return true;
     }
     check_memory(text);
@@ -246,7 +221,7 @@ class Selector {
     try {
       bytes = text_of_line(line, rules_.field, text.place());
     } catch (const Error& error) {
-      return drop("json", error.what(), rules_.invalid == "refuse");
+      return drop("json", error.what());
     }
     text.bytes = bytes.size();
     if (!drop_by_size(text.bytes)) add_text(std::move(text), bytes);
@@ -258,19 +233,17 @@ class Selector {
     if (drops) corpus_.drop("size");
     return drops;
   }
-  void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
-    const std::string kind = binary_kind(bytes), is = kind.empty() ? formatted("no text: byte {} is zero", zero) : kind;
-    drop("binary", formatted("[text] {}: is {}", text.place(), is), rules_.invalid == "refuse");
+  void drop_binary(const CorpusText& text, std::size_t zero) {
+    drop("binary", formatted("[text] {}: is no text: byte {} is zero", text.place(), zero));
   }
   void drop_invalid(const CorpusText& text, std::size_t wrong) {
-    drop("invalid", formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong), rules_.invalid == "refuse");
+    drop("invalid", formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong));
   }
 
   void add_text(CorpusText text, std::string_view bytes) {
-    if (text.length == 0 && rules_.invalid != "keep") {
+    if (text.length == 0) {
       const std::size_t zero = bytes.find('\0'), wrong = find_invalid_utf8(bytes);
-      const bool is_binary = zero != bytes.npos || (wrong != bytes.npos && !binary_kind(bytes).empty());
-      if (is_binary) return drop_binary(text, bytes, zero);
+      if (zero != bytes.npos) return drop_binary(text, zero);
       if (wrong != bytes.npos) return drop_invalid(text, wrong);
     }
     if (skip_if_ && has_line(bytes, *skip_if_)) return void(corpus_.drop("content"));
@@ -296,8 +269,7 @@ class Selector {
   }
 
   std::string split_of(const std::string& path) const {
-    const std::string key = rules_.split_by == "folder" ? fs::path(path).parent_path().string() : path;
-    const double u = crc32c(key) / 4294967296.0;
+    const double u = crc32c(path) / 4294967296.0;
     return u < rules_.validation ? "validation" : u < rules_.validation + rules_.test ? "test" : "train";
   }
 
@@ -339,11 +311,9 @@ JsonValue CorpusRules::json() const {
                             {"min_bytes", min_bytes},
                             {"max_bytes", max_bytes},
                             {"field", field},
-                            {"invalid", invalid},
                             {"skip_if", skip_if},
                             {"validation", validation},
-                            {"test", test},
-                            {"split_by", split_by}});
+                            {"test", test}});
 }
 
 std::int64_t Corpus::drop(std::string_view rule, std::int64_t more) {

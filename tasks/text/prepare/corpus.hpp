@@ -23,11 +23,9 @@ struct CorpusRules {
   std::string include, exclude;               // PCRE2 on the relative path; empty: all, none
   std::int64_t min_bytes = 1, max_bytes = 0;  // 0: any number
   std::string field = "text";                 // of a line of JSON
-  std::string invalid = "skip";               // rule 3: skip, keep (lines of JSON are still skipped) or refuse
   std::string skip_if;                        // PCRE2 on a line
   double validation = 0.05, test = 0.05;
-  std::string split_by = "file";  // or folder: the path of the folder decides
-  bool strict = false;            // unreadable or changing files are errors instead of being skipped
+  bool strict = false;  // texts that rules 2 and 3 drop, except by size, and files that change are errors
 
   JsonValue json() const;
 };
@@ -78,8 +76,8 @@ struct CorpusObserver {
   std::function<void(std::string_view line)> note = {};
 };
 
-// Throws Error naming the path for a source that does not exist and a wrong pattern; with `strict` or `invalid` refuse,
-// for the first text of that kind; for a file that does not fit in memory. Empty texts if progress returned false.
+// Throws Error naming the path for a source that does not exist and a wrong pattern; with `strict`, for the
+// first text of that kind; for a file that does not fit in memory. Empty texts if progress returned false.
 Corpus select_texts(const std::vector<CorpusSource>& sources, const CorpusRules& rules, const CorpusObserver& observer);
 
 // The member `field` of a line of JSON. Throws Error naming source and byte of the line.

@@ -17,9 +17,9 @@
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
-#include "tasks/text/prepare/end_token.hpp"
 #include "tasks/text/prepare/token_file.hpp"
 #include "tasks/text/prepare/words.hpp"
+#include "tasks/text/tokenizer.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t batch_bytes = 32 << 20;
 constexpr std::size_t batch_texts = 4096;
 constexpr std::size_t long_text = 1 << 20;
+constexpr std::size_t most_pieces = 20'000'000;  // distinct ones; beyond this, pieces seen once are dropped
 constexpr const char* split_names[] = {"train", "validation", "test"};
 // Marks the temporary folder as one of a preparation.
 constexpr const char* unfinished_file = "unfinished";
@@ -182,7 +183,6 @@ class Preparation {
                               {"rules", settings_.rules.json()},
                               {"vocabulary", settings_.vocabulary},
                               {"min_count", settings_.min_count},
-                              {"piece_limit", settings_.piece_limit},
                               {"pattern", settings_.pattern.empty() ? "gpt2" : settings_.pattern}});
   }
 
@@ -310,9 +310,9 @@ class Preparation {
       for (PieceCounts& other : found) {
         for (const auto& [piece, number] : std::exchange(other, {})) counts[piece] += number;
       }
-      if (std::cmp_less_equal(counts.size(), settings_.piece_limit)) return;
+      if (counts.size() <= most_pieces) return;
       std::erase_if(counts, [](const auto& entry) { return entry.second == 1; });
-      if (!noted) note(formatted("more than {} different pieces: those seen once are dropped", settings_.piece_limit));
+      if (!noted) note(formatted("more than {} different pieces: those seen once are dropped", most_pieces));
       noted = true;
     });
     if (!whole) return std::nullopt;

@@ -1,4 +1,4 @@
-// Prepares texts as a folder that training reads (tasks/text/prepare/prepared_text.hpp).
+// Prepares texts as a folder that training reads (tasks/text/prepare/text_tokens.hpp).
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,8 @@ struct PrepareSettings {
   std::string end_token = {};               // special token between documents; empty: as end_token() chooses
   std::int64_t vocabulary = 4096;           // of a trained tokenizer; 257: bytes only
   std::int64_t min_count = 2;
-  std::int64_t piece_limit = 20'000'000;  // distinct pieces; beyond this, pieces seen once are dropped
-  std::string pattern;                    // of a trained tokenizer (gpt2), or of a .tiktoken file
-  bool force = false;                     // moves an existing folder aside
+  std::string pattern;  // of a trained tokenizer (gpt2), or of a .tiktoken file
+  bool force = false;   // moves an existing folder aside
 };
 
 struct PrepareObserver {

@@ -1,5 +1,5 @@
 // The tokens that a language model reads, by split, and the tokenizer that produced them. They come from a folder that
-// `tally prepare` made (tasks/text/prepare/prepared_text.hpp), or from token files of other programs
+// `tally prepare` made (tasks/text/prepare/text_tokens.hpp), or from token files of other programs
 // (tasks/text/prepare/token_file.hpp), which have no manifest.
 #pragma once
 
@@ -11,10 +11,62 @@
 #include <string_view>
 #include <vector>
 
-#include "tasks/text/prepare/prepared_text.hpp"
+#include "core/error.hpp"
+#include "core/io/json.hpp"
+#include "tasks/text/prepare/token_file.hpp"
 #include "tasks/text/tokenizer.hpp"
 
 namespace tally {
+
+// The output of `tally prepare`, which training reads: a folder of
+//   manifest.json            version, recipe, counts, the contents of each split; the tokenizer with its checksum
+//   tokenizer.json           the tokenizer (tasks/text/tokenizer.hpp)
+//   <split>.bin              tokens, headerless (tasks/text/prepare/token_file.hpp): an end-of-text token before
+//                            each document, and one more at the end of the file
+//   documents-<split>.tsv    one line a document: path, first token, tokens, bytes
+
+struct TextSplit {
+  std::string name;            // "train", "validation", "test"
+  std::int64_t files = 0;      // source files
+  std::int64_t documents = 0;  // texts; a JSON lines file holds many
+  std::int64_t bytes = 0;      // of all documents
+  std::int64_t words = 0;      // as count_words (tasks/text/prepare/words.hpp)
+  std::int64_t tokens = 0;     // in the token file, including the tokens between documents
+  std::string text_checksum;   // CRC-32C of the concatenated documents
+  std::string token_checksum;  // CRC-32C of the token file
+};
+
+// manifest.json; `record` is the complete file.
+struct TextManifest {
+  std::vector<TextSplit> splits;
+  std::int64_t vocabulary = 0;
+  std::int32_t end_of_text = 0;    // id of the token between documents
+  std::string tokenizer_checksum;  // CRC-32C of tokenizer.json
+  JsonValue record;
+
+  // Throws Error naming the folder and the existing splits.
+  const TextSplit& split(std::string_view name) const;
+};
+
+class PreparedText {
+ public:
+  // Throws Error naming the folder if it has no manifest. Throws DamagedText naming file and location if the manifest
+  // is wrong, or if a token file or the tokenizer is missing or contradicts it. It compares sizes and the tokenizer's
+  // checksum; TextTokens, which reads the tokens, compares their checksums.
+  explicit PreparedText(const std::string& folder);
+
+  const std::string& folder() const { return folder_; }
+  const TextManifest& manifest() const { return manifest_; }
+  std::string tokenizer_path() const { return folder_ + "/tokenizer.json"; }
+  // Throws Error for an unknown split.
+  TokenFile tokens(std::string_view split) const;
+
+ private:
+  void check_files() const;
+
+  std::string folder_;
+  TextManifest manifest_;
+};
 
 struct TextSources {
   // A folder with a manifest; or a folder with train, validation (val) and test as .bin or .npy; or a single file. A
@@ -61,21 +113,20 @@ class TextTokens {
   // "train: 1,234 tokens, 1a2b3c4d; validation: ...", without reading all tokens. The checksums come from the manifest,
   // or cover the first and last 2^16 tokens of files without a manifest.
   std::string record() const;
-  // If the manifest has a checksum, continues computing it, for at most this number of bytes. Throws like checksum() at
-  // the end.
-  void read_on(std::string_view split, std::int64_t bytes) const;
+  // Reads the split, once, if the manifest has its checksum. Throws like checksum().
+  void verify(std::string_view split) const;
 
  private:
   struct Sum {
     std::string wanted = {};  // from the manifest; empty: none
-    std::int64_t tokens = 0;  // covered by `sum`
-    std::uint32_t sum = 0;
+    std::string found = {};   // empty: not read yet
   };
   void open_prepared(const TextSources& sources);
   void open_files(const TextSources& sources);
   void open_file(const TextSources& sources, const std::string& split, const std::string& path);
   std::optional<std::int32_t> end_of(const TextSources& sources) const;
   const TokenFile* find(std::string_view split) const;
+  const std::string& checksum_of(std::string_view split) const;
 
   std::string name_, tokenizer_name_, tokenizer_sum_;
   std::int64_t vocabulary_ = 0;

@@ -15,9 +15,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/io/reader.hpp"
 
 namespace tally {
+
+// Files whose contents contradict their manifest. No other command line can fix that.
+class DamagedText : public Error {
+ public:
+  using Error::Error;
+};
 
 // detect: by the header, or headerless as above. uint8 to int64: by the header, or headerless of this type. own:
 // headerless as tally writes it, whatever the first bytes are.

@@ -6,9 +6,9 @@ namespace tally {
 namespace {
 
 // Unicode's White_Space beyond ASCII.
-constexpr std::string_view blanks[] = {"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
-                                       "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
-                                       "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+constexpr std::string_view white_spaces[] = {"\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003",
+                                             "\u2004", "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a",
+                                             "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
 
 // The bytes of the white space at the beginning of the text, or 0. A result beyond the end of the text means that it
 // may begin a white space that is cut off.
@@ -16,7 +16,7 @@ std::size_t blank_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return lead == ' ' || (lead >= '\t' && lead <= '\r') ? 1 : 0;
   if (lead != 0xc2 && (lead < 0xe1 || lead > 0xe3)) return 0;
-  for (const std::string_view blank : blanks) {
+  for (const std::string_view blank : white_spaces) {
     if (blank.starts_with(text.substr(0, blank.size()))) return blank.size();
   }
   return 0;
