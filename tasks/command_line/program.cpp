@@ -17,6 +17,7 @@
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/print/printable.hpp"
+#include "tasks/print/terminal.hpp"
 #include "tasks/runs/train.hpp"
 
 namespace tally {
@@ -198,16 +199,19 @@ void say(const CommonOptions& common, std::string_view text) {
 }
 
 void tell(const CommonOptions& common, std::string_view text) {
-  if (!common.json) std::cout << text << "\n" << std::flush;
+  if (!common.json) std::cout << with_bold_headers(std::string(text), stdout) << "\n" << std::flush;
 }
 
-void complain(std::string_view text) { std::fprintf(stderr, "tally: %s\n", printable(text).c_str()); }
+void complain(std::string_view text) {
+  std::fprintf(stderr, "%s %s\n", styled("tally:", Style::red, stderr).c_str(), printable(text).c_str());
+}
 
 int print(const CommonOptions& common, const Result& result) {
   if (common.json) {
     if (!result.value.is_null()) std::cout << write_json(result.value) << "\n";
   } else if (!(common.quiet && result.notice)) {
-    std::cout << (result.text.empty() && !result.value.is_null() ? value_text(result.value) : result.text);
+    std::cout << with_bold_headers(
+        result.text.empty() && !result.value.is_null() ? value_text(result.value) : result.text, stdout);
   }
   return result.code;
 }

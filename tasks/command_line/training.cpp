@@ -29,6 +29,7 @@
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/print/table.hpp"
+#include "tasks/print/terminal.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/runs/train.hpp"
 #include "tasks/training/tree_sum.hpp"
@@ -68,13 +69,17 @@ std::int64_t peak_rss_mib() {
 
 namespace {
 
-std::string text_evaluation_text(const Evaluation& e) {
+std::string text_evaluation_text(const Evaluation& e, std::FILE* stream, bool details) {
   const TextCounts& text = *e.text;
   const std::optional<double> error = e.loss_error();
+  const std::string perplexity =
+      styled(exponential_text(e.loss), std::isfinite(e.loss) ? Style::bold : Style::red, stream);
+  const std::string begin =
+      formatted("loss {}{}, perplexity {} of {} tokens", short_number(e.loss),
+                error ? formatted(" +- {}", short_number(*error, 2)) : "", perplexity, with_commas(text.tokens));
+  if (!details) return begin;
   return formatted(
-      "loss {}{}, perplexity {} of {} tokens{}{}; context {}, stride {}; tokens {}, tokenizer {}; {} wrong",
-      short_number(e.loss), error ? formatted(" +- {}", short_number(*error, 2)) : "", exponential_text(e.loss),
-      with_commas(text.tokens),
+      "{}{}{}; context {}, stride {}; tokens {}, tokenizer {}; {} wrong", begin,
       text.bytes > 0 ? formatted("; {} bits per byte of {}", short_number(e.bits_per_byte()), with_commas(text.bytes))
                      : "",
       text.words > 0
@@ -86,11 +91,18 @@ std::string text_evaluation_text(const Evaluation& e) {
 
 }  // namespace
 
-std::string evaluation_text(const Evaluation& e) {
-  if (e.text) return text_evaluation_text(e);
-  return formatted("{} wrong ({}); {}{}", percent_text(e.token_error()), rate_text(e.wrong, e.scored, "tokens"),
-                   rate_text(e.wrong_sequences, e.sequences, "sequences"),
-                   e.generated ? "; generated" : formatted("; loss {}", short_number(e.loss)));
+std::string evaluation_text(const Evaluation& e, std::FILE* stream, bool details) {
+  if (e.text) return text_evaluation_text(e, stream, details);
+  constexpr std::size_t width = 6;
+  constexpr double good = 0.01;
+  const std::string percent = percent_text(e.token_error()), pad(width - std::min(width, percent.size()), ' ');
+  const Style style = !std::isfinite(e.loss) ? Style::red : e.token_error() < good ? Style::green : Style::bold;
+  const std::string error = pad + styled(percent, style, stream);
+  if (!details) return formatted("{} of {} tokens wrong, loss {}", error, with_commas(e.scored), short_number(e.loss));
+  const std::string rest = e.generated ? rate_text(e.wrong_sequences, e.sequences, "sequences") + "; generated"
+                                       : formatted("{} of {} sequences; loss {}", with_commas(e.wrong_sequences),
+                                                   with_commas(e.sequences), short_number(e.loss));
+  return formatted("{} wrong ({}); {}", error, rate_text(e.wrong, e.scored, "tokens"), rest);
 }
 
 ProgressPrinter::ProgressPrinter(bool quiet, bool to_stderr)
@@ -233,7 +245,7 @@ void ProgressPrinter::evaluated(std::int64_t step, const Evaluation& evaluation)
   count_evaluated(evaluation_.count);
   if (quiet_ && step != steps_) return;
   const std::string pad(split_width_ - std::min(split_width_, evaluation.split.size()), ' ');
-  print(formatted("step {}  {}: {}{}", step, evaluation.split, pad, evaluation_text(evaluation)));
+  print(formatted("step {}  {}: {}{}", step, evaluation.split, pad, evaluation_text(evaluation, out_, step == steps_)));
 }
 
 void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
@@ -250,8 +262,9 @@ void ProgressPrinter::finished(const RunFolder& folder, TrainOutcome outcome) {
   const std::string training =
       rate > 0 ? formatted(", training {} at {} tokens/s", duration_text(seconds_), with_commas(std::llround(rate)))
                : "";
-  print(formatted("done in {}{}, peak memory of the process {} MiB; metrics, checkpoints and curves.svg in {}",
-                  duration_text(all), training, with_commas(peak_rss_mib()), path));
+  print(formatted("done in {}{}; peak memory {} MiB: tensors, the program and its libraries", duration_text(all),
+                  training, with_commas(peak_rss_mib())));
+  print(formatted("metrics, checkpoints and curves.svg are in {}", path));
   print(formatted("next: 'tally inspect {} --out page.html' shows its attention, 'tally report {}' its errors", path,
                   path));
 }

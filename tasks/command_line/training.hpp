@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -78,8 +79,9 @@ class ProgressPrinter : public TrainObserver {
   } evaluation_;
 };
 
-// "ood-sparse         4.9% wrong (17,346 of 354,000 tokens, 95% interval 4.8-5%), sequences ..., loss 0.12"
-std::string evaluation_text(const Evaluation& evaluation);
+// "  4.9% wrong (17,346 of 354,000 tokens, 95% interval 4.8-5%); 34 of 1,000 sequences; loss 0.12" in the colours of
+// a stream. Without details: "  4.9% of 354,000 tokens wrong, loss 0.12".
+std::string evaluation_text(const Evaluation& evaluation, std::FILE* stream, bool details = true);
 // "2.5 s", "3 min 20 s", "1 h 5 min".
 std::string duration_text(double seconds);
 // Peak resident memory of the process in MiB.

@@ -112,6 +112,8 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
   }
   JsonValue evaluations = JsonValue::array();
   int code = exit_code::done;
+  std::size_t widest = 0;
+  for (const Work& work : works) widest = std::max(widest, work.label.size());
   for (const auto& [task, split, label] : works) {
     try {
       const std::int64_t batch = settings.generate ? config.run.eval_batch : sequences_at_once(split);
@@ -120,7 +122,8 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
       const Evaluation result = evaluate_as(*trained.model, task, split.name,
                                             settings.count == 0 ? split.count : settings.count, batch, nullptr, {});
       evaluations.push(evaluation_json(trained.step, result).set("length", split.length));
-      tell(common, formatted("{}: {}", label, evaluation_text(result)));
+      const std::string pad(widest - label.size(), ' ');
+      tell(common, formatted("{}: {}{}", label, pad, evaluation_text(result, stdout)));
       if (settings.by) tell(common, breakdown_text(result));
     } catch (const Error& error) {  // an encoding may not support this length; the other lengths still run
       complain(formatted("{}: {}", label, error.what()));

@@ -1,6 +1,4 @@
 // tally tokenizer: trains a tokenizer on texts, or shows how one tokenizes a text.
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +14,7 @@
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/print/printable.hpp"
+#include "tasks/print/terminal.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
 #include "tasks/text/prepare/token_file.hpp"
@@ -180,7 +179,7 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
     const std::string source = text_of(settings);
     std::vector<std::int32_t> ids;
     Encoder(tokenizer).encode(source, settings.specials, ids);
-    const bool coloured = ::isatty(STDOUT_FILENO) == 1;
+    const bool coloured = shows_colours(stdout);
     for (std::size_t index = 0; index < ids.size(); ++index) {
       const std::string token = shown(ids[index]);
       text += coloured ? formatted("\x1b[4{}m{}\x1b[0m", index % 6 + 1, token)

@@ -38,7 +38,8 @@ Result plan_of(const RunConfig& config, const MemoryEstimate& estimate, const st
                                   {"steps", config.run.steps},
                                   {"tokens_per_step", tokens}}),
       .text = formatted("{} parameters, {} of them the encoding's; {} steps of up to {} tokens\nmemory for tensors: "
-                        "{}{} (parameters {}, gradients {}, optimiser {}, activations {})\n",
+                        "{}{} (parameters {}, gradients {}, optimiser {}, activations {}), without the program and its "
+                        "libraries\n",
                         with_commas(estimate.parameter_count), with_commas(estimate.encoding_parameter_count),
                         config.run.steps, with_commas(tokens), estimate.at_most ? "at most " : "about ",
                         bytes_text(estimate.total()), bytes_text(estimate.parameters), bytes_text(estimate.gradients),

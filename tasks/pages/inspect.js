@@ -12,6 +12,11 @@ function text(raw) {
   return raw.replace(/[&<>"']/g, letter => `&#${letter.charCodeAt(0)};`);
 }
 
+// An integer from 0 to below `end`.
+function within(number, end) {
+  return Math.max(0, Math.min(end - 1, Math.round(number) || 0));
+}
+
 const page = {
   data: JSON.parse(document.getElementById("data").textContent),
   sequence: 0,
@@ -51,7 +56,7 @@ const page = {
   later(work) { setTimeout(work, 0); },
 
   setQuery(query) {
-    this.query = Math.max(0, Math.min(this.tokens.length - 1, Math.round(query) || 0));
+    this.query = within(query, this.tokens.length);
     for (const pane of this.panes) pane.drawQuery();
     this.drawBar();
   },
@@ -106,7 +111,31 @@ const page = {
     this.update();
   },
 
+  // Opens the selection in the address: inspect.html#sequence=0&query=126&layer=1&head=3&show=gates, and run2, layer2,
+  // head2, show2 of a second view. Without them, each of the first two runs has a view of its sharpest head.
+  open() {
+    const {runs, sequences} = this.data, asked = new URLSearchParams(location.hash.slice(1));
+    this.sequence = within(asked.get("sequence"), sequences.length);
+    this.query = asked.has("query") ? within(asked.get("query"), this.tokens.length) : this.firstQuery();
+    this.panes = (asked.has("run2") ? [0, 1] : asked.has("run") ? [0] : [0, 1].slice(0, runs.length)).map(n => {
+      const of = name => asked.get(n ? name + "2" : name) ?? (name === "run" ? n : asked.get(name)), run = within(of("run"), runs.length);
+      const {layer, head} = this.sharpest(run), show = QUANTITIES.some(q => q.id === of("show")) ? of("show") : "weights";
+      return new Pane(this, {run, layer: within(of("layer") ?? layer, runs[run].layers), head: within(of("head") ?? head, runs[run].heads), show});
+    });
+    this.place();
+  },
+  // Keeps the selection in the address, once keys that are held rest: browsers limit how often.
+  keep() {
+    clearTimeout(this.keeping);
+    this.keeping = setTimeout(() => {
+      const asked = new URLSearchParams({sequence: this.sequence, query: this.query});
+      this.panes.forEach((pane, n) => { for (const name of ["run", "layer", "head", "show"]) asked.set(n ? name + "2" : name, pane[name]); });
+      history.replaceState(null, "", `#${asked}`);
+    }, 200);
+  },
+
   drawBar() {
+    this.keep();
     const {data, query} = this, sequence = data.sequences[this.sequence];
     const input = document.getElementById("query");
     input.max = this.tokens.length - 1;
@@ -185,20 +214,9 @@ function start() {
   document.addEventListener("keydown", onKey);
   addEventListener("resize", () => page.update());
 
-  // A link may name a selection: inspect.html#sequence=0&query=126&layer=1&head=3&show=gates
-  const asked = new URLSearchParams(location.hash.slice(1)), number = name => Number(asked.get(name)) || 0;
-  const within = (n, end) => Math.max(0, Math.min(end - 1, Math.round(n)));
-  page.sequence = within(number("sequence"), data.sequences.length);
-  page.query = asked.has("query") ? within(number("query"), page.tokens.length) : page.firstQuery();
   page.setTheme(page.theme);
-  page.panes = data.runs.slice(0, 2).map(({layers, heads}, run) => {
-    const place = page.sharpest(run);
-    if (asked.has("layer")) place.layer = within(number("layer"), layers);
-    if (asked.has("head")) place.head = within(number("head"), heads);
-    const show = QUANTITIES.some(q => q.id === asked.get("show")) ? asked.get("show") : "weights";
-    return new Pane(page, {run, ...place, show});
-  });
-  page.place();
+  page.open();
+  addEventListener("hashchange", () => page.open());
 }
 
 inflateMatrices(page.data).then(start);

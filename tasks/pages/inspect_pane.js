@@ -196,6 +196,7 @@ class Pane {
     const {page, quantity} = this, numbers = this.numbers(quantity);
     paintSquare(this.map, numbers, this.length, quantity, palette(quantity.hue, page.theme),
                 this.rowMax.get(this.show), numbers ? this.most(quantity, numbers) : 1);
+    this.map.setAttribute("aria-label", `${quantity.label} of layer ${this.layer}, head ${this.head}`);
     this.at(".mapbox h3").textContent = `${quantity.label}: each row a query, each column a key`;
     this.mapNote = !numbers ? `Layer ${this.layer}, head ${this.head} has no ${quantity.label}.`
       : this.rowMax.get(this.show) ? "Each row is divided by its maximum. A click chooses the query."
@@ -211,10 +212,10 @@ class Pane {
       : ` In view: queries ${part(scroll.scrollTop, scroll.clientHeight)}, keys ${part(scroll.scrollLeft, scroll.clientWidth)}.`;
     this.at(".mapnote").textContent = this.mapNote + view;
   }
-  // Pixels per cell: an integer. Cells are as large as fits, but at least 3; then the map scrolls.
+  // Pixels per cell: an integer, or less than 1. The whole map is in view, until it is enlarged.
   cell() {
-    const fits = Math.floor(Math.min(this.at(".mapbox").clientWidth - 34, 720) / this.length);
-    return Math.max(1, Math.max(fits, 3) + this.zoom);
+    const fits = Math.min(this.at(".mapbox").clientWidth - 34, 720) / this.length, whole = Math.max(1, Math.floor(fits) + this.zoom);
+    return fits < 1 && this.zoom <= 0 ? fits : whole;
   }
   placeMap() {
     const size = this.cell() * this.length;

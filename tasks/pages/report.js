@@ -1,6 +1,8 @@
 // The page of `tally report`: the selection, the pictures, the table, and the details of a run.
 
-const mostLines = 6;  // the most lines that are distinguishable in one panel
+const mostLines = 6;       // the most lines that are distinguishable in one panel
+const narrowWidth = 720;   // below, a picture shows one split, and names are above their rows
+const letterWidth = 6.8;   // approximate
 const svgSpace = "http://www.w3.org/2000/svg";
 
 function element(name, attributes = {}, ...children) {
@@ -17,18 +19,24 @@ function shape(name, attributes = {}, ...children) {
   return made;
 }
 
+// An SVG in pixels of the page, so that letters keep their size.
+function picture(width, height, label) {
+  return shape("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label});
+}
+
 const page = {
   data: JSON.parse(document.getElementById("data").textContent),
   task: 0,
   sequences: false,
   split: "",
   logarithmic: false,
+  only: "",        // a part of the labels to show
   off: new Set(),  // labels of hidden groups
   theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light",
 
   get here() { return this.data.tasks[this.task]; },
   get columns() { return [...this.here.splits, ...this.here.generated]; },
-  get groups() { return this.ordered.filter(group => !this.off.has(group.label)); },
+  get groups() { return this.ordered.filter(group => !this.off.has(group.label) && group.label.includes(this.only)); },
 
   finished(group) { return group.runs.filter(run => run.state === "finished"); },
   // Final errors of the seeds: {run, counts, share}.
@@ -46,32 +54,62 @@ const page = {
     }, 0);
   },
 
+  colour(group) { return group.colour[this.theme]; },
+  // The label in pictures, without the first parts of options: "cope-alibi layers=4 pe.sign=minus".
+  name: group => group.label.replace(/ model\./g, " ").replace(/ pe\.[^. ]+\./g, " pe."),
+  // The room in pixels for the longest name.
+  roomFor(groups) { return 14 + letterWidth * Math.max(6, ...groups.map(group => this.name(group).length)); },
   // Groups of one colour differ by their dashes.
   dash(group) {
-    const same = this.here.groups.filter(other => other.colour === group.colour);
+    const same = this.groups.filter(other => other.colour.light === group.colour.light);
     return ["", "6 3", "2 3", "8 3 2 3"][same.indexOf(group) % 4];
   },
 
-  choose(task) {
+  // Opens a task at its first split out of distribution, or at the selection of an address.
+  choose(task, asked = new URLSearchParams()) {
     this.task = task;
-    this.sequences = this.here.sequences;
-    this.split = this.here.splits.at(-1) ?? "";
-    this.off.clear();
+    const {splits} = this.here, chosen = asked.get("split");
+    this.split = splits.includes(chosen) ? chosen : splits.find(split => split.startsWith("ood-")) ?? splits[0] ?? "";
+    this.sequences = asked.has("count") ? asked.get("count") === "sequences" : this.here.sequences;
+    this.only = asked.get("only") ?? "";
+    this.off = new Set(asked.getAll("off"));
+    this.order();
+    const shares = this.lines("curves").flatMap(line => line.points.map(point => point.mean));
+    this.logarithmic = asked.has("scale") ? asked.get("scale") === "logarithmic" : Math.min(...shares) < Math.max(...shares) / 20;
     document.getElementById("run").replaceChildren(element("p", {class: "soft"}, "Click a point to see its run."));
     this.draw();
   },
+  // Opens the selection in the address: report.html#task=flip-flop&split=ood-sparse&scale=linear
+  open() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    this.choose(Math.max(0, this.data.tasks.findIndex(task => task.name === asked.get("task"))), asked);
+  },
+  // Keeps the selection in the address.
+  keep() {
+    const place = new URLSearchParams({task: this.here.name, split: this.split, count: this.sequences ? "sequences" : "tokens",
+                                       scale: this.logarithmic ? "logarithmic" : "linear"});
+    if (this.only) place.set("only", this.only);
+    for (const label of this.off) place.append("off", label);
+    history.replaceState(null, "", `#${place}`);
+  },
+  order() { this.ordered = [...this.here.groups].sort((a, b) => this.badness(a) - this.badness(b)); },
 
   draw() {
-    this.ordered = [...this.here.groups].sort((a, b) => this.badness(a) - this.badness(b));
+    this.order();
     const runs = this.here.groups.flatMap(group => group.runs), done = runs.filter(run => run.state === "finished");
+    const folders = [...new Set(runs.map(run => run.name.split("/").slice(0, -1).join("/")))].filter(folder => folder);
     document.getElementById("title").textContent = this.here.name;
     document.getElementById("subtitle").textContent =
-      `${this.here.summary} · ${done.length} of ${runs.length} runs finished · trained for ${duration(done.reduce((sum, run) => sum + run.seconds, 0))} · tally ${this.data.version}`;
+      `${this.here.summary} · ${folders.slice(0, 3).join(", ")}${folders.length > 3 ? ", …" : ""}: ${done.length} of ${runs.length} runs finished · trained for ${duration(done.reduce((sum, run) => sum + run.seconds, 0))} · tally ${this.data.version}`;
+    this.keep();
     this.drawBar();
+    this.drawPictures();
+    this.drawTable();
+  },
+  drawPictures() {
     this.drawDots();
     this.drawCurves();
     this.drawKeys();
-    this.drawTable();
   },
 
   segments(id, choices, chosen, choose) {
@@ -100,12 +138,15 @@ const page = {
       button.onclick = () => { act(); this.draw(); };
       return button;
     };
+    const filter = document.getElementById("only");
+    filter.hidden = this.ordered.length <= 2 * mostLines;
+    filter.value = this.only;
     document.getElementById("groups").replaceChildren(
-      ...this.ordered.map(group => toggle(group.label, !this.off.has(group.label), () => {
-        if (!this.off.delete(group.label)) this.off.add(group.label);
-      }, group.colour)),
       toggle("all", false, () => this.off.clear()),
-      toggle("none", false, () => { for (const group of this.ordered) this.off.add(group.label); }));
+      toggle("none", false, () => { for (const group of this.ordered) this.off.add(group.label); }),
+      ...this.ordered.filter(group => group.label.includes(this.only)).map(group => toggle(this.name(group), !this.off.has(group.label), () => {
+        if (!this.off.delete(group.label)) this.off.add(group.label);
+      }, this.colour(group))));
   },
 
   // A point that shows its run's text on hover, and the run's details on a click.
@@ -118,8 +159,8 @@ const page = {
     circle.onpointerenter = event => {
       tip.textContent = text;
       tip.hidden = false;
-      tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 430)}px`;
-      tip.style.top = `${event.clientY + 14}px`;
+      tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8))}px`;
+      tip.style.top = `${Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 8)}px`;
     };
     circle.onpointerleave = () => { tip.hidden = true; };
     circle.onclick = () => this.showRun(run);
@@ -128,31 +169,32 @@ const page = {
   },
 
   drawDots() {
-    const groups = this.groups.filter(group => this.finished(group).length > 0), splits = this.columns;
-    const width = 1200, row = 22, top = 30, left = 24 + 7 * Math.max(6, ...groups.map(group => group.label.length));
-    const panel = (width - left - 20) / Math.max(1, splits.length), bottom = top + row * groups.length;
-    const svg = shape("svg", {viewBox: `0 0 ${width} ${bottom + 30}`, role: "img", "aria-label": "final errors of every seed"});
-    groups.forEach((group, n) => {
-      const y = top + row * (n + 0.5);
-      svg.append(shape("path", {class: "grid", d: `M${left} ${y}H${width - 10}`}),
-                 shape("text", {x: left - 12, y: y + 4, "text-anchor": "end"}, group.label));
-    });
+    const box = document.getElementById("dots"), width = box.clientWidth, narrow = width < narrowWidth;
+    const groups = this.groups.filter(group => this.finished(group).length > 0), splits = narrow ? [this.split] : this.columns;
+    const names = this.roomFor(groups), above = names > 0.35 * width;
+    const row = above ? 34 : 22, long = groups.length > 15, top = long ? 42 : 26, left = above ? 0 : names, bottom = top + row * groups.length;
+    const panel = (width - left) / Math.max(1, splits.length), line = n => top + row * (n + (above ? 0.75 : 0.5));
+    const svg = picture(width, bottom + 26, "final errors of every seed");
+    groups.forEach((_, n) => svg.append(shape("path", {class: "grid", d: `M${left} ${line(n)}H${width}`})));
     splits.forEach((split, p) => {
       const all = groups.flatMap(group => this.finals(group, split));
       const most = Math.max(10, ...all.map(final => final.counts[1]));
-      const low = 10 ** Math.floor(Math.log10(1 / most) + 1e-9), zero = left + p * panel + 18, x0 = zero + 26, x1 = left + (p + 1) * panel - 26;
+      const low = 10 ** Math.floor(Math.log10(1 / most) + 1e-9), zero = left + p * panel + 14, x0 = zero + 26, x1 = left + (p + 1) * panel - 20;
       const at = share => share <= 0 ? zero : x0 + Math.log10(Math.max(share, low) / low) / -Math.log10(low) * (x1 - x0);
       svg.append(shape("text", {x: (x0 + x1) / 2, y: 14, "text-anchor": "middle", "font-weight": 600}, split),
-                 shape("path", {class: "axis", d: `M${zero - 8} ${bottom}h16M${x0} ${bottom}H${x1}`}),
-                 shape("text", {class: "soft", x: zero, y: bottom + 18, "text-anchor": "middle"}, "0"));
-      const decades = Math.round(-Math.log10(low)), every = (x1 - x0) / decades < 56 ? 2 : 1;
+                 shape("path", {class: "axis", d: `M${zero - 8} ${bottom}h16M${x0} ${bottom}H${x1}`}));
+      const label = (x, text) => {  // also above many rows
+        for (const y of long ? [top - 10, bottom + 18] : [bottom + 18]) svg.append(shape("text", {class: "soft", x, y, "text-anchor": "middle"}, text));
+      };
+      label(zero, "0");
+      const decades = Math.round(-Math.log10(low)), every = (x1 - x0) / decades < 52 ? 2 : 1;
       for (let n = 0; n <= decades; ++n) {
         const tick = 10 ** -n;
         svg.append(shape("path", {class: "grid", d: `M${at(tick)} ${top}V${bottom}`}));
-        if (n % every === 0 && n < decades) svg.append(shape("text", {class: "soft", x: at(tick), y: bottom + 18, "text-anchor": "middle"}, percent(tick)));
+        if (n % every === 0 && n < decades) label(at(tick), percent(tick));
       }
       groups.forEach((group, n) => {
-        const y = top + row * (n + 0.5), finals = this.finals(group, split), colour = group.colour;
+        const y = line(n), finals = this.finals(group, split), colour = this.colour(group);
         if (!finals.length) return;
         const shares = finals.map(final => final.share);
         svg.append(shape("path", {class: "line", stroke: colour, "stroke-opacity": 0.5, d: `M${at(Math.min(...shares))} ${y}H${at(Math.max(...shares))}`}),
@@ -163,7 +205,10 @@ const page = {
         }
       });
     });
-    document.getElementById("dots").replaceChildren(svg);
+    groups.forEach((group, n) => svg.append(above
+      ? shape("text", {x: 0, y: line(n) - 11, ...this.roomFor([group]) > width ? {textLength: width} : {}}, this.name(group))
+      : shape("text", {x: left - 10, y: line(n) + 4, "text-anchor": "end"}, this.name(group))));
+    box.replaceChildren(svg);
   },
 
   // Points of a group's line: {step, seeds, mean}, over the finished runs, or over all if none is finished. `from`:
@@ -182,42 +227,52 @@ const page = {
     return this.groups.map(group => ({group, points: this.points(group, from)})).filter(line => line.points.length);
   },
   drawKeys() {
-    const lines = this.lines("keys"), axes = this.axes(lines);
-    document.getElementById("bykey").hidden = !lines.length;
     document.getElementById("keytitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} by ${this.here.breakdown}, ${this.split}`;
-    document.getElementById("keys").replaceChildren(lines.length > mostLines ? this.multiples(axes, lines) : this.together(axes, lines));
+    this.drawLines("keys", "bykey", this.here.breakdown);
   },
   drawCurves() {
-    const lines = this.lines("curves");
-    const small = lines.length > mostLines;
     document.getElementById("curvetitle").textContent = `Wrong ${this.sequences ? "sequences" : "tokens"} while training, ${this.split}`;
-    document.getElementById("compared").textContent = small
-      ? `More than ${mostLines} lines would be a tangle: a chart each, the best first, in grey ${[...new Set(this.compared(lines).map(line => line.group.label))].join(" and ")}.` : "";
-    const axes = this.axes(lines);
-    document.getElementById("curves").replaceChildren(small ? this.multiples(axes, lines) : this.together(axes, lines));
+    this.drawLines("curves", "whiletraining", "training step");
+  },
+  // All lines in one panel, or a chart each if they are many or have long names. One point is no line.
+  drawLines(from, section, name) {
+    const lines = this.lines(from), box = document.getElementById(from);
+    document.getElementById(section).hidden = !lines.some(line => line.points.length > 1);
+    const names = this.roomFor(lines.map(line => line.group));
+    const small = lines.length > mostLines || names > 0.35 * box.clientWidth, axes = this.axes(lines, from, name);
+    if (from === "curves") {
+      document.getElementById("compared").textContent = small && lines.length > 1
+        ? `A chart each, the best first; in grey ${[...new Set(this.compared(lines).map(line => this.name(line.group)))].join(" and ")}.` : "";
+    }
+    box.replaceChildren(small ? this.multiples(axes, lines, box.clientWidth) : this.together(axes, lines, box.clientWidth, names));
   },
   // The common range and type of the axes for all lines of a picture.
-  axes(lines) {
-    const lastStep = Math.max(1, ...lines.flatMap(line => line.points.map(point => point.step)));
+  axes(lines, from, name) {
+    const xs = [...new Set(lines.flatMap(line => line.points.map(point => point.step)))].sort((a, b) => a - b);
     const shares = lines.flatMap(line => line.points.flatMap(point => point.seeds.map(seed => seed.share)));
     const high = Math.max(1e-6, ...shares), low = 10 ** Math.floor(Math.log10(Math.min(high / 10, ...shares.filter(share => share > 0))));
     const marks = this.logarithmic ? [] : ticks(high, 5), highest = this.logarithmic ? 10 ** Math.ceil(Math.log10(high)) : marks.at(-1);
     if (this.logarithmic) for (let tick = highest; tick >= low * 0.999; tick /= 10) marks.push(tick);
-    return {lastStep, low, highest, marks};
+    return {xs, last: Math.max(1, ...xs), low, highest, marks, name, exact: from === "keys"};
   },
-  // Lays out a panel with these axes in pixels and draws them.
-  panel(svg, {lastStep, low, highest, marks}, {left, right, top, bottom}, steps, labelled) {
-    const x = step => left + step / lastStep * (right - left);
+  // Lays out a panel with these axes in pixels and draws them. Ticks are at the keys of a breakdown, or at round steps.
+  panel(svg, {xs, last, low, highest, marks, exact}, {left, right, top, bottom}) {
+    const x = step => left + step / last * (right - left);
     const y = share => this.logarithmic
       ? bottom - (share <= 0 ? 0 : 16 + Math.log10(Math.max(share, low) / low) / Math.log10(highest / low) * (bottom - top - 16))
       : bottom - share / highest * (bottom - top);
     for (const tick of marks) {
-      svg.append(shape("path", {class: "grid", d: `M${left} ${y(tick)}H${right}`}));
-      if (labelled) svg.append(shape("text", {class: "soft", x: left - 8, y: y(tick) + 4, "text-anchor": "end"}, percent(tick)));
+      svg.append(shape("path", {class: "grid", d: `M${left} ${y(tick)}H${right}`}),
+                 shape("text", {class: "soft", x: left - 6, y: y(tick) + 4, "text-anchor": "end"}, percent(tick)));
     }
-    if (this.logarithmic && labelled) svg.append(shape("text", {class: "soft", x: left - 8, y: bottom + 4, "text-anchor": "end"}, "0"));
-    for (const tick of ticks(lastStep, steps)) {
-      if (tick <= lastStep) svg.append(shape("text", {class: "soft", x: x(tick), y: bottom + 20, "text-anchor": "middle"}, withCommas(tick)));
+    if (this.logarithmic) svg.append(shape("text", {class: "soft", x: left - 6, y: bottom + 4, "text-anchor": "end"}, "0"));
+    const room = 14 + letterWidth * withCommas(last).length, wanted = exact ? xs : ticks(last, Math.max(1, Math.floor((right - left) / (1.6 * room))));
+    let free = right + room;  // from the right, so that the last tick is always shown
+    for (const tick of wanted.filter(tick => tick <= last).reverse()) {
+      svg.append(shape("path", {class: "axis", d: `M${x(tick)} ${bottom}v4`}));
+      if (x(tick) > free - room) continue;
+      free = x(tick);
+      svg.append(shape("text", {class: "soft", x: free, y: bottom + 18, "text-anchor": "middle"}, withCommas(tick)));
     }
     svg.append(shape("path", {class: "axis", d: `M${left} ${top}V${bottom}H${right}`}));
     return {x, y};
@@ -227,8 +282,8 @@ const page = {
   },
   means: points => points.map(point => [point.step, point.mean]),
   // A group's line in its band, with a point for each seed.
-  curve(svg, place, {group, points}) {
-    const colour = group.colour, dash = this.dash(group);
+  curve(svg, place, {group, points}, dash = "") {
+    const colour = this.colour(group);
     const lowest = points.map(point => [point.step, Math.min(...point.seeds.map(seed => seed.share))]);
     const most = points.map(point => [point.step, Math.max(...point.seeds.map(seed => seed.share))]);
     svg.append(shape("path", {fill: colour, "fill-opacity": 0.12, d: this.way(place, most) + this.way(place, lowest.reverse(), false) + "Z"}),
@@ -241,13 +296,14 @@ const page = {
     }
   },
   // All lines in one panel, with their names at the ends.
-  together(axes, lines) {
-    const width = 1200, height = 380, right = width - 20 - 7 * Math.max(4, ...lines.map(line => line.group.label.length)), bottom = height - 34;
-    const svg = shape("svg", {viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "error while training"});
-    const place = this.panel(svg, axes, {left: 64, right, top: 12, bottom}, 8, true), names = [];
+  together(axes, lines, width, room) {
+    const height = Math.max(240, Math.min(380, 0.6 * width)), right = width - room, bottom = height - 40;
+    const svg = picture(width, height, `error by ${axes.name}`), names = [];
+    const place = this.panel(svg, axes, {left: 52, right, top: 12, bottom});
+    svg.append(shape("text", {class: "soft", x: (52 + right) / 2, y: height - 4, "text-anchor": "middle"}, axes.name));
     for (const line of lines) {
-      this.curve(svg, place, line);
-      names.push({y: place.y(line.points.at(-1).mean), label: line.group.label, colour: line.group.colour});
+      this.curve(svg, place, line, this.dash(line.group));
+      names.push({y: place.y(line.points.at(-1).mean), label: this.name(line.group), colour: this.colour(line.group)});
     }
     names.sort((a, b) => a.y - b.y);
     for (let n = names.length; n-- > 0;) names[n].y = Math.min(names[n].y, n + 1 < names.length ? names[n + 1].y - 13 : bottom);
@@ -260,21 +316,18 @@ const page = {
     return [lines[0], lines.find(line => line.group.pe === "none")].filter(line => line);
   },
   // A chart for each group.
-  multiples(axes, lines) {
-    const width = 1200, inRow = 5, left = 64, gap = 26, rowHeight = 170;
-    const wide = (width - left - 10 - gap * (inRow - 1)) / inRow, rows = Math.ceil(lines.length / inRow);
-    const svg = shape("svg", {viewBox: `0 0 ${width} ${rows * rowHeight}`, role: "img", "aria-label": "error while training, a chart for each encoding"});
-    lines.forEach((line, n) => {
-      const x0 = left + n % inRow * (wide + gap), y0 = Math.floor(n / inRow) * rowHeight;
-      const chart = shape("g", {class: "chart"}, shape("text", {x: x0 + wide / 2, y: y0 + 16, "text-anchor": "middle", "font-weight": 600}, line.group.label));
-      const place = this.panel(chart, axes, {left: x0, right: x0 + wide, top: y0 + 26, bottom: y0 + rowHeight - 32}, 2, n % inRow === 0);
+  multiples(axes, lines, width) {
+    const gap = 18, least = width < narrowWidth ? 130 : 210, columns = Math.max(1, Math.floor((width + gap) / (least + gap)));
+    const wide = Math.floor((width - gap * (columns - 1)) / columns);
+    return element("div", {class: "charts", style: `grid-template-columns: repeat(${columns}, ${wide}px)`}, ...lines.map(line => {
+      const svg = picture(wide, 150, `error by ${axes.name}`);
+      const place = this.panel(svg, axes, {left: 46, right: wide - 14, top: 8, bottom: 126});
       for (const other of this.compared(lines)) {
-        if (other !== line) chart.append(shape("path", {class: "line muted", d: this.way(place, this.means(other.points))}));
+        if (other !== line) svg.append(shape("path", {class: "line muted", d: this.way(place, this.means(other.points))}));
       }
-      this.curve(chart, place, line);
-      svg.append(chart);
-    });
-    return svg;
+      this.curve(svg, place, line);
+      return element("figure", {class: "chart"}, element("figcaption", {}, this.name(line.group)), svg);
+    }));
   },
 
   drawTable() {
@@ -332,11 +385,15 @@ document.documentElement.dataset.theme = page.theme;
 document.getElementById("theme").onclick = () => {
   page.theme = page.theme === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = page.theme;
+  page.draw();
 };
+document.getElementById("only").oninput = event => { page.only = event.target.value; page.draw(); };
+addEventListener("resize", () => page.drawPictures());
+addEventListener("hashchange", () => page.open());
 if (page.data.problems.length) {
   const section = document.getElementById("problems");
   section.hidden = false;
   section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
 }
 drawOverview(page.data.overview, page.data.tasks.map(task => task.name), task => page.choose(task));
-page.choose(0);
+page.open();

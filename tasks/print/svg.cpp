@@ -12,15 +12,22 @@
 namespace tally {
 namespace {
 
-// Distinguishable with colour blindness (Okabe and Ito 2008), with black replaced by grey.
-constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5f5f5f", "#a5a000"};
+// Distinguishable with colour blindness (Okabe and Ito 2008), with black replaced by grey; lighter on dark pages.
+constexpr std::array<Colour, 8> colours{{{"#0072b2", "#4c9fe6"},
+                                         {"#d55e00", "#ff8a4c"},
+                                         {"#009e73", "#35c494"},
+                                         {"#cc79a7", "#e79cc6"},
+                                         {"#e69f00", "#f0b429"},
+                                         {"#56b4e9", "#8fd3ff"},
+                                         {"#5f5f5f", "#a8a8a8"},
+                                         {"#a5a000", "#cfc94a"}}};
 constexpr std::array dashes{"", "6 3", "2 3", "8 3 2 3"};
 
 constexpr double width = 900, left = 66, right = 22, bottom = 50, panel_gap = 34, panel_height = 292;
 constexpr double title_height = 38, legend_row_height = 20, panel_title_height = 24, row_gap = 26;
 constexpr std::size_t most_named_at_their_ends = 6, panels_in_row = 4;
 constexpr double legend_mark = 30, legend_space = 20;
-constexpr double character_width = 6.6;  // approximate: font metrics are not available here
+constexpr double character_width = 6.6, bold_width = 7.6;  // approximate: font metrics are not available here
 
 // Text in an element. Control characters are not allowed in XML.
 std::string escaped(std::string text) {
@@ -47,20 +54,30 @@ std::string path(const char* style, const std::string& d, const std::string& att
   return formatted("<path class=\"{}\" d=\"{}\"{}/>\n", style, d, attributes);
 }
 
-constexpr const char* style_sheet =
-    "<style>text{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#444}"
-    ".title{font-size:15px;font-weight:600;fill:#111}.panel{font-size:13px;font-weight:600;fill:#222}"
-    ".grid{stroke:#e6e6e6;fill:none}.axis{stroke:#777;fill:none}"
-    ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}</style>\n";
+// The ground and the letters follow the reader's scheme. Attributes hold the light colours, for other programs.
+std::string style_sheet() {
+  std::string dark;
+  for (const Colour& colour : colours) {
+    dark += formatted("[fill=\"{}\"]{{fill:{}}}[stroke=\"{}\"]{{stroke:{}}}", colour.light, colour.dark, colour.light,
+                      colour.dark);
+  }
+  return formatted(
+      "<style>text{{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}}.title{{font-size:15px}}"
+      ".panel{{font-size:13px}}.title,.panel,.name{{font-weight:600}}svg{{fill:#333}}.grid{{stroke:#e6e6e6;fill:none}}"
+      ".axis{{stroke:#777;fill:none}}.line{{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}}"
+      "@media(prefers-color-scheme:dark){{.ground{{fill:#0d1117}}svg{{fill:#d5d9e0}}.grid{{stroke:#2a2f38}}{}}}"
+      "</style>\n",
+      dark);
+}
 
-// Colour and dashes of a line, by label.
+// Colour and dashes of a line, by label. Lines of one colour differ by their dashes.
 class Styles {
  public:
   explicit Styles(const Chart& chart) {
     for (const ChartPanel& panel : chart.panels) {
       for (const ChartSeries& series : panel.series) {
         if (std::ranges::count(labels, series.label) > 0) continue;
-        const std::string colour = colour_of(series.encoding);
+        const std::string colour = colour_of(series.encoding).light;
         const auto before = static_cast<std::size_t>(std::ranges::count(colours_, colour));
         labels.push_back(series.label);
         colours_.push_back(colour);
@@ -85,25 +102,66 @@ class Styles {
   std::vector<std::string> colours_, dashes_;
 };
 
-// The area of a panel in pixels, and the ends of its axes, which begin at 0.
+// The y axis, the same for all panels, so that heights are comparable. It is logarithmic if some errors are far below
+// others, with room for 0 below the lowest decade. Smaller errors are drawn at this decade.
+struct ErrorAxis {
+  std::vector<double> ticks;
+  double low = 0;  // the lowest decade of a logarithmic axis
+
+  explicit ErrorAxis(const Chart& chart) {
+    constexpr double far = 20, most_below = 1e-3;
+    double high = 0, least = 1, least_positive = 1;
+    for (const ChartPanel& panel : chart.panels) {
+      for (const ChartSeries& series : panel.series) {
+        for (const ChartPoint& p : series.points) {
+          high = std::max({high, p.y, p.high});
+          least = std::min(least, p.y);
+          if (p.y > 0) least_positive = std::min(least_positive, p.y);
+        }
+      }
+    }
+    if (high == 0) high = 0.01;
+    if (least * far >= high) {
+      ticks = axis_ticks(high, 5);
+      return;
+    }
+    const auto decade = [](double value) { return std::pow(10.0, std::floor(std::log10(value) + 1e-9)); };
+    low = std::clamp(decade(least_positive), decade(high) * most_below, decade(high / 10));
+    for (double tick = low; ticks.empty() || ticks.back() < high * (1 - 1e-9); tick *= 10) ticks.push_back(tick);
+  }
+
+  // The height of a value, as a part of the axis.
+  double at(double value) const {
+    constexpr double zero_room = 0.08;
+    if (low == 0) return value / ticks.back();
+    if (value <= 0) return 0;
+    return zero_room + (1 - zero_room) * std::log(std::max(value, low) / low) / std::log(ticks.back() / low);
+  }
+};
+
+// The area of a panel in pixels, and the end of its x axis, which begins at 0.
 struct Frame {
   double x0, x1, y0, y1;  // left, right, top, bottom
-  double last_x, last_y;
+  double last_x;
+  const ErrorAxis& axis;
 
   double at_x(double value) const { return x0 + value / last_x * (x1 - x0); }
-  double at_y(double value) const { return y1 - value / last_y * (y1 - y0); }
+  double at_y(double value) const { return y1 - axis.at(value) * (y1 - y0); }
   std::string at(double x, double y) const { return formatted("{} {}", px(at_x(x)), px(at_y(y))); }
 };
 
-std::string draw_axes(const Frame& frame, const std::string& title, const std::vector<double>& y_ticks,
-                      bool with_y_labels) {
+std::string draw_axes(const Frame& frame, const std::string& title, bool with_y_labels) {
   constexpr double wide_panel = 300, narrow_panel = 150;
   const double panel_width = frame.x1 - frame.x0;
   std::string svg = text_at((frame.x0 + frame.x1) / 2, frame.y0 - 9, "middle", " class=\"panel\"", title);
-  for (const double tick : y_ticks) {
+  const auto label = [&](double value) {
+    if (with_y_labels) svg += text_at(frame.x0 - 8, frame.at_y(value) + 4, "end", "", short_number(100 * value) + "%");
+  };
+  for (const double tick : frame.axis.ticks) {
     svg += path("grid", formatted("M{}H{}", frame.at(0, tick), px(frame.x1)));
-    if (with_y_labels) svg += text_at(frame.x0 - 8, frame.at_y(tick) + 4, "end", "", short_number(100 * tick, 6) + "%");
+    label(tick);
   }
+  if (frame.axis.low > 0) label(0);
   const int count = panel_width > wide_panel ? 6 : panel_width > narrow_panel ? 4 : 2;
   for (const double tick : axis_ticks(frame.last_x, count)) {
     if (tick > frame.last_x) continue;
@@ -126,7 +184,7 @@ std::string draw_series(const Frame& frame, const ChartSeries& series, const Sty
   }
   const std::string fill = formatted(" fill=\"{}\"", styles.colour(series.label));
   if (std::ranges::any_of(points, [](const ChartPoint& p) { return p.low < p.high; })) {
-    svg += path("band", upper + lower + "Z", fill + " fill-opacity=\"0.14\"");
+    svg += path("band", upper + lower + "Z", fill + " fill-opacity=\"0.1\"");
   }
   if (!points.empty()) svg += path("line", line, styles.stroke(series.label));
   constexpr std::size_t most_dots = 30;
@@ -156,7 +214,8 @@ std::string draw_names(const Frame& frame, const ChartPanel& panel, const Styles
   std::string svg;
   for (const Name& name : names) {
     const std::string& label = name.series->label;
-    svg += text_at(frame.x1 + 7, name.y + 4, "start", formatted(" style=\"fill:{}\"", styles.colour(label)), label);
+    svg += text_at(frame.x1 + 7, name.y + 4, "start", formatted(" class=\"name\" fill=\"{}\"", styles.colour(label)),
+                   label);
   }
   return svg;
 }
@@ -191,7 +250,7 @@ std::string draw_legend(const Styles& styles, double& below) {
 
 }  // namespace
 
-std::string colour_of(std::string_view encoding) {
+Colour colour_of(std::string_view encoding) {
   // A hash. The multiplier gives eight common encodings different colours.
   std::uint32_t hash = 0;
   for (const char c : encoding) hash = (hash ^ static_cast<unsigned char>(c)) * 3'206'845U;
@@ -214,17 +273,14 @@ std::vector<double> axis_ticks(double high, int count) {
 
 std::string svg_text(const Chart& given) {
   Chart chart = given;
-  double highest = 0;
   for (ChartPanel& panel : chart.panels) {
     for (ChartSeries& series : panel.series) {
       std::erase_if(series.points, [](const ChartPoint& p) {
         return !(std::isfinite(p.x) && std::isfinite(p.y) && std::isfinite(p.low) && std::isfinite(p.high));
       });
-      for (const ChartPoint& p : series.points) highest = std::max({highest, p.y, p.high});
     }
   }
-  // One y axis for all panels, so that heights are comparable.
-  const std::vector<double> y_ticks = axis_ticks(highest > 0 ? highest : 0.01, 5);
+  const ErrorAxis axis(chart);
   const Styles styles(chart);
   double top = title_height, margin = right;
   std::string drawn = text_at(left, 26, "start", " class=\"title\"", chart.title);
@@ -232,7 +288,7 @@ std::string svg_text(const Chart& given) {
   if (named) {
     top += legend_row_height;
     for (const std::string& label : styles.labels) {
-      margin = std::max(margin, 12 + character_width * static_cast<double>(label.size()));
+      margin = std::max(margin, 12 + bold_width * static_cast<double>(label.size()));
     }
   } else {
     drawn += draw_legend(styles, top);
@@ -254,8 +310,8 @@ std::string svg_text(const Chart& given) {
       for (const ChartPoint& p : series.points) last_x = std::max(last_x, p.x);
     }
     const double y1 = y0 + panel_height - (row + 1 < rows ? row_gap : 0);
-    const Frame frame{x0, x0 + panel_width, y0 + panel_title_height, y1, last_x > 0 ? last_x : 1, y_ticks.back()};
-    drawn += draw_axes(frame, panel.title, y_ticks, n % columns == 0);
+    const Frame frame{x0, x0 + panel_width, y0 + panel_title_height, y1, last_x > 0 ? last_x : 1, axis};
+    drawn += draw_axes(frame, panel.title, n % columns == 0);
     for (const ChartSeries& series : panel.series) drawn += draw_series(frame, series, styles);
     if (named && (n + 1 == count || (n + 1) % columns == 0)) drawn += draw_names(frame, panel, styles);
   }
@@ -264,8 +320,9 @@ std::string svg_text(const Chart& given) {
   drawn += text_at(18, middle, "middle", formatted(" transform=\"rotate(-90 18 {})\"", px(middle)), chart.y_label);
   return formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "
-      "role=\"img\">\n<title>{}</title>\n{}<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
-      px(width), px(height), px(width), px(height), escaped(chart.title), style_sheet, drawn);
+      "role=\"img\">\n<title>{}</title>\n{}<rect class=\"ground\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+      "{}</svg>\n",
+      px(width), px(height), px(width), px(height), escaped(chart.title), style_sheet(), drawn);
 }
 
 }  // namespace tally

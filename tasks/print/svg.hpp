@@ -1,6 +1,6 @@
 // Learning curves as SVG: adjacent panels with one y axis, and a mean line and a band from low to high for each series.
 // Series are named at the ends of their lines. A legend replaces the names if there are many series, or if the last
-// panel lacks some. The file is self-contained, with a white background, so that it is readable on any page.
+// panel lacks some. The file is self-contained. Its ground is white, or dark if the reader prefers dark pages.
 #pragma once
 
 #include <string>
@@ -34,9 +34,13 @@ struct Chart {
 // Values that are not finite are left out. 900 pixels wide. 400 high for one row of panels, and higher for more rows.
 std::string svg_text(const Chart& chart);
 
-// The colour of an encoding in every picture, "#0072b2". It depends on the name only. There are eight colours, so two
-// encodings may have the same one.
-std::string colour_of(std::string_view encoding);
+// "#0072b2", and the variant for dark pages.
+struct Colour {
+  const char *light, *dark;
+};
+// The colour of an encoding in every picture. It depends on the name only. There are eight colours, so two encodings
+// may have the same one.
+Colour colour_of(std::string_view encoding);
 
 // Round numbers that cover 0..high in about `count` steps of 1, 2 or 5 times a power of ten. The last is at least high.
 std::vector<double> axis_ticks(double high, int count);

@@ -338,11 +338,13 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
       for (const RunSummary* run : group.runs) runs.push(run_json(*run, folder));
       JsonValue untrained = JsonValue::array();
       for (const std::string& split : group.untrained) untrained.push(split), untrained.push(generated_title(split));
-      groups.push(JsonValue::object({{"label", group.label()},
-                                     {"pe", group.encoding()},
-                                     {"colour", colour_of(group.encoding())},
-                                     {"untrained", std::move(untrained)},
-                                     {"runs", std::move(runs)}}));
+      const Colour colour = colour_of(group.encoding());
+      groups.push(JsonValue::object(
+          {{"label", group.label()},
+           {"pe", group.encoding()},
+           {"colour", JsonValue::object({{"light", std::string(colour.light)}, {"dark", std::string(colour.dark)}})},
+           {"untrained", std::move(untrained)},
+           {"runs", std::move(runs)}}));
     }
     tasks.push(JsonValue::object({{"name", task.task->name},
                                   {"summary", task.task->summary},

@@ -330,6 +330,7 @@ Chart report_chart(const Report& report) {
     for (const ReportGroup& group : task.groups) most_seeds = std::max(most_seeds, group.runs.size());
     chart.title += formatted("{}{}", chart.title.empty() ? "" : ", ", task.task->name);
   }
+  if (report.tasks.size() > 2) chart.title = formatted("{} tasks", report.tasks.size());
   chart.title += ": error while training";
   if (most_seeds > 1) chart.title += ", mean over seeds (band: lowest to highest)";
   chart.x_label = "training step";

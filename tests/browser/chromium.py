@@ -7,12 +7,17 @@
         page.key("ArrowLeft")
         page.screenshot("page.png")
         page.problems     # what the console complained of, and exceptions that nobody caught
+
+As a program, a picture of the top of a page, with two pixels for each of its pixels:
+
+    chromium.py PAGE.html[#PLACE] PICTURE.png WIDTH HEIGHT
 """
 
 import argparse
 import base64
 import json
 import os
+import pathlib
 import select
 import shutil
 import subprocess
@@ -86,18 +91,18 @@ class Browser:
         message, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(message)
 
-    def open(self, url, width, height, dark=False):
-        return Page(self, url, width, height, dark)
+    def open(self, url, width, height, dark=False, scale=1):
+        return Page(self, url, width, height, dark, scale)
 
 
 class Page:
-    def __init__(self, browser, url, width, height, dark):
+    def __init__(self, browser, url, width, height, dark, scale):
         self.browser = browser
         target = browser.send("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False)
         self.send("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         begin = time.monotonic()
@@ -178,3 +183,12 @@ def run_tests(case, description):
         sys.exit(77)
     case.tally = given.tally
     unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    address, picture, width, height = sys.argv[1:]
+    path, _, place = address.partition("#")
+    with Browser(find()) as opened:
+        shown = opened.open(pathlib.Path(path).absolute().as_uri() + "#" + place, int(width), int(height), scale=2)
+        shown.evaluate("new Promise(done => setTimeout(done, 1000))")
+        shown.screenshot(picture)

@@ -111,6 +111,15 @@ class InspectPage(unittest.TestCase):
             self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
             self.assertGreater(page.evaluate("document.querySelector('.scroll').clientWidth"), 0.6 * width)
 
+    def test_the_address_keeps_the_place(self):
+        page = self.open(self.train("cope"), self.train("fox"), "--count", "2")
+        place = "[page.sequence, page.query, ...page.panes.flatMap(p => [p.run, p.layer, p.head, p.show])].join()"
+        page.evaluate("page.setSequence(1), page.setQuery(7), page.panes[0].moveTo(1, 0), page.panes[0].setShow('gates')")
+        page.wait_for("location.hash.includes('show=gates')")
+        copy = self.browser.open(page.evaluate("location.href"), 1280, 1000)
+        copy.wait_for("page.panes.length > 0")
+        self.assertEqual(copy.evaluate(place), page.evaluate(place))
+
     def test_answers_to_clicks_and_keys(self):
         page = self.open(self.train("cope"), "--count", "2")
         state = "[page.sequence, page.query, page.pane.layer, page.pane.head, page.pane.show].join()"
@@ -207,6 +216,9 @@ class InspectPage(unittest.TestCase):
                        "--model.width=16", "--model.heads=2", "--model.layers=1", "--steps=1", "--optimiser.warmup=0", "--quiet")
         page = self.open(run, "--count=1", "--length=48")
         self.assertEqual(page.evaluate("page.tokens.length"), 48)
+        scroll = page.evaluate("(({scrollHeight, clientHeight, scrollWidth, clientWidth}) => "
+                               "[scrollHeight - clientHeight, scrollWidth - clientWidth])(document.querySelector('.scroll'))")
+        self.assertEqual(scroll, [0, 0], "the whole map is in view")
         marked = page.evaluate("Array.from(document.querySelectorAll('.tokens .marked')).map(token => token.textContent).join('|')")
         self.assertTrue(marked.startswith("#") and "⏎" in marked, marked)
         tops = "Array.from(document.querySelectorAll('.tokens span')).map(token => token.offsetTop)"

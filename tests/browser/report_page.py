@@ -45,6 +45,8 @@ class ReportPage(unittest.TestCase):
         for width in (360, 400, 768):
             page = self.browser.open(path.as_uri(), width, 1000)
             self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), width)
+            right = "Math.max(...[...document.querySelectorAll('svg *')].map(shape => shape.getBoundingClientRect().right))"
+            self.assertLessEqual(page.evaluate(right), width, "no picture is cut")
         page = self.browser.open(path.as_uri(), 1280, 1000)
 
         # Six seeds of three encodings on three splits, and the means that the text form prints.
@@ -60,9 +62,9 @@ class ReportPage(unittest.TestCase):
             self.assertAlmostEqual(high, error["high"], places=12)
 
         # An encoding is switched off and on; a point says its run, with the way to its page.
-        page.click("#groups button:nth-child(1)")
+        page.click("#groups button:nth-child(3)")
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 12)
-        page.click("#groups button:nth-child(1)")
+        page.click("#groups button:nth-child(3)")
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 18)
         page.evaluate("document.querySelector('#dots .hit[aria-label^=\"cope, seed 1,\"]').dispatchEvent(new MouseEvent('click'))")
         self.assertIn("cope-seed1", page.evaluate("document.querySelector('#run h2').textContent"))
@@ -70,9 +72,16 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate("document.querySelector('#run a').textContent"), f"{runs.name}/cope-seed1/inspect.html")
         self.assertIn("1 thread,", page.evaluate("document.getElementById('run').textContent"))
 
+        # It opens out of distribution. A copy of the address opens the page at the same place.
+        self.assertEqual(page.evaluate("page.split"), "ood-sparse")
         before = page.evaluate("document.getElementById('curves').innerHTML")
-        page.click("#scale button:nth-child(2)")
+        page.click("#scale button:not([aria-pressed=true])")
         self.assertNotEqual(page.evaluate("document.getElementById('curves').innerHTML"), before)
+        page.click("#groups button:nth-child(3)")
+        page.click("#split button:nth-child(3)")
+        place = "[page.split, page.sequences, page.logarithmic, ...page.off].join()"
+        copy = self.browser.open(page.evaluate("location.href"), 1280, 1000)
+        self.assertEqual(copy.evaluate(place), page.evaluate(place))
         page.click("#split button:nth-child(1)")
         self.assertIn("in-distribution", page.evaluate("document.getElementById('curvetitle').textContent"))
         self.assertFalse(page.evaluate("/NaN|undefined/.test(document.body.innerHTML)"))
@@ -88,10 +97,10 @@ class ReportPage(unittest.TestCase):
         page = self.browser.open((self.folder / "page.html").as_uri(), 1280, 1000)
         charts = "[...document.querySelectorAll('#curves .chart')]"
         self.assertEqual(page.evaluate(f"{charts}.length"), 7)
-        self.assertEqual(sorted(page.evaluate(f"{charts}.map(chart => chart.querySelector('text').textContent)")), sorted(names))
+        self.assertEqual(sorted(page.evaluate(f"{charts}.map(chart => chart.querySelector('figcaption').textContent)")), sorted(names))
         best = page.evaluate("page.groups[0].label")
         # In each chart its own line, and in grey those of the best and of none, but for these two themselves.
-        for name, own, muted in page.evaluate(f"{charts}.map(chart => [chart.querySelector('text').textContent, "
+        for name, own, muted in page.evaluate(f"{charts}.map(chart => [chart.querySelector('figcaption').textContent, "
                                               "chart.querySelectorAll('.line:not(.muted)').length, chart.querySelectorAll('.muted').length])"):
             self.assertEqual(own, 1, name)
             self.assertEqual(muted, len({best, "none"} - {name}), name)
@@ -125,7 +134,7 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate("page.here.name"), "flip-flop")
 
         # One encoding less is six lines in one panel; the other task has two.
-        page.click("#groups button:nth-child(1)")
+        page.click("#groups button:nth-child(3)")
         self.assertEqual(page.evaluate(f"{charts}.length"), 0)
         self.assertEqual(page.evaluate("document.querySelectorAll('#curves .line').length"), 6)
         self.assertEqual(page.evaluate("document.getElementById('compared').textContent"), "")

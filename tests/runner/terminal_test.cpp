@@ -110,11 +110,24 @@ TEST(Terminal, ANarrowLineLosesItsLeastImportantFields) {
   EXPECT_EQ(progress_line(fields, 3), "step 1/9");
 }
 
+TEST(Terminal, ColoursAreForTerminalsThatShowThem) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(run_tally(tiny_training(folder / "run", "cope"), folder).code, 0);
+  const std::vector<std::string> report{"report", folder / "run"}, evaluation{"eval", folder / "run"};
+  const std::string coloured = "unset NO_COLOR; TERM=xterm";
+  EXPECT_TRUE(holds(run_on_terminal(report, folder, coloured).bytes, "\n\033[1m| encoding"));
+  EXPECT_TRUE(holds(run_on_terminal(evaluation, folder, coloured).bytes, "%\033[0m wrong ("));
+  for (const char* before : {"export NO_COLOR=1", "export TERM=dumb"}) {
+    EXPECT_FALSE(holds(run_on_terminal(report, folder, before).bytes, "\033")) << before;
+  }
+  EXPECT_FALSE(holds(run_tally(report, folder).out, "\033"));
+}
+
 TEST(Terminal, NothingIsDrawnWhenQuiet) {
   const TemporaryFolder folder;
   const Seen seen = run_on_terminal(tiny("run", "cope", "--steps=300 --eval-every=0"), folder);
   EXPECT_EQ(seen.code, 0);
-  EXPECT_FALSE(holds(seen.bytes, "\033")) << seen.bytes;
+  EXPECT_FALSE(holds(seen.bytes, "\033[K")) << seen.bytes;
 }
 
 }  // namespace tally::testing::terminal_test

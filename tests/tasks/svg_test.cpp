@@ -80,7 +80,7 @@ TEST(AxisTicks, AreRoundAndCoverTheRange) {
 }
 
 TEST(Svg, PointsLieWhereTheAxesSay) {
-  const Chart chart{"title", "step", "error", {{"panel", {line("a", {{0, 0}, {50, 0.5}, {100, 1}})}}}};
+  const Chart chart{"title", "step", "error", {{"panel", {line("a", {{0, 0.2}, {50, 0.6}, {100, 1}})}}}};
   const std::string svg = svg_text(chart);
   expect_well_formed(svg);
   EXPECT_NE(svg.find("height=\"400\""), std::string::npos);
@@ -92,11 +92,32 @@ TEST(Svg, PointsLieWhereTheAxesSay) {
   EXPECT_DOUBLE_EQ(std::stod(x[0]), left);
   EXPECT_DOUBLE_EQ(std::stod(x[2]), right);
   EXPECT_NEAR(std::stod(x[1]), (left + right) / 2, 0.1);
-  EXPECT_DOUBLE_EQ(std::stod(y[0]), bottom);
+  EXPECT_NEAR(std::stod(y[0]), bottom - 0.2 * (bottom - top), 0.1);
   EXPECT_DOUBLE_EQ(std::stod(y[2]), top);
-  EXPECT_NEAR(std::stod(y[1]), (top + bottom) / 2, 0.1);
+  EXPECT_NEAR(std::stod(y[1]), bottom - 0.6 * (bottom - top), 0.1);
   EXPECT_NE(svg.find(">100%<"), std::string::npos);
-  EXPECT_NE(svg.find("fill=\"#fff\""), std::string::npos);  // readable on a dark page too
+}
+
+TEST(Svg, SmallErrorsGetALogarithmicAxisWithRoomForZero) {
+  const Chart chart{"t", "x", "y", {{"p", {line("a", {{1, 1}, {2, 0.1}, {3, 0.01}, {4, 1e-9}, {5, 0}})}}}};
+  const std::string svg = svg_text(chart);
+  std::vector<double> y;
+  for (const std::string& each : attributes(svg, "circle", "cy")) y.push_back(std::stod(each));
+  ASSERT_EQ(y.size(), 5u);
+  EXPECT_NEAR(y[2] - y[1], y[1] - y[0], 0.15);
+  EXPECT_NEAR(y[3] - y[2], y[1] - y[0], 0.15) << "the lowest decade";
+  EXPECT_EQ(y[4], numbers(attributes(svg, "path class=\"axis\"", "d").back())[2]) << "0 is on the axis";
+  EXPECT_GT(y[4] - y[3], 12) << "with room for its label";
+  for (const char* label : {">100%<", ">0.1%<", ">0%<"}) EXPECT_NE(svg.find(label), std::string::npos) << label;
+}
+
+TEST(Svg, GroundLettersAndLinesFollowTheScheme) {
+  const std::string svg = svg_text({"t", "x", "y", {{"p", {line("cope", {{1, 0.1}})}}}});
+  const std::size_t dark = svg.find("@media(prefers-color-scheme:dark)");
+  ASSERT_NE(dark, std::string::npos);
+  for (const std::string part : {".ground{fill:#0d1117}", colour_of("cope").dark}) {
+    EXPECT_NE(svg.find(part, dark), std::string::npos) << part;
+  }
 }
 
 TEST(Svg, AColourBelongsToAnEncoding) {
@@ -104,9 +125,10 @@ TEST(Svg, AColourBelongsToAnEncoding) {
   first.encoding = second.encoding = "cope";
   const std::string svg =
       svg_text({"t", "x", "y", {{"p", {line("none", {{1, 0.3}}), first}}, {"q", {line("none", {{1, 0.3}}), second}}}});
-  EXPECT_NE(colour_of("none"), colour_of("cope"));
+  EXPECT_STRNE(colour_of("none").light, colour_of("cope").light);
   EXPECT_EQ(attributes(svg, "circle", "fill"),
-            (std::vector{colour_of("none"), colour_of("cope"), colour_of("none"), colour_of("cope")}));
+            (std::vector<std::string>{colour_of("none").light, colour_of("cope").light, colour_of("none").light,
+                                      colour_of("cope").light}));
   EXPECT_EQ(attributes(svg, "path class=\"line\"", "stroke-dasharray").size(), 2u)
       << "the second of cope, and its name";
   EXPECT_EQ(count(svg, ">none</text>"), 1u);  // in the legend
@@ -122,7 +144,7 @@ TEST(Svg, FewLinesAreNamedWhereTheyEnd) {
   const std::string svg = svg_text(chart);
   expect_well_formed(svg);
   const std::regex name(
-      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" style=\"fill:([^\"]*)\">(cope|none)<");
+      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" class=\"name\" fill=\"([^\"]*)\">(cope|none)<");
   std::vector<std::smatch> names(std::sregex_iterator(svg.begin(), svg.end(), name), {});
   ASSERT_EQ(names.size(), 2u) << svg;
   EXPECT_EQ(names[0][4], "cope");

@@ -51,7 +51,7 @@ void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
     const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
     const Evaluation found = evaluate_as(*trained_->model, *task, split.name, count, batch, &stop_, {});
     if (stop_.load()) return;
-    say(common_, formatted("{}: {}", printable(label), evaluation_text(found)));
+    say(common_, formatted("{}: {}", printable(label), evaluation_text(found, common_.json ? stderr : stdout)));
     cell.results.push_back(found);
   } catch (const Error& why) {
     complain(formatted("{}: {}", label, why.what()));
