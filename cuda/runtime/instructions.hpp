@@ -208,8 +208,8 @@ __device__ inline int recomputed(int x) {
 }
 
 // 2^x with a relative error of 2^-22; 0 instead of subnormal results.
-__device__ inline float exp2_approximate(float x) {
-#if defined(__CUDACC__)
+__host__ __device__ inline float exp2_approximate(float x) {
+#if defined(__CUDA_ARCH__)
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
@@ -219,8 +219,8 @@ __device__ inline float exp2_approximate(float x) {
 }
 
 // 1 / x with a relative error of 2^-23.
-__device__ inline float reciprocal_approximate(float x) {
-#if defined(__CUDACC__)
+__host__ __device__ inline float reciprocal_approximate(float x) {
+#if defined(__CUDA_ARCH__)
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
