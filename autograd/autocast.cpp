@@ -78,8 +78,7 @@ Tensor matmul_operand(const Tensor& x, const Tensor& other, const Tensor& c) {
 
 Tensor fused_operand(const Tensor& x) {
   if (!matmul_uses_bf16(x.dtype())) return x;
-  const Tensor rounded = to_bf16_cached(x);
-  Tensor y = is_cpu(x.device()) ? rounded : to_f32(rounded);
+  Tensor y = to_bf16_cached(x);
   record("round", y, {x}, [](const Tensor& d_y, Gradients& d) { d.set(0, d_y); });
   return y;
 }

@@ -35,7 +35,7 @@ Tensor to_f32(const Tensor& x);
 // bf16 if one of the three tensors is bf16, or if both operands have cached copies.
 Tensor matmul_operand(const Tensor& x, const Tensor& other, const Tensor& c);
 
-// x as a matmul operand of the device's fused attention: rounded, stored as bf16 on the CPU and as f32 on CUDA.
+// x as a matmul operand of fused attention: rounded to bf16 and stored as bf16 if matmuls use bf16.
 // Differentiable.
 Tensor fused_operand(const Tensor& x);
 

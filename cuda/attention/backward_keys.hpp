@@ -153,7 +153,7 @@ void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
     return sizeof(T) *
            static_cast<std::size_t>(product_elements<D, key_warps<D> * warp_rows>(family) + tiles * pair_elements<D>);
   };
-  visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+  visit_form<Mod, true>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});

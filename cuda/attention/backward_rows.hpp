@@ -308,7 +308,7 @@ void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
     return sizeof(T) * static_cast<std::size_t>(product_elements<decltype(width)::value, most_rows<T>>(constant) +
                                                 PairTiles<T, constant>::elements(device));
   };
-  visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+  visit_form<Mod, true>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     constexpr Family constant = decltype(family)::value;
     const std::int64_t slices = std::max(parts_of<D>(device.width), parts_of<D>(device.gate_width));

@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/attention/approximate.hpp"
+
 #include "core/attention/pair_functions.hpp"
 #include "core/attention/problem.hpp"
 #include "core/attention/score_mod.hpp"
@@ -264,7 +266,9 @@ constexpr bool every_form = false;
 // shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
 // shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
 // narrowest fits.
-template <class Mod, class T, class Bytes, class F>
+//
+// has_bf16: whether f is compiled for bf16; else it multiplies in TF32, which has every bf16 number.
+template <class Mod, bool has_bf16, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   using Precision = MatmulPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
@@ -310,7 +314,8 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     switch (matmul_precision()) {
       case Precision::f32: break;
       case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});
-      case Precision::bf16: return with_precision(std::integral_constant<Precision, Precision::bf16>{});
+      case Precision::bf16:
+        return with_precision(std::integral_constant < Precision, has_bf16 ? Precision::bf16 : Precision::tf32 > {});
     }
   }
   with_precision(std::integral_constant<Precision, Precision::f32>{});

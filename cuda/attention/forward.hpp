@@ -6,7 +6,12 @@
 // writes o, three numbers a row, and with a score modification one number per row and key tile. Nothing has size T x T.
 #pragma once
 
-#include "cuda/attention/tile.hpp"
+#include <utility>
+#include <vector>
+
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
+#include "cuda/attention/forward_bf16.hpp"
 #include "cuda/runtime/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -32,8 +37,6 @@ template <class T, int D, Family family>
 template <class T, MatmulPrecision precision, int D, Family family, class Mod>
 __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, family>)
     attention_forward(const __grid_constant__ DeviceCall<T> call) {
-  const Rule rule = rule_of<family>(call);
-  const bool shifts = rule == Rule::softmax || rule == Rule::softpick;
   constexpr int ld = ld_of<D>;
   SHARED_DYNAMIC(T, memory);
   const int rows = block_rows();
@@ -57,15 +60,8 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   score.set_rows(first_row, row_count);
   if constexpr (family == Family::gated) gate.set_rows(first_row, row_count);
 
-  // Sums under the shifts m. n: the softmax_rule's sum; picked: the sum of weights, if it differs from n. A sink is one
-  // more logit, which precedes all others.
-  const Rows<T>& sink = call.softmax_rule.sink;
-  T o[2][width_columns<D>] = {}, m[2], n[2] = {0, 0}, picked[2] = {0, 0};
-  m[0] = m[1] = rule != Rule::softmax  ? T{0}
-                : sink.data != nullptr ? sink.data[at.head * sink.head_step]
-                                       : std::numeric_limits<T>::lowest();
-  if (at.leads() && rule == Rule::softpick) n[0] = n[1] = static_cast<T>(attention::softpick_least);
-  if (at.leads() && rule == Rule::softmax && sink.data != nullptr) n[0] = n[1] = T{1};
+  SoftmaxRows<T, family> softmax(call, at);
+  T o[2][width_columns<D>] = {};
   RunningSum<T> sums[2];
   for (int key_tile = (seen_keys + tile - 1) / tile - 1; key_tile >= 0; --key_tile) {
     const int first = key_tile * tile;
@@ -91,53 +87,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
       copy_pairs(gate_scores, pairs.logits);
     }
     if (!takes_part) continue;
-    if (traits_of<Mod>.sums) {
-      const bool keeps = call.scan_checkpoints != nullptr && at.leads() && slice == 0;
-      TALLY_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const T carried = sums[r].settle();
-        if (keeps && at.valid(r)) call.scan_checkpoints[at.index(call, r) * call.tiles() + key_tile] = carried;
-      }
-    }
+    if constexpr (traits_of<Mod>.sums) save_sums(call, at, key_tile, sums);
     pairs.finish(call, at, first, gate_scores, sums, pair_tile);
-
-    TALLY_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      T largest = m[r];
-      if (shifts) {
-        TALLY_UNROLL
-        for (int c = 0; c < columns; ++c) {
-          largest = pairs.attends(r, c) && pairs.logits[r][c] > largest ? pairs.logits[r][c] : largest;
-        }
-        for (int bit = 1; bit < row_lanes; bit *= 2) {
-          const T other = __shfl_xor_sync(whole_warp, largest, bit);
-          largest = other > largest ? other : largest;
-        }
-        const T factor = math::exp(m[r] - largest);
-        n[r] *= factor;
-        picked[r] *= factor;
-        TALLY_UNROLL
-        for (std::size_t c = 0; c < width_columns<D>; ++c) o[r][c] *= factor;
-        m[r] = largest;
-      }
-      const T one = rule == Rule::softpick ? math::exp(-largest) : T{0};
-      TALLY_UNROLL
-      for (int c = 0; c < columns; ++c) {
-        T weight = 0;
-        if (pairs.attends(r, c)) {
-          if (rule == Rule::softpick) {
-            const auto own = attention::softpick(pairs.logits[r][c], largest, one);
-            weight = own.above;
-            n[r] += own.size;
-            picked[r] += weight;
-          } else {
-            weight = weight_of(rule, call, pairs.logits[r][c], largest);
-            n[r] += weight;
-          }
-        }
-        pairs.logits[r][c] = weight;
-      }
-    }
+    softmax.weigh(pairs.logits, o, [&](int r, int c) { return pairs.attends(r, c); });
     store_pairs(pair_tile, pairs.logits);
     if (call.drop_below > 0) {
       __syncwarp();
@@ -147,46 +99,98 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
     multiply_tile<precision>(o, ByRow<T>{pair_tile, pair_ld}, ByColumn<T>{v_tile, ld}, tile);
   }
 
-  T factor[2] = {1, 1};
-  TALLY_UNROLL
-  for (int r = 0; r < 2; ++r) {
-    const T sum = sum_of_row(n[r]), of_weights = rule == Rule::softpick ? sum_of_row(picked[r]) : sum;
-    if (!at.valid(r)) continue;
-    // A row whose keys are all masked has no weights, and its output is 0.
-    const T inverse = !shifts ? T{1} : sum > T{0} ? T{1} / sum : T{0};
-    T left = rule == Rule::softmax ? T{0} : T{1} - of_weights * inverse;
-    if (rule == Rule::softmax && sink.data != nullptr) {
-      left = math::exp(sink.data[at.head * sink.head_step] - m[r]) * inverse;
-    }
-    if (has_score_mod<Mod> && call.spends) left = math::exp(-sums[r].settle());
-    if (at.leads() && slice == 0) {
-      T* const own = call.softmax_statistics + statistics_per_row * at.index(call, r);
-      own[0] = m[r];
-      own[1] = inverse;
-      own[2] = left;
-    }
-    factor[r] = inverse;
-    if (call.softmax_rule.rest.data == nullptr) continue;
-    const Rows<T> rest = call.softmax_rule.rest.head(at.batch, at.head);
-    factor[r] = 1;
-    TALLY_UNROLL
-    for (int c = 0; c < D / row_lanes; ++c) {
-      const int column = slice * D + tile_column(c);
-      if (column < call.value_width) o[r][c] = o[r][c] * inverse + left * rest.at(at.row(r), column);
-    }
-  }
-  store_rows<D>(call.output, at, o, slice, call.value_width, factor);
+  softmax.template finish<D>(at, o, slice, sums);
 }
 
+// Whether attention_forward_bf16 takes these operands: on tensor cores, for heads of up to 128 columns, or 64 if gates
+// have operands of their own, in rows of aligned chunks. The entries of a table must be neighbours.
+inline bool has_bf16_kernel(const AttentionCall& call) {
+  constexpr int tensor_cores_since = 8;
+  if (context().properties.major < tensor_cores_since) return false;
+  const std::int64_t widest = call.score_mod.gate_key ? 64 : 128;
+  const View& table = call.score_mod.table;
+  bool has = !table || table.strides[3] == 1;
+  for_each_operand(
+      [&](const OperandRule& rule, const View& x) {
+        if (!x || rule.type != OperandRule::Type::matmul) return;
+        has = has && x.dtype == DType::bf16 && x.shape[3] <= widest && x.shape[3] % stage_chunk == 0 &&
+              x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+        for (int axis = 0; axis < 3; ++axis) has = has && (x.strides[axis] % stage_chunk == 0 || x.shape[axis] == 1);
+      },
+      call);
+  return has;
+}
+
+// A call with f32 copies of its bf16 operands in a workspace, if `needed`.
+struct CallInF32 {
+  AttentionCall call;
+  std::vector<std::pair<View, View>> copies;  // and their originals
+
+  CallInF32(const AttentionCall& given, Arena& arena, bool needed) : call(given) {
+    const auto replace = [&](const OperandRule&, View& x) {
+      if (!needed || !x || x.dtype != DType::bf16) return;
+      const View copy{arena.take<float>(x.numel()), DType::f32, x.shape, dense_strides(x.shape)};
+      copies.emplace_back(copy, std::exchange(x, copy));
+    };
+    for_each_operand(replace, call);
+  }
+  void copy_operands() const {
+    for (const auto& [to, from] : copies) copy(to, from);
+  }
+};
+
+template <int D, Family family, class Mod>
+void forward_bf16(const AttentionCall& call) {
+  const DeviceCall<float> device = device_call<float>(call);
+  using Block = ForwardBlock<D, family, Mod>;
+  const std::size_t scratch = device.bias_count > 0 || device.drop_below > 0 ? stage_rows * pair_ld : 0;
+  launch(attention_forward_bf16<D, family, Mod>, grid_of(call.batch() * call.heads(), call.queries(), stage_rows, 1),
+         stage_threads, 2 * Block::buffer_elements * sizeof(std::uint16_t) + scratch * sizeof(float), context().stream,
+         device);
+}
+template <Family family, class Mod>
+void forward_bf16(const AttentionCall& call) {
+  if constexpr (family != Family::gated) {
+    if (std::max(call.q.shape[3], call.v.shape[3]) > 64) return forward_bf16<128, family, Mod>(call);
+  }
+  forward_bf16<64, family, Mod>(call);
+}
+template <class Mod>
+void forward_bf16(const AttentionCall& call) {
+  if constexpr (!has_score_mod<Mod>) {
+    call.softmax_rule.kind == Rule::softmax ? forward_bf16<Family::plain, Mod>(call)
+                                            : forward_bf16<Family::ruled, Mod>(call);
+  } else {
+    if constexpr (traits_of<Mod>.gate_logit) {
+      if (call.score_mod.gate_key) return forward_bf16<Family::gated, Mod>(call);
+    }
+    forward_bf16<Family::paired, Mod>(call);
+  }
+}
+
+// The kernel for operands in f32 and f64 at a precision of products, and that for bf16 operands.
 template <class Mod = NoScoreMod>
 void forward(const AttentionCall& call) {
+  if (call.q.dtype == DType::bf16) {
+    if constexpr (every_form || !has_score_mod<Mod>) {
+      return forward_bf16<Mod>(call);
+    } else {
+      Arena needed(nullptr);
+      CallInF32(call, needed, true);
+      const Workspace workspace(needed.bytes(), {DeviceType::cuda_host, context().index});
+      Arena arena(workspace.data());
+      const CallInF32 own(call, arena, true);
+      own.copy_operands();
+      return forward<Mod>(own.call);
+    }
+  }
   dispatch_floating(call.q.dtype, [&](auto zero) {
     using T = decltype(zero);
     const DeviceCall<T> device = device_call<T>(call);
     const auto bytes = [](auto width, auto family) {
       return sizeof(T) * forward_elements<T, decltype(width)::value, decltype(family)::value>;
     };
-    visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+    visit_form<Mod, false>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
       constexpr int D = decltype(width)::value;
       const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
       launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value, Mod>,

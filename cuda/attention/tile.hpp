@@ -126,8 +126,9 @@ __device__ attention::TableIndex<T> table_index(const DeviceCall<T>& call, T pla
   }
 }
 
-// A thread's pairs of one tile.
-template <class T, Family family, class Mod = NoScoreMod>
+// A thread's pairs of one tile. on_tensor_cores: running sums are made there. plain: all rows attend to all keys, and
+// there are no biases.
+template <class T, Family family, class Mod = NoScoreMod, bool on_tensor_cores = false, bool plain = false>
 struct Pairs {
   T logits[2][columns] = {};
   // With a score modification: p.s, p.gate_logit and p.sum.
@@ -149,7 +150,7 @@ struct Pairs {
   }
   __device__ bool attends(int r, int c) const {
     const int column = tile_column(c);
-    return column <= last_seen[r] && (column >= first_seen[r] || column < always);
+    return plain || (column <= last_seen[r] && (column >= first_seen[r] || column < always));
   }
   // Whether the row has an unmasked key in the tile. If not, no running sums were saved for it there.
   __device__ bool takes_part(int r) const { return last_seen[r] >= 0 && (last_seen[r] >= first_seen[r] || always > 0); }
@@ -170,7 +171,8 @@ struct Pairs {
   // The score modification's input for pair (r, c).
   template <bool differentiates, class Scalars>
   __device__ auto pair(const ThreadRows& at, int first_key, const Scalars& scalars, int r, int c) const {
-    return attention::PairInputs<T, Mod, differentiates>::of(
+    using R = std::conditional_t<on_tensor_cores, Approximate, T>;
+    return attention::PairInputs<R, Mod, differentiates>::of(
         scores[r][c], gate_logits[r][c], positions[r][c], static_cast<T>(at.query(r) - first_key - tile_column(c)),
         [&](std::size_t n) { return scalars.at(r, static_cast<int>(n)); });
   }
@@ -179,7 +181,8 @@ struct Pairs {
   __device__ auto pair_of_logit(const ThreadRows& at, int first_key, const Scalars& scalars, int r, int c) const {
     const auto own = pair<differentiates>(at, first_key, scalars, r, c);
     if constexpr (traits_of<Mod>.table) {
-      return attention::PairWithEntry<T, Mod, differentiates>(own, entries[r][c], rises[r][c],
+      using R = std::conditional_t<on_tensor_cores, Approximate, T>;
+      return attention::PairWithEntry<R, Mod, differentiates>(own, entries[r][c], rises[r][c],
                                                               attention::position_of<Mod>(own));
     } else {
       return own;
@@ -188,7 +191,7 @@ struct Pairs {
 
  private:
   __device__ void add_biases(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* scratch) {
-    if (call.bias_count > 0) {
+    if (!plain && call.bias_count > 0) {
       pairs_in_turn(scratch, [&](int r, int c) {
         const bool seen = tile_column(c) <= of_row(r, last_seen[0], last_seen[1]);
         return seen ? bias_of(call, at, r, first_key + tile_column(c)) : T{0};
@@ -243,7 +246,11 @@ struct Pairs {
       positions[r][c] = attends(r, c) ? gate : T{0};
       if constexpr (!traits_of<Mod>.sums_own_gate) own[r][c] = positions[r][c];
     });
-    sum_leftward(positions, sums);
+    if constexpr (on_tensor_cores) {
+      sum_leftward_on_tensor_cores(positions, sums);
+    } else {
+      sum_leftward(positions, sums);
+    }
     if constexpr (!traits_of<Mod>.sums_own_gate) each_pair([&](int r, int c) { positions[r][c] -= own[r][c]; });
   }
 
@@ -255,7 +262,7 @@ struct Pairs {
   // Sets entries and rises at these places.
   __device__ void read_tables(const DeviceCall<T>& call, const ThreadRows& at, T (&where)[2][columns]) {
     const T *const upper = row_of(call.score_mod.table, at, 0), *const lower = row_of(call.score_mod.table, at, 1);
-    const std::int64_t step = call.score_mod.table.column_step;
+    const std::int64_t step = on_tensor_cores ? 1 : call.score_mod.table.column_step;
     const int end = call.entries - 1;
     if (saturated) {
       const T of_upper = upper[end * step], of_lower = lower[end * step];
@@ -265,24 +272,39 @@ struct Pairs {
       });
       return;
     }
-    // One row after the other, because the addresses of both would not fit into registers.
-    TALLY_ROLLED
-    for (int r = 0; r < 2; ++r) {
-      const T* const row = of_row(r, upper, lower);
-      TALLY_UNROLL
-      for (int c = 0; c < columns; ++c) {
-        const auto place = table_index<Mod>(call, where[0][c], end);
-        const T* const z = row + (traits_of<Mod>.knots ? 2 : 1) * place.low * step;
-        const T low = *z, rise = traits_of<Mod>.knots ? z[step] : place.low < end ? z[step] - low : T{0};
-        rises[0][c] = rise;
-        entries[0][c] = attention::interpolate(low, rise, place.w);
+    const auto read = [&](const T* row, T place_of_pair, T& entry, T& rise) {
+      const auto place = table_index<Mod>(call, place_of_pair, end);
+      const T* const z = row + (traits_of<Mod>.knots ? 2 : 1) * place.low * step;
+      rise = traits_of<Mod>.knots ? z[step] : place.low < end ? z[step] - *z : T{0};
+      entry = attention::interpolate(*z, rise, place.w);
+    };
+    if constexpr (on_tensor_cores) {
+      each_pair([&](int r, int c) { read(of_row(r, upper, lower), where[r][c], entries[r][c], rises[r][c]); });
+    } else {
+      // One row after the other, because the addresses of both would not fit into registers.
+      TALLY_ROLLED
+      for (int r = 0; r < 2; ++r) {
+        const T* const row = of_row(r, upper, lower);
+        TALLY_UNROLL
+        for (int c = 0; c < columns; ++c) read(row, where[0][c], entries[0][c], rises[0][c]);
+        exchange_rows(where);
+        exchange_rows(rises);
+        exchange_rows(entries);
       }
-      exchange_rows(where);
-      exchange_rows(rises);
-      exchange_rows(entries);
     }
   }
 };
+
+// Saves the running sums at the right edge of a tile for backward, unless it needs none.
+template <class T>
+__device__ void save_sums(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RunningSum<T> (&sums)[2]) {
+  TALLY_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    const T carried = sums[r].settle();
+    if (call.scan_checkpoints == nullptr || !at.leads() || slice_of_block() != 0 || !at.valid(r)) continue;
+    call.scan_checkpoints[at.index(call, r) * call.tiles() + key_tile] = carried;
+  }
+}
 
 // e^(l - shift) for a softmax, or the weight by another rule except softpick.
 template <class T>

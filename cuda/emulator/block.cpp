@@ -91,6 +91,7 @@ void Block::set_up() {
     thread.fiber = nullptr;
     thread.tsan = tsan_create();  // created here, where TSan relates it to no other thread
     thread.warp_syncs = 0;
+    copies_[static_cast<std::size_t>(n)].clear();
   }
   for (int first = 0; first < count_; first += warpSize) {
     const int lanes = std::min(count_ - first, warpSize);
@@ -241,7 +242,7 @@ void Block::go_to_main() {
 // ---------------------------------------------------------------------------------------------------------------------
 // Waiting for each other
 
-void Block::barrier(SourceLine line) {
+bool Block::barrier(SourceLine line, bool predicate) {
   current_->line = line;
   if (gone_ > 0) {
     stop([&] {
@@ -257,12 +258,15 @@ void Block::barrier(SourceLine line) {
     });
   }
   void* const token = &barrier_tokens_[barriers_ % 2];
+  bool& vote = votes_[barriers_ % 2];
+  vote = predicate && (vote || at_barrier_ == 0);
   tsan_release(token);
   ++at_barrier_;
   current_->state = State::at_barrier;
   if (at_barrier_ == count_) release_barrier();
   yield();
   tsan_acquire(token);
+  return vote;
 }
 
 void Block::release_barrier() {
@@ -330,6 +334,11 @@ void Block::check_agree(const Thread& other) {
 // has read its result.
 void Block::complete_warp(std::uint32_t mask) {
   Thread* const all = lanes();
+  if (auto* const work = current_->request.work; work != nullptr) {
+    void* registers[warpSize] = {};
+    for_lanes(mask, [&](int lane) { registers[lane] = std::bit_cast<void*>(all[lane].request.value); });
+    work(registers);
+  }
   std::uint64_t ballot = 0;
   for_lanes(mask, [&](int lane) {
     if (all[lane].request.value != 0) ballot |= bit(lane);
@@ -376,6 +385,19 @@ void Block::off_boundary(std::size_t bytes, SourceLine line) {
   });
 }
 
+bool Block::delay_copy(const detail::AsyncCopy& copy) {
+  if (settings_.delay_streams) copies_[static_cast<std::size_t>(current_->number)].push_back(copy);
+  return settings_.delay_streams;
+}
+
+bool Block::take_copy(detail::AsyncCopy& copy) {
+  auto& own = copies_[static_cast<std::size_t>(current_->number)];
+  if (own.empty()) return false;
+  copy = own.front();
+  own.pop_front();
+  return true;
+}
+
 void* Block::dynamic_shared_memory() {
   if (dynamic_ == nullptr) dynamic_ = take_shared(launch_->shared_bytes, 16);
   return dynamic_;
@@ -383,7 +405,7 @@ void* Block::dynamic_shared_memory() {
 
 namespace detail {
 
-void barrier(SourceLine line) { Block::own().barrier(line); }
+bool barrier(SourceLine line, bool predicate) { return Block::own().barrier(line, predicate); }
 std::uint64_t warp_meet(const WarpRequest& request) { return Block::own().warp_meet(request); }
 int lane_index() { return Block::own().lane(); }
 void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "cuda/emulator/language.hpp"
 #include "cuda/emulator/sanitizer.hpp"
 #include "cuda/emulator/settings.hpp"
+#include "cuda/emulator/tensor_cores.hpp"
 
 namespace tally::cuda_host {
 
@@ -44,11 +46,13 @@ class Block {
   std::string run(const Launch& launch, const Settings& settings, std::uint64_t index, void* done_token);
 
   // The operations of the running thread.
-  void barrier(SourceLine line);
+  bool barrier(SourceLine line, bool predicate);
   std::uint64_t warp_meet(const detail::WarpRequest& request);
   void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
   void* dynamic_shared_memory();
   [[noreturn]] void off_boundary(std::size_t bytes, SourceLine line);
+  bool delay_copy(const detail::AsyncCopy& copy);
+  bool take_copy(detail::AsyncCopy& copy);
   int lane() const { return current_->number % warpSize; }
 
   // The message for a fault at this address if a thread ran out of stack; empty otherwise.
@@ -129,6 +133,9 @@ class Block {
   std::size_t static_bytes_ = 0;
   void* dynamic_ = nullptr;
 
+  // Copies that have not arrived, of each thread in their order.
+  std::array<std::deque<detail::AsyncCopy>, max_block_threads> copies_;
+
   Fiber main_;
   void* main_tsan_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -139,6 +146,7 @@ class Block {
   std::array<char, 2> barrier_tokens_{};
   std::array<std::array<char, 2>, max_block_threads / warpSize> warp_tokens_{};
   unsigned barriers_ = 0;
+  std::array<bool, 2> votes_{};  // of the same barriers: whether every predicate is true
 };
 
 }  // namespace tally::cuda_host

@@ -63,7 +63,8 @@ namespace detail {
 // `site` identifies the declaration: every thread of the block gets the same array for it.
 void* shared_array(const void* site, std::size_t bytes, std::size_t alignment, SourceLine line);
 void* dynamic_shared_memory();
-void barrier(SourceLine line);
+// Returns whether the predicate of every thread is true.
+bool barrier(SourceLine line, bool predicate = true);
 }  // namespace detail
 
 #define SHARED(T, name, n)                                                                               \
@@ -80,10 +81,11 @@ void barrier(SourceLine line);
 // block, thread and line.
 
 inline void __syncthreads(TALLY_HERE) { detail::barrier({file, line}); }
+inline bool __syncthreads_and(bool predicate, TALLY_HERE) { return detail::barrier({file, line}, predicate); }
 
 namespace detail {
 
-enum class WarpOperation : std::uint8_t { sync, shuffle, ballot };
+enum class WarpOperation : std::uint8_t { sync, shuffle, ballot, collective };
 
 // The input and the result of one lane in a warp operation.
 struct WarpRequest {
@@ -91,8 +93,9 @@ struct WarpRequest {
   std::uint32_t mask;  // the participating lanes
   const char* name;
   SourceLine line;
-  std::uint64_t value = 0;  // shuffle: the bits it offers; ballot: 0 or 1
+  std::uint64_t value = 0;  // shuffle: the bits it offers; ballot: 0 or 1; collective: the address of its registers
   int source = 0;           // shuffle: the lane to read from
+  void (*work)(void* const* lanes) = nullptr;  // collective: called once, with the registers of all lanes
 };
 // Returns when every lane of the mask has arrived: shuffle: the source's bits, ballot: a bit for each lane that gave 1.
 std::uint64_t warp_meet(const WarpRequest& request);

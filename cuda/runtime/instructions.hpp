@@ -1,7 +1,6 @@
-// The instructions of the tensor cores, each a small function of one warp with a scalar version for the host, and
-// matmuls of tiles in shared memory built from them. The scalar version of mma.sync fetches every operand from the lane
-// that has it, which checks the layout of each lane (tests/cuda/instructions_test.cpp). It takes a thousand times as
-// long, so attention on the host multiplies without it, with the same rounded operands.
+// The instructions of the tensor cores, each a small function of one warp, and matmuls of tiles in shared memory built
+// from them. On the host cuda/emulator/tensor_cores.cpp executes them with the layout of each lane
+// (tests/cuda/instructions_test.cpp). multiply_tile does not use them there, but rounds the same operands.
 //
 // A warp's tile of results has 16 rows and 4 C columns, in registers: thread l holds rows l/4 + 8 r and columns 8 (c/2)
 // + 2 (l%4) + c%2, r < 2, c < C. This is how mma.sync lays out its results (PTX ISA, "Matrix fragments for mma.m16n8k8"
@@ -9,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 
 #include "core/precision.hpp"
 #include "cuda/runtime/launch.hpp"
@@ -113,7 +113,6 @@ __device__ void multiply_scalars(T (&result)[2][C], const A& a, const B& b, int 
   }
 }
 
-#if defined(TALLY_TENSOR_CORES)
 // The bits of one operand in TF32, and of two in bf16, the lower in the lower half.
 __device__ inline std::uint32_t as_tf32(float x) {
 #if defined(__CUDACC__)
@@ -136,47 +135,97 @@ __device__ inline std::uint32_t as_bf16_pair(float low, float high) {
 #endif
 }
 
-#if !defined(__CUDACC__)
-// mma.sync in scalar form, reading registers of the lanes that have them. A register has `packed` neighbours in k, four
-// lanes follow each other in k, then comes the next register; a's registers alternate between its upper and lower rows.
-template <int packed>
-void mma_of_lanes(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  constexpr std::uint32_t whole = 0xffffffffU;
-  const int line = lane_of_warp() / row_lanes, turn = lane_of_warp() % row_lanes;
-  const auto part_of = [](std::uint32_t bits, int half) {
-    return std::bit_cast<float>(packed == 1 ? bits : half == 0 ? bits << 16 : bits & 0xffff0000U);
-  };
-  for (int k = 0; k < 2 * row_lanes * packed; ++k) {
-    const int later = k / (row_lanes * packed), lane = k / packed % row_lanes, half = k % packed;
-    for (int r = 0; r < 2; ++r) {
-      const float x = part_of(__shfl_sync(whole, a[r + 2 * later], row_lanes * line + lane), half);
-      for (int i = 0; i < 2; ++i) {
-        c[2 * r + i] += x * part_of(__shfl_sync(whole, b[later], row_lanes * (2 * turn + i) + lane), half);
-      }
-    }
-  }
-}
-#endif
-
 // c += a b, [16, 8] x [8, 8] in TF32 and [16, 16] x [16, 8] in bf16.
 __device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if defined(__CUDACC__)
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  mma_of_lanes<1>(c, a, b);
+  mma_sync(c, a, b, 1);
 #endif
 }
 __device__ inline void mma_bf16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
 #if defined(__CUDACC__)
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-  mma_of_lanes<2>(c, a, b);
+  mma_sync(c, a, b, 2);
+#endif
+}
+
+// ldmatrix: four 8 x 8 matrices of bf16 from shared memory, each into one register of every lane. Lane l gives the
+// address of row l % 8 of matrix l / 8, 16 bytes. It gets elements 2 (l % 4) and the next of row l / 4; transposed: of
+// column l / 4.
+template <bool transposed>
+__device__ inline void load_matrices(std::uint32_t (&x)[4], const std::uint16_t* row) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (transposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(address)
+                 : "memory");
+  }
+#else
+  load_matrices_sync(x, row, transposed);
+#endif
+}
+
+// cp.async: starts to copy 16 bytes to shared memory, zeros if `given` is false. The calling thread can rely on them
+// after wait_for_copies, other threads after a barrier that follows.
+__device__ inline void start_copy(std::uint16_t* to, const std::uint16_t* from, bool given) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(address), "l"(from), "r"(given ? 16 : 0)
+               : "memory");
+#else
+  start_async_copy(to, from, given);
+#endif
+}
+__device__ inline void wait_for_copies() {
+#if defined(__CUDACC__)
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  finish_async_copies();
+#endif
+}
+
+// Returns x. The compiler recomputes values that depend on it instead of keeping them in registers.
+__device__ inline int recomputed(int x) {
+#if defined(__CUDACC__)
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
+// 2^x with a relative error of 2^-22; 0 instead of subnormal results.
+__host__ __device__ inline float exp2_approximate(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return x < -126.0f ? 0.0f : std::exp2(x);
+#endif
+}
+
+// 1 / x with a relative error of 2^-23.
+__host__ __device__ inline float reciprocal_approximate(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1 / x;
 #endif
 }
 
@@ -218,7 +267,6 @@ __device__ void multiply_on_tensor_cores(float (&result)[2][C], const A& a, cons
     }
   }
 }
-#endif
 
 }  // namespace detail
 

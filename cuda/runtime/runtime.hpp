@@ -10,5 +10,6 @@
 #include "cuda/emulator/cublas.hpp"
 #include "cuda/emulator/language.hpp"
 #include "cuda/emulator/runtime_api.hpp"
+#include "cuda/emulator/tensor_cores.hpp"
 #define TALLY_CUDA_NAMESPACE cuda_host
 #endif

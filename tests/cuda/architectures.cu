@@ -23,6 +23,8 @@ namespace attention_kernels {
 // One form of each: heads of 64 without a score modification.
 template __global__ void attention_forward<float, MatmulPrecision::f32, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
+template __global__ void attention_forward_bf16<64, Family::plain, NoScoreMod>(
+    const __grid_constant__ DeviceCall<float>);
 template __global__ void attention_backward_rows<float, MatmulPrecision::tf32, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
 template __global__ void attention_backward_keys<float, MatmulPrecision::bf16, 64, Family::plain, NoScoreMod>(
