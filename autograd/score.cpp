@@ -84,7 +84,7 @@ bool Score::multiplies_pairs() const {
 
 bool Score::changes_score() const {
   const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
-  return takes_score_alone() && (moved.has_value() || std::ranges::any_of(biases, is_product));
+  return takes_score_alone() && std::ranges::any_of(biases, is_product);
 }
 
 bool Score::tiled_on(Device device) const {
@@ -144,10 +144,6 @@ void multiply_rows(AttentionOperands& in, Score& score) {
   if (score.score_mod) score.score_mod->table = score.score_mod->table * factor;
   for (Bias& bias : score.biases) {
     bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
-  }
-  if (score.moved) {
-    score.moved->queries = score.moved->queries * factor;
-    score.moved->own = score.moved->own * factor;
   }
   in.q = in.q * factor;
   score.row_factor = {};

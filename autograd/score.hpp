@@ -104,29 +104,10 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
-// Number of tokens in a block of MovedProduct; a shorter text is one block.
-inline constexpr std::int64_t moved_block = 64;
-
-// Replaces q.k by products with keys that every later token changes, in blocks of C = min(T, moved_block) tokens. The
-// products within a block are given. A query then moves to the left block by block, and each block n that it passes
-// changes it:
-//   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as updated for the block of j:
-//   as given in the block before its own block, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n.
-// The numbers of queries and keys are equal. Gates that read the score read q.k of the operands. Ordinary operations
-// compute the products of one part of the rows at a time; backward recomputes them.
-struct MovedProduct {
-  Tensor queries;      // [B, H, T, d], for keys before their block
-  Tensor keys;         // [B, G or H, T, d], after all changes within their block
-  Tensor own;          // [B, H, T, C]; values after the query are not used
-  Tensor read, taken;  // [B, G, T, d] with the number of heads of these keys, or
-  Tensor factor;       // [B, G, N, d], N = ceil(T / C)
-};
-
 // Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
 using SoftmaxRule = SoftmaxRuleOperands<Tensor>;
 
 struct Score {
-  std::optional<MovedProduct> moved;
   std::optional<AppliedScoreMod> score_mod;
   std::vector<AppliedScoreMod> more_score_mods;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
@@ -163,8 +144,6 @@ struct AttentionOperands {
   // Fused: drops weights as dropout(weights, rate, stream) would.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  // Approximate number of a MovedProduct's products, [B, H, rows, keys], in memory at a time.
-  std::int64_t products_at_once = std::int64_t{1} << 24;
   OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
 };
 

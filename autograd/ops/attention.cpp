@@ -10,15 +10,26 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "autograd/ops/attention_call.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
 #include "core/attention/score_mod_traits.hpp"
 #include "core/device/workspace.hpp"
 
-namespace tally::attention_call {
+namespace tally {
 namespace {
+
+constexpr std::string_view operation_name = "attention";
+
+// The tensors of a call; undefined: absent. All of them, in the order of for_each_operand, are inputs of the graph's
+// node.
+using Problem = AttentionProblem<Tensor>;
+
+std::vector<Tensor> inputs_of(const Problem& problem) {
+  std::vector<Tensor> inputs;
+  for_each_operand([&](const auto&, const Tensor& x) { inputs.push_back(x); }, problem);
+  return inputs;
+}
 
 // --- The problem, with every operand checked ---
 
@@ -72,19 +83,6 @@ Tensor needed_operand(bool needed, const Tensor& x) {
   if (!needed) return {};
   check_defined(operation_name, x);
   return x;
-}
-
-// The queries and keys of `moved` are already the first channels of q and k, before the channels that do not move.
-MoveOperands<Tensor> moves_of(const MovedProduct& moved, Sizes& sizes) {
-  const std::int64_t keys = sizes['K'];
-  check(sizes['T'] == keys, operation_name, "queries that move are those of all keys, but there are {} for {} keys",
-        sizes['T'], keys);
-  sizes['C'] = std::min(keys, moved_block);
-  sizes['N'] = keys == 0 ? 0 : (keys - 1) / sizes['C'] + 1;
-  sizes['m'] = moved.queries.size(3);
-  const bool by_factor = moved.factor.defined();
-  return {needed_operand(true, moved.own), needed_operand(!by_factor, moved.read),
-          needed_operand(!by_factor, moved.taken), moved.factor};
 }
 
 ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device device, Sizes& sizes) {
@@ -152,14 +150,12 @@ void leave_out_unread(Problem& x) {
   leave_out(has_gradient(of_rows + traits.rows, traits.heads), x.score_mod.heads);
   leave_out(has_gradient(attention::input_entry, 1), x.score_mod.table);
   if (traits.reaches_scores(has_gates)) return;
-  leave_out(false, x.q, x.k, x.moves.own, x.moves.read, x.moves.taken, x.moves.factor);
+  leave_out(false, x.q, x.k);
   if (!traits.after_biases) return;
   // Likewise products and biases that are added to the scores.
   leave_out(false, x.distance.query, x.distance.key);
   for (BiasOperands<Tensor>& bias : x.biases) leave_out(false, bias.values, bias.column);
 }
-
-}  // namespace
 
 Problem problem_of(const AttentionOperands& in, const Score& score) {
   Problem x;
@@ -192,7 +188,6 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
   check(rule.offset == 0 || rule.kind == SoftmaxRule::Kind::sigmoid, operation_name,
         "an offset is of sigmoid weights alone");
 
-  if (score.moved) x.moves = moves_of(*score.moved, sizes);
   if (score.score_mod) x.score_mod = operands_of(*score.score_mod, in.q.device(), sizes);
   x.softmax_rule = rule;
   for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(x, shape, sizes); }, bias);
@@ -203,14 +198,13 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
 
 // --- The node of the graph ---
 
+// [B, H, T, e] whose heads are interleaved by token in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
   Strides strides = by_token.strides();
   std::swap(strides[1], strides[2]);
   return by_token.detached_strided(shape, strides, by_token.offset());
 }
-
-namespace {
 
 bool is_matmul_operand(const OperandRule& rule, const Tensor& x) {
   return rule.type == OperandRule::Type::matmul && x.defined();
@@ -247,8 +241,7 @@ Tensor empty_gradient(const OperandRule& rule, const Tensor& x, DType dtype, boo
   return d;
 }
 
-}  // namespace
-
+// Runs the kernel and records it: o [B, H, T, e] of this precision.
 Tensor attend(const Problem& given, OutputPrecision precision) {
   const auto d_types = transformed<DType>(gradient_type, given);
   Problem x = transformed<Tensor>(kernel_operand, given);
@@ -297,14 +290,6 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
          });
   return output;
 }
-
-}  // namespace tally::attention_call
-
-namespace tally {
-
-using attention_call::operation_name;
-
-namespace {
 
 // --- Shapes of the score that become others before the kernel ---
 
@@ -370,37 +355,6 @@ void take_products_of_rows(const AttentionOperands& in, Score& score) {
   }
 }
 
-// Replaces q and k by the queries and keys of the MovedProduct. Its keys may have one head for each query head. Values
-// and other key operands are then repeated likewise.
-void take_moved(AttentionOperands& in, Score& score) {
-  MovedProduct& moved = *score.moved;
-  const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
-    check_defined(operation_name, x);
-    check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
-              Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
-          operation_name, "{} must be {} and as {}, got {} {}", what, like.dtype(), like.shape(), x.dtype(), x.shape());
-  };
-  check_as("the queries that move", moved.queries, in.q, in.q.size(1));
-  const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
-  check_as("the keys that queries move to", moved.keys, in.k, each_its_own ? in.q.size(1) : in.k.size(1));
-  score.keep_gates(in.q, in.k);
-  const std::int64_t heads = moved.keys.size(1), before = in.k.size(1);
-  in.q = score.factor == 1 ? moved.queries : moved.queries * score.factor;
-  if (score.factor != 1) moved.own = moved.own * score.factor;
-  in.k = moved.keys;
-  if (heads == before) return;
-  const auto for_heads = [&](Tensor& x) {
-    if (x.defined() && x.rank() == 4 && x.size(1) == before) x = repeat_kv(x, heads);
-  };
-  for_heads(in.v);
-  for (Bias& bias : score.biases) {
-    if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
-  }
-  if (score.score_mod) {
-    for_heads(score.score_mod->gates.key);
-  }
-}
-
 }  // namespace
 
 Tensor tiled_attention(const AttentionOperands& given, const Score& given_score) {
@@ -410,12 +364,9 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   score.check_tiled();
   if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
   multiply_rows(in, score);
-  if (score.moved) take_moved(in, score);
   join_products(in, score);
   take_products_of_rows(in, score);
-  const attention_call::Problem problem = attention_call::problem_of(in, score);
-  return score.moved ? attention_call::attend_in_parts(problem, in.products_at_once)
-                     : attention_call::attend(problem, in.precision);
+  return attend(problem_of(in, score), in.precision);
 }
 
 }  // namespace tally

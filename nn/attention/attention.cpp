@@ -77,7 +77,6 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.k = in.keep_keys("keys of the product", operands.k);
   operands.v = in.keep_keys("values of the sum", operands.v);
   rotated.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
-  rotated.replaces_product = !rotated.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
   Score score = score_of(encoding, rotated);
   drop_evicted(score, in, in.keys() - operands.k.size(2));
   const bool materialised = rotated.materialised || !score.tiled_on(in.q.device());

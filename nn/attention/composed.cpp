@@ -58,9 +58,9 @@ Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, cons
 
 // True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
 bool is_plain(const Score& score, const Encoding& encoding) {
-  return !score.score_mod && score.more_score_mods.empty() && !score.moved && score.biases.empty() &&
-         score.softmax_rule.is_softmax() && !score.softmax_rule.rest.defined() && score.factor == 1 &&
-         !score.row_factor.defined() && !encoding.traits.replaces_softmax;
+  return !score.score_mod && score.more_score_mods.empty() && score.biases.empty() && score.softmax_rule.is_softmax() &&
+         !score.softmax_rule.rest.defined() && score.factor == 1 && !score.row_factor.defined() &&
+         !encoding.traits.replaces_softmax;
 }
 
 // --- With score modifications and biases (autograd/score.hpp) and other rules for the weights ------------------------
@@ -68,33 +68,6 @@ bool is_plain(const Score& score, const Encoding& encoding) {
 // scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(repeat_kv(key, query.size(1)), -1, -2), scale);
-}
-
-// The products of a MovedProduct: every block of queries walks to the left.
-Tensor product_of(const MovedProduct& moved, double scale) {
-  const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
-  const auto in_block = [&](const Tensor& x, std::int64_t n) {
-    return repeat_kv(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
-  };
-  std::vector<Tensor> rows;
-  for (std::int64_t n = 0; n * block < length; ++n) {
-    const std::int64_t first = n * block, count = std::min(block, length - first);
-    std::vector<Tensor> row{slice(in_block(moved.own, n), 3, 0, count)};
-    if (first + count < length) {
-      const Shape later{moved.own.size(0), heads, count, length - first - count};
-      row.push_back(Tensor::zeros(later, moved.own.dtype(), moved.own.device()));
-    }
-    Tensor q = in_block(moved.queries, n);
-    for (std::int64_t m = n - 1; m >= 0; --m) {
-      row.insert(row.begin(), matmul(q, transpose(in_block(moved.keys, m), -1, -2)));
-      if (m == 0) break;
-      q = moved.factor.defined()
-              ? q * repeat_kv(slice(moved.factor, 2, m, m + 1), heads)
-              : q - matmul(matmul(q, transpose(in_block(moved.read, m), -1, -2)), in_block(moved.taken, m));
-    }
-    rows.push_back(concat(row, 3));
-  }
-  return concat(rows, 2) * scale;
 }
 
 // The input of gates: the score without another encoding's bias, or the product of separate operands.
@@ -266,12 +239,10 @@ void check_lengths(const AttentionOperands& in) {
 
 }  // namespace
 
-Tensor composed_logits(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
-  Score score = given;
-  if (score.moved) score.keep_gates(in.q * score.factor, in.k);
   const double scale = in.scale * score.factor;
-  const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
+  const Tensor s = product_of(in.q, in.k, scale);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;

@@ -199,7 +199,6 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
   const Score score = score_of(encoding, {.x = x, .q = q, .k = k, .v = v, .scale = 1});
   check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", "{}{}", name, replaced_twice);
   traits.materialised = !score.tiled_on(setup.device);
-  traits.takes_score_alone = score.takes_score_alone();
   traits.reads_heads |= traits.materialised;
   return traits;
 }

@@ -71,9 +71,8 @@ struct AttentionInput {
   Tensor rotated_k = {};
   Tensor rotated_v = {};
   AttentionMask mask = {};
-  bool materialised = false;      // all pairs are in memory (composed attention): shapes that save memory are useless
-  bool replaces_product = false;  // `score` may replace q.k by other products (Score::moved)
-  std::string owner = {};         // prefix of names in the cache, so that two encodings may use the same name
+  bool materialised = false;  // all pairs are in memory (composed attention): shapes that save memory are useless
+  std::string owner = {};     // prefix of names in the cache, so that two encodings may use the same name
 
   // q as rotated or as projected.
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
@@ -133,8 +132,7 @@ struct EncodingTraits {
 
   // Derived from the Score on the counting device, of an encoding that EncodingChoice::make has made.
 
-  bool materialised = false;       // tiles do not support it
-  bool takes_score_alone = false;  // a policy does more with the score than add to it
+  bool materialised = false;  // tiles do not support it
 
   // Whether attention is computed in composed form.
   bool is_composed() const { return replaces_softmax || mixes || materialised; }

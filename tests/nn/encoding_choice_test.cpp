@@ -233,8 +233,6 @@ TEST(EncodingTraits, FollowFromTheScoreOfTheseOptions) {
   EXPECT_FALSE(traits_of("cope-alibi", "0").is_composed());
   EXPECT_TRUE(traits_of("cope-alibi+ssmax", "0").is_composed());
   EXPECT_FALSE(traits_of("cope-alibi+ssmax", "3").is_composed());
-  EXPECT_TRUE(traits_of("cope-alibi+tra", "0").takes_score_alone);
-  EXPECT_FALSE(traits_of("cope-alibi", "0").takes_score_alone);
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).

@@ -25,10 +25,6 @@ inline void break_stick(Score& score, bool attend_current = false) {
   score.set_softmax_rule({SoftmaxRule::Kind::exp});
 }
 
-std::vector<ShapeCase> moved_cases();
-
-// Those with queries that move last: all of them on the CPU, whose kernel has them, elsewhere a share
-// (tests/nn/moved_parts_test.cpp has all).
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
@@ -328,7 +324,6 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
   for (const ShapeCase& one : product_cases()) cases.push_back(one);
-  for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);
   return cases;
 }
 

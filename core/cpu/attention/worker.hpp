@@ -228,8 +228,8 @@ class Worker {
   // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
   bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
     if (call_.dropout == 0) return false;
-    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.dropout_columns(),
-                       row = head * call_.dropout_rows() + call_.dropout_first_row() + rows.first;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.keys(),
+                       row = head * call_.queries() + rows.first;
     draw_dropout(mask_, call_.dropout_stream.now(), call_.dropout,
                  static_cast<std::uint64_t>(row * columns + keys.first), static_cast<std::uint64_t>(columns), keys.keys,
                  rows.lanes);
