@@ -218,7 +218,6 @@ constexpr ScoreModTraits deduced_traits() {
   return {.sums = sums,
           .sums_own_gate = !exclusive,
           .gate_logit = reads(all, input_gate_logit),
-          .distance = reads(all, input_distance),
           .of_distance = of_distance,
           .table = table,
           .knots = knots,

@@ -28,7 +28,6 @@ struct ScoreModTraits {
   bool sums = false;            // has a gate: p.sum
   bool sums_own_gate = true;    // the sum of key j includes its own gate; else it ends at j + 1
   bool gate_logit = false;      // reads p.gate_logit
-  bool distance = false;        // reads p.distance: generation in a window with sink tokens then evicts no keys
   bool of_distance = false;     // has of_distance
   bool table = false;           // reads p.entry
   bool knots = false;           // whose table has knots

@@ -121,10 +121,6 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   return kept.tensor();
 }
 
-Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
-  return keep(formatted("{}{}", name, kept_beside_keys), rows, 2);
-}
-
 Tensor* AttentionInput::kept(std::string_view name) const {
   return cache == nullptr ? nullptr : &(*cache)[formatted("{}{}", owner, name)].state();
 }

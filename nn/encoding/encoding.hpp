@@ -87,9 +87,6 @@ struct AttentionInput {
   // Appends `rows` of these tokens to the cache, along `axis`, and returns the rows of all tokens. Without a cache it
   // returns `rows`. An encoding caches each tensor of earlier tokens by one call, under a name of its own.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
-  // The same along axis 2 for rows that only unmasked pairs read (keys of gates, a column bias). Rows of evicted keys
-  // are evicted too, so that the number of rows is the number of keys.
-  Tensor keep_keys(std::string_view name, const Tensor& rows) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
   Tensor* kept(std::string_view name) const;
   // number(n), number(n, values) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys,
