@@ -113,8 +113,8 @@ struct Score {
   std::vector<Bias> biases;
   SoftmaxRule softmax_rule;
   double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
-  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only score
-  // modifications that it can be combined with add the entry of a table. Undefined: 1.
+  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. In a combination
+  // attention is materialised. Undefined: 1.
   Tensor row_factor = {};
 
   // Adds a score modification. Fused attention takes one; reference attention applies several, one after the other:
@@ -123,11 +123,9 @@ struct Score {
   std::vector<const AppliedScoreMod*> score_mods() const;
   // Throws Error if a softmax_rule other than the softmax is already set.
   void set_softmax_rule(SoftmaxRule value);
-  // Gives these operands to gates that would otherwise read the score.
-  void keep_gates(const Tensor& q, const Tensor& k);
   // Whether no product may be part of the scores, because a score modification uses them other than by adding to them.
   bool takes_score_alone() const;
-  // Whether row_factor is combined with a score modification that does more than add its entry.
+  // Whether row_factor multiplies more than q.k.
   bool multiplies_pairs() const;
   // Whether a product is part of a score that a score modification uses other than by adding to it.
   bool changes_score() const;
@@ -146,10 +144,6 @@ struct AttentionOperands {
   RandomStream dropout_stream = {};
   OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
 };
-
-// Moves row_factor into q, the table and the biases; the logits stay the same. Biases by distance and of columns then
-// cost T x T memory.
-void multiply_rows(AttentionOperands& in, Score& score);
 
 // Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in
 // the length, except for the running sums of a score modification: one number per row and 128 keys, on a GPU per row

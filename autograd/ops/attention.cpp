@@ -315,7 +315,10 @@ void join_products(AttentionOperands& in, Score& score) {
     in.k = concat({in.k, product->key}, 3);
   }
   const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
-  if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
+  const bool joined = std::erase_if(score.biases, is_product) != 0;
+  if (joined && score.score_mod && score.score_mod->mod->traits.gate_logit && !score.score_mod->gates.query.defined()) {
+    score.score_mod->gates = {q, k};
+  }
 }
 
 // Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w]; each row reads some of
@@ -363,7 +366,7 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   Score score = given_score;
   score.check_tiled();
   if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
-  multiply_rows(in, score);
+  if (score.row_factor.defined()) in.q = in.q * unsqueeze(score.row_factor, 3);
   join_products(in, score);
   take_products_of_rows(in, score);
   return attend(problem_of(in, score), in.precision);

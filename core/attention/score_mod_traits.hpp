@@ -34,7 +34,7 @@ struct ScoreModTraits {
   bool own_position = false;    // has position; else a table is read at p.sum
   bool saturates = false;       // once p.sum exceeds the table, gates further left have no effect
   bool adds = false;            // has bias: only adds to p.s, which may then include another product
-  bool adds_entry = false;      // bias is p.entry: a factor on the logits is applied to the table
+  bool adds_entry = false;      // bias is p.entry, which backward then does not need
   bool after_biases = false;    // has logit_after_biases: p.s includes the biases of the other encodings
   int rows = 0, heads = 0;      // number of scalars by row and by head
   std::uint32_t gradients = 0;  // inputs that the logit has a derivative by, directly or through gate and position

@@ -24,8 +24,8 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
     visitor.real("start", start, "c of every head at the start", -100, 100);
     visitor.flag("bias", bias, "with b, learned, from 0");
     visitor.flag("whole", whole,
-                 "the factor multiplies the whole logit with its biases, not q alone; not beside score modifications "
-                 "(cope-alibi, stick-breaking, tra)");
+                 "the factor multiplies the whole logit with its biases, not q alone; a combination is then "
+                 "materialised");
   }
 };
 
@@ -62,5 +62,5 @@ class Ssmax final : public Encoding {
 TALLY_ENCODING(ssmax, SsmaxOptions, Ssmax, "scores that grow with the logarithm of the number of keys",
                "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of keys that query i sees;  c learned, from 0.43\n"
                "whole: the same factor for all of l_ij = s_ij + what others add, with gates from s_ij;\n"
-               "a bias of distance or of columns (alibi, fox) then costs B H T² numbers a layer",
+               "a combination then costs several times B H T² numbers a layer",
                "scalable softmax: Nakanishi 2025, arXiv 2501.19399");

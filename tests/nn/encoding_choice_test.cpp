@@ -219,20 +219,20 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
             "see");
 }
 
-// Without an option a policy with a logit of its own, with it the entries of a table, which a factor may multiply.
+// A factor of whole logits is part of fused attention only where it multiplies scores alone.
 TEST(EncodingTraits, FollowFromTheScoreOfTheseOptions) {
-  const auto traits_of = [](const std::string& text, const std::string& p_max) {
+  const auto traits_of = [](const std::string& text, const std::string& whole) {
     EncodingChoice choice = EncodingChoice::parse(text);
-    choice.set_option("cope-alibi.p-max", p_max);
-    if (text.ends_with("ssmax")) choice.set_option("ssmax.whole", "true");
+    choice.set_option("ssmax.whole", whole);
     return make_encoding(
                choice, AttentionSizes{},
                [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); })
         ->traits;
   };
-  EXPECT_FALSE(traits_of("cope-alibi", "0").is_composed());
-  EXPECT_TRUE(traits_of("cope-alibi+ssmax", "0").is_composed());
-  EXPECT_FALSE(traits_of("cope-alibi+ssmax", "3").is_composed());
+  EXPECT_FALSE(traits_of("ssmax", "true").is_composed());
+  EXPECT_FALSE(traits_of("cope-alibi+ssmax", "false").is_composed());
+  EXPECT_TRUE(traits_of("cope-alibi+ssmax", "true").is_composed());
+  EXPECT_TRUE(traits_of("alibi+ssmax", "true").is_composed());
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).
