@@ -124,7 +124,7 @@ class RowColumnTile final : public BiasTile<T> {
         gradient_(gradient),
         keys_(call.keys()),
         column_(arena.take<double>(keys_)),
-        largest_(arena.take<double>((keys_ + tile_keys - 1) / tile_keys)) {}
+        largest_(arena.take<double>(tiles_of(keys_, tile_keys))) {}
 
   void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
     d_column_ = shared;

@@ -74,7 +74,7 @@ auto DistanceProducts<T>::of_tile(const RowTile& rows, const KeyTile& keys) -> D
 
 template <class T>
 void DistanceProducts<T>::open_keys(std::int64_t batch, std::int64_t key_head) {
-  if (given()) of_e_.open_keys(call_.distance.key, batch, key_head, {0, distances_});
+  if (given()) of_e_.open_keys(call_.distance.key, batch, key_head);
 }
 
 template <class T>

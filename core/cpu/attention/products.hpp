@@ -191,10 +191,10 @@ class PairProducts {
     if (is_kept) after_ = std::frexp(uses.factor, &exponent) != 0.5;
   }
 
-  void open_keys(const View& x, std::int64_t batch, std::int64_t key_head, const KeyRange& range) {
+  void open_keys(const View& x, std::int64_t batch, std::int64_t key_head) {
     const bool as_it_lies = bf16_ && !keeps_x_ && x.strides[3] == 1;
-    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
-      const std::int64_t count = std::min(tile_keys, range.end - first);
+    for (std::int64_t first = 0; first < x.shape[2]; first += tile_keys) {
+      const std::int64_t count = std::min(tile_keys, x.shape[2] - first);
       T* const tile = x_ + (keeps_x_ ? first * width_ : 0);
       if (as_it_lies) {
         const Matrix<Bfloat16> own(x, batch, key_head);

@@ -77,7 +77,8 @@ struct Matrix {
   T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
 };
 
-inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
+// Number of tiles of `size` that cover `count` rows or keys.
+constexpr std::int64_t tiles_of(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 // Counts of computed and skipped tiles. Tests need them, because results are the same if a negligible tile is computed
 // after all. Fully masked tiles are not counted.

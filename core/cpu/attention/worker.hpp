@@ -49,7 +49,7 @@ class Worker {
               arena),
         of_v_(call.v, call.keys(),
               {.pairs = gradients != nullptr, .by_keys = gradients == nullptr, .by_rows = gradients != nullptr}, arena),
-        key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
+        key_norm_(arena.take<double>(tiles_of(call.keys(), tile_keys))),
         rest_rows_(arena.take<T>(call.softmax_rule.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
@@ -81,7 +81,7 @@ class Worker {
   void backward(const WorkItem& chunk, T* key_memory, const SharedSums& shared) {
     const Bf16Scope in_bf16(multiplies_bf16(call_));
     const KeyAccumulators<T> sums(call_, key_memory);
-    sums.clear(call_, keys_of(call_, chunk.share, divide(call_).shares));
+    std::fill_n(key_memory, sums.count, T{0});
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.score_mod, shared.at(chunk.batch, head, chunk.share));
@@ -94,11 +94,10 @@ class Worker {
     const KeyAccumulators<T> first(call_, chunks);
     const auto write = [&](const OperandRule& rule, const View& d, T* const& sums) {
       if (!rule.is_of_keys() || !d) return;
-      const bool whole = !shares_neighbours(call_) || !KeyAccumulators<T>::belongs_to_keys(rule);
       if (d.dtype == DType::bf16) {
-        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, first.count, part, count, whole);
+        write_key_sums<T, Bfloat16>(d, batch, key_head, sums, first.count, part, count);
       } else {
-        write_key_sums<T, T>(call_, d, batch, key_head, sums, first.count, part, count, whole);
+        write_key_sums<T, T>(d, batch, key_head, sums, first.count, part, count);
       }
     };
     for_each_operand(write, *gradients_, first);
@@ -121,46 +120,38 @@ class Worker {
 
   template <class F>
   void for_each_row_tile(const WorkItem& chunk, std::int64_t head, F&& f) {
-    const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
-    for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+    const std::int64_t shares = divide(call_).shares;
+    for (std::int64_t tile = chunk.share; tile < tiles_of(call_.queries(), tile_rows); tile += shares) {
       const std::int64_t first = tile * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.mask});
     }
   }
-  // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
-  T* checkpoint(std::int64_t key_tile) const {
-    return call_.scan_checkpoints && key_tile != checkpoint_.end
-               ? call_.scan_checkpoints.as<T>() + checkpoint_.at(key_tile)
-               : nullptr;
+  // The saved running sums of the rows at the right edge of a key tile; null if none are saved.
+  T* checkpoint(const RowTile& rows, std::int64_t key_tile) const {
+    if (!call_.scan_checkpoints) return nullptr;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head;
+    return call_.scan_checkpoints.as<T>() + checkpoint_at(call_, head, rows.first / tile_rows, key_tile);
   }
-  // Restores them for backward.
-  void restore_running_sums(std::int64_t key_tile) {
-    if (!call_.scan_checkpoints) return;
-    const T* const kept = checkpoint(key_tile);
-    for (std::int64_t row = 0; row < tile_rows; ++row)
-      score_mod_->running_sums()[row] = kept != nullptr ? kept[row] : T{0};
-  }
-  std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
+  // Number of key tiles up to the last query's own key.
+  static std::int64_t key_tiles(const RowTile& rows) { return tiles_of(rows.last_query() + 1, tile_keys); }
   // Without the keys at its left edge that are masked for all rows.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
-    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
-    const std::int64_t visible = rows.mask.begin(rows.last_key);
-    const std::int64_t begin = multiplies_bf16(call_) ? visible / bf16_keys * bf16_keys : visible;
+    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, rows.last_query() + 1);
+    const std::int64_t unmasked = rows.mask.begin(rows.last_key);
+    const std::int64_t begin = multiplies_bf16(call_) ? unmasked / bf16_keys * bf16_keys : unmasked;
     const bool trimmed = first >= rows.mask.first && first < begin && begin < end;
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
   void open_keys(const WorkItem& chunk) {
-    const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
-    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
-    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
+    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head);
+    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head);
     distance_.open_keys(chunk.batch, chunk.key_head);
     if (!may_skip()) return;
-    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
-      const std::int64_t tile = first / tile_keys;
-      key_norm_[tile] =
+    for (std::int64_t first = 0; first < call_.keys(); first += tile_keys) {
+      key_norm_[first / tile_keys] =
           largest_norm(of_k_.x() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }
@@ -183,7 +174,6 @@ class Worker {
     of_k_.open_rows(call_.q, rows);
     if (score_mod_ != nullptr) score_mod_->open_rows(rows);
     distance_.open_rows(rows);
-    if (call_.scan_checkpoints) checkpoint_ = ScanCheckpoints(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
     if (call_.softmax_rule.rest) {
@@ -241,10 +231,12 @@ class Worker {
     open_rows(rows);
     softmax_.open_rows(rows);
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
-    for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
+    for (std::int64_t tile = key_tiles(rows) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      if (T* const kept = checkpoint(tile); kept != nullptr) std::copy_n(score_mod_->running_sums(), tile_rows, kept);
+      if (T* const saved = checkpoint(rows, tile); saved != nullptr) {
+        std::copy_n(score_mod_->running_sums(), tile_rows, saved);
+      }
       if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
       if (softmax_.advance(rows, keys, score_)) {
@@ -272,11 +264,12 @@ class Worker {
     open_rows(rows);
     open_gradient(rows);
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
-    const std::int64_t tiles = key_tiles_before(visible_keys(rows));
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    for (std::int64_t tile = 0; tile < key_tiles(rows); ++tile) {
       const KeyTile keys = key_tile(rows, tile);
       if (!keys.seen_by_any(rows)) continue;
-      restore_running_sums(tile);
+      if (const T* const saved = checkpoint(rows, tile); saved != nullptr) {
+        std::copy_n(saved, tile_rows, score_mod_->running_sums());
+      }
       if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
       softmax_.weights(rows, keys, score_);
@@ -320,7 +313,6 @@ class Worker {
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScoreModTile<T>* score_mod_;
   DistanceProducts<T> distance_;
-  ScanCheckpoints::Checkpoint checkpoint_{};
   SoftmaxTile<T> softmax_;
   BiasTile<T>** biases_;
 
