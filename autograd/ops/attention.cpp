@@ -180,13 +180,12 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
         in.dropout);
   for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
     check(number >= 0 && number <= AttentionMask::most, operation_name,
-          "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got {}", number);
+          "window, chunk and first of an attention mask must be from 0 to 2^31 - 1, got {}", number);
   }
   const SoftmaxRule& rule = score.softmax_rule;
-  check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name,
-        "a sink is of a softmax alone");
+  check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name, "only a softmax takes a sink");
   check(rule.offset == 0 || rule.kind == SoftmaxRule::Kind::sigmoid, operation_name,
-        "an offset is of sigmoid weights alone");
+        "only sigmoid weights take an offset");
 
   if (score.score_mod) x.score_mod = operands_of(*score.score_mod, in.q.device(), sizes);
   x.softmax_rule = rule;

@@ -111,11 +111,10 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
   for (const std::string_view text :
        {"rope[window]", "rope[window=0]", "rope[window=-1]", "rope[window=9223372036854775806]", "rope[window=x]",
         "rope[]", "rope[size=3]", "rope[window=3,]"}) {
-    EXPECT_NE(error(text).find("says nothing of what queries see; write window=256"), std::string::npos) << text;
+    EXPECT_NE(error(text).find("is no part of an attention mask; write window=256"), std::string::npos) << text;
   }
   EXPECT_EQ(error("rope[window=3,window=4]"), "[encoding] 'rope[window=3,window=4]' says window twice");
-  EXPECT_EQ(error("rope[first=3]"),
-            "[encoding] first = 3 has no effect where every key before a query is seen; it is for window and chunk");
+  EXPECT_EQ(error("rope[first=3]"), "[encoding] first = 3 has no effect without a window or a chunk");
   for (const std::string_view text : {"rope[window=3", "rope[window=3]x", "rope[window=3]+cope"}) {
     EXPECT_NE(error(text).find("has a bracket that does not end it"), std::string::npos) << text;
   }
