@@ -69,7 +69,7 @@ TensorNumber tanh(const TensorNumber& x);
 template <class ScoreMod>
 struct TensorInputs {
   using Mod = ScoreMod;
-  TensorNumber s, distance, gate_logit, sum, entry, of_distance;
+  TensorNumber s, distance, gate_logit, sum, entry;
   const ScoreModTensors& given;
 
   explicit TensorInputs(const ScoreModTensors& pairs)
@@ -78,10 +78,7 @@ struct TensorInputs {
         gate_logit(pairs.gate_logit),
         sum(pairs.sum),
         entry(pairs.entry),
-        of_distance(0.0),
-        given(pairs) {
-    of_distance = of_distance_of<Mod>(*this);
-  }
+        given(pairs) {}
   template <int n>
   TensorNumber scalar() const {
     if constexpr (n < rows_of<Mod>) {

@@ -14,7 +14,7 @@ namespace attention {
 // Bits of the inputs of a score modification. The scalars of the row begin at first_scalar_input; those of the head
 // follow them.
 inline constexpr int input_s = 0, input_gate_logit = 1, input_sum = 2, input_entry = 3, first_scalar_input = 4,
-                     most_scalars = 16, input_distance = 20, input_of_distance = 21;
+                     most_scalars = 16, input_distance = 20;
 
 // Whether the set contains any of `count` inputs from `first` on.
 constexpr bool reads(std::uint32_t inputs, int first, int count = 1) {
@@ -28,7 +28,6 @@ struct ScoreModTraits {
   bool sums = false;            // has a gate: p.sum
   bool sums_own_gate = true;    // the sum of key j includes its own gate; else it ends at j + 1
   bool gate_logit = false;      // reads p.gate_logit
-  bool of_distance = false;     // has of_distance
   bool table = false;           // reads p.entry
   bool knots = false;           // whose table has knots
   bool own_position = false;    // has position; else a table is read at p.sum

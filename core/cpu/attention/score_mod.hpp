@@ -124,7 +124,6 @@ class ScoreModTile {
         values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
         table_(arena.take<Entry<T>>(traits_.knots ? tile_rows * ld_ : 0)),
         d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)),
-        diagonals_(arena.take<T>((1 + traits_.heads) * tile_diagonals)),
         kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
         kept_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
         kept_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
@@ -292,7 +291,6 @@ class ScoreModTile {
             entries_,
             ld_,
             call_.score_mod.knots.as<T>(),
-            diagonals_,
             kept_score_,
             kept_sum_,
             kept_gate_slope_,
@@ -312,7 +310,6 @@ class ScoreModTile {
   std::int64_t ld_;
   T* values_;                  // [tile_rows, ld]
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
-  T* diagonals_;
   T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_slope_;
   T* d_rows_;
   double* sums_;

@@ -77,7 +77,6 @@ template <class V, class Mod, bool keep>
   if (traits.saturates && tile.saturated_keys != nullptr) {
     for (std::size_t n = 0; n < vectors_of_rows<V>; ++n) tile.saturated_keys[n] = 0;
   }
-  set_diagonals<V, Mod, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
     if (traits.saturates && tile.saturated_keys != nullptr && (tile.keys.keys - 1 - j) % saturation_interval == 0) {
       for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
@@ -198,7 +197,6 @@ template <class V, class Mod>
   TablePlaces<V> places;  // with the gradients of the entries
   std::array<KnotSegments<V>, traits.knots ? vectors_of_rows<V> : 0> segments{};
   if constexpr (traits.saturates) last = last_entries<V>(tile);
-  set_diagonals<V, Mod, true>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Over few_keys keys: sums of dl, of the weights, and of both for each number.
     std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
