@@ -82,14 +82,4 @@ bool Score::tiled_on(Device device) const {
   return fits && (!score_mod || is_compiled(*score_mod->mod, device));
 }
 
-void Score::check_tiled() const {
-  const auto refuse = [&](bool wrong, std::string_view why) {
-    check(!wrong, "attention", "the score modification '{}' {}: composed attention has that, tiles have not",
-          score_mod ? score_mod->mod->name : "", why);
-  };
-  refuse(!more_score_mods.empty(), "stands with another one");
-  refuse(multiplies_pairs(), "or a bias is part of logits that a factor multiplies as a whole");
-  refuse(changes_score(), "reads the score of q and k alone, of which another product is a part");
-}
-
 }  // namespace tally

@@ -131,8 +131,6 @@ struct Score {
   bool changes_score() const;
   // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
-  // Throws Error if fused attention does not support the combination.
-  void check_tiled() const;
 };
 
 struct AttentionOperands {

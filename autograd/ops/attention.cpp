@@ -85,14 +85,11 @@ Tensor needed_operand(bool needed, const Tensor& x) {
   return x;
 }
 
-ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device device, Sizes& sizes) {
+ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Sizes& sizes) {
   const ScoreMod& mod = *applied.mod;
   const ScoreModTraits& traits = mod.traits;
   check(traits.gate_logit || !applied.gates.query.defined(), operation_name,
         "the score modification '{}' is given operands of gates, but does not read p.gate_logit", mod.name);
-  check(is_compiled(mod, device), operation_name,
-        "the score modification '{}' is not compiled for {}: composed attention has it there", mod.name,
-        to_text(device));
   sizes['r'] = traits.rows;
   sizes['h'] = traits.heads;
   const Tensor table = needed_operand(traits.table, applied.table), knots = needed_operand(traits.knots, applied.knots);
@@ -187,7 +184,7 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
   check(rule.offset == 0 || rule.kind == SoftmaxRule::Kind::sigmoid, operation_name,
         "only sigmoid weights take an offset");
 
-  if (score.score_mod) x.score_mod = operands_of(*score.score_mod, in.q.device(), sizes);
+  if (score.score_mod) x.score_mod = operands_of(*score.score_mod, sizes);
   x.softmax_rule = rule;
   for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(x, shape, sizes); }, bias);
   check_operands(x, sizes);
@@ -363,7 +360,9 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(operation_name);
   AttentionOperands in = given;
   Score score = given_score;
-  score.check_tiled();
+  check(score.tiled_on(in.q.device()), operation_name,
+        "fused attention on {} does not support this combination of score modifications, products and factors",
+        to_text(in.q.device()));
   if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
   if (score.row_factor.defined()) in.q = in.q * unsqueeze(score.row_factor, 3);
   join_products(in, score);

@@ -133,11 +133,6 @@ Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> 
   return constants->of(number, 0, keys(), type.value_or(dtype()), q.device());
 }
 
-Tensor AttentionInput::distances(Constants::NumberWith number, const std::vector<double>& values,
-                                 std::optional<DType> type) const {
-  return constants->of(number, values, 0, keys(), type.value_or(dtype()), q.device());
-}
-
 Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
   return constants->of(element, 0, keys(), columns, dtype(), q.device());
 }

@@ -89,13 +89,11 @@ struct AttentionInput {
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
   Tensor* kept(std::string_view name) const;
-  // number(n), number(n, values) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys,
-  // columns], computed once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are
-  // plain, or lambdas without captures. Options are passed as `values`; learned numbers are applied to the result.
+  // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
+  // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
+  // without captures. Options and learned numbers are applied to the result.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
-  Tensor distances(Constants::NumberWith number, const std::vector<double>& values,
-                   std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;

@@ -92,36 +92,22 @@ struct KeyAccumulators : AttentionOperandsOf<T*> {
   static std::int64_t step(const View& x) { return round_up(x.shape[3], vector_lanes<T>); }
 };
 
-// Writes the sums of `count` chunks of one head of keys, from chunk `part` on, to d [B, G, K or fewer, width]. The sums
-// have rows of width rounded up to whole vectors and are `step` apart. All calls except the one with chunk 0 add to d.
-// X: T, or bf16 if `count` includes all chunks.
-template <class T, class X>
-void write_key_sums(const View& d, std::int64_t batch, std::int64_t key_head, const T* sums, std::int64_t step,
-                    std::int64_t part, std::int64_t count) {
-  constexpr std::int64_t most = 256;  // columns at a time
-  alignas(64) T sum[most];
-  const Matrix<X> target(d, batch, key_head);
-  const std::int64_t width = d.shape[3], ld = round_up(width, vector_lanes<T>);
-  if (part == 0 && count == 1 && target.column_step == 1) {
-    if constexpr (std::is_same_v<X, Bfloat16>) {
-      write_rounded_rows(&target.at(0, 0), target.row_step, sums, ld, d.shape[2], width);
-    } else {
-      for (std::int64_t j = 0; j < d.shape[2]; ++j) std::copy_n(sums + j * ld, width, &target.at(j, 0));
-    }
-    return;
+// Adds up the sums of `count` chunks of one head of keys, which are `step` apart, and writes them to d [B, G, K or
+// fewer, width]. The sums have rows of width rounded up to whole vectors. d may be bf16 with contiguous columns.
+template <class T>
+void write_key_sums(const View& d, std::int64_t batch, std::int64_t key_head, T* sums, std::int64_t step,
+                    std::int64_t count) {
+  const std::int64_t rows = d.shape[2], width = d.shape[3], ld = round_up(width, vector_lanes<T>);
+  for (std::int64_t n = 1; n < count; ++n) {
+    for (std::int64_t i = 0; i < rows * ld; ++i) sums[i] += sums[n * step + i];
   }
-  for (std::int64_t j = 0; j < d.shape[2]; ++j) {
-    for (std::int64_t first = 0; first < width; first += most) {
-      const std::int64_t columns = std::min(most, width - first);
-      X* const written = &target.at(j, first);
-      for (std::int64_t c = 0; c < columns; ++c)
-        sum[c] = part > 0 ? static_cast<T>(written[c * target.column_step]) : T{0};
-      for (std::int64_t n = 0; n < count; ++n) {
-        const T* const row = sums + j * ld + first + n * step;
-        for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
-      }
-      for (std::int64_t c = 0; c < columns; ++c) written[c * target.column_step] = static_cast<X>(sum[c]);
-    }
+  if (d.dtype == DType::bf16) {
+    const Matrix<Bfloat16> target(d, batch, key_head);
+    return write_rounded_rows(target.data, target.row_step, sums, ld, rows, width);
+  }
+  const Matrix<T> target(d, batch, key_head);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    for (std::int64_t c = 0; c < width; ++c) target.at(j, c) = sums[j * ld + c];
   }
 }
 

@@ -19,11 +19,8 @@ class GateOperands {
         gradients_(gradients),
         given_(call.score_mod.gate_key),
         width_(given_ ? call.score_mod.gate_key.shape[3] : 0),
-        ld_(round_up(width_, vector_lanes<T>)),
-        products_(
-            call.score_mod.gate_key, given_ ? call.keys() : 0,
-            {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr, .reads_x = true},
-            arena),
+        products_(call.score_mod.gate_key, given_ ? call.keys() : 0,
+                  {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr}, arena),
         score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
         d_lanes_(arena.take<T>(tile_rows * width_)) {}
 
@@ -33,17 +30,13 @@ class GateOperands {
     d_key_ = d_gate_key;
     if (!given_) return;
     products_.open_keys(call_.score_mod.gate_key, batch, head / gqa_group_size(call_));
-    finite_keys_ = are_finite(products_.x(), call_.keys() * width_);
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
     products_.open_rows(call_.score_mod.gate_query, rows);
-    finite_rows_ = are_finite(products_.y_rows(), tile_rows * ld_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
-  // Whether the separate operands are finite. If not, gates may be NaN and must all be computed.
-  bool finite() const { return finite_keys_ && finite_rows_; }
-  // The tile of p.other: `score`, or the product of the separate operands.
+  // The tile of p.gate_logit: `score`, or the product of the separate operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
     products_.pairs(rows, keys, score_);
@@ -61,21 +54,13 @@ class GateOperands {
   }
 
  private:
-  static bool are_finite(const T* x, std::int64_t count) {
-    T zero = 0;
-#pragma omp simd reduction(+ : zero)
-    for (std::int64_t n = 0; n < count; ++n) zero += x[n] * T{0};
-    return zero == 0;
-  }
-
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   bool given_;
-  std::int64_t width_, ld_;
+  std::int64_t width_;
   PairProducts<T> products_;
   T *score_, *d_lanes_;
   T* d_key_ = nullptr;
-  bool finite_keys_ = true, finite_rows_ = true;
 };
 
 // The loops for the widest vectors that both the processor and the build support.
@@ -171,7 +156,7 @@ class ScoreModTile {
   // Applies the score modification to the scores, from the tile's last key to its first. for_gradient: saves the data
   // that `gradient` needs.
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) {
-    saturated_ = traits_.saturates && operands_.finite() && is_saturated(rows);
+    saturated_ = traits_.saturates && is_saturated(rows);
     const T* const gate_logit = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, gate_logit, carry_);
@@ -296,7 +281,7 @@ class ScoreModTile {
             kept_gate_slope_,
             kept_entry_,
             kept_slope_,
-            traits_.saturates && operands_.finite() ? saturated_keys_ : nullptr};
+            traits_.saturates ? saturated_keys_ : nullptr};
   }
 
   const AttentionCall& call_;

@@ -57,7 +57,7 @@ struct ScoreModTileViews {
   T *kept_sum, *kept_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
   T *kept_entry, *kept_slope;     // without knots: p.entry unless it is only added, and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
-  // or place is computed for these keys. Null: none.
+  // or place is computed for these keys.
   std::int64_t* saturated_keys;
 };
 

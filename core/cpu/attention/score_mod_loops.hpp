@@ -74,11 +74,11 @@ template <class V, class Mod, bool keep>
   std::array<KnotSegments<V>, traits.knots ? vectors_of_rows<V> : 0> segments{};
   std::array<bool, vectors_of_rows<V>> has_saturated{};
   if constexpr (traits.saturates) last = last_entries<V>(tile);
-  if (traits.saturates && tile.saturated_keys != nullptr) {
+  if (traits.saturates) {
     for (std::size_t n = 0; n < vectors_of_rows<V>; ++n) tile.saturated_keys[n] = 0;
   }
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
-    if (traits.saturates && tile.saturated_keys != nullptr && (tile.keys.keys - 1 - j) % saturation_interval == 0) {
+    if (traits.saturates && (tile.keys.keys - 1 - j) % saturation_interval == 0) {
       for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
         const auto n = static_cast<std::size_t>(first / step);
         if (has_saturated[n]) continue;
@@ -204,9 +204,8 @@ template <class V, class Mod>
     for (std::int64_t j = begin; j < end; ++j) {
       const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
       const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
-      const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
-        return traits.saturates && tile.saturated_keys != nullptr && j < tile.saturated_keys[first / step];
-      };
+      const auto is_passed = [&](std::int64_t first)
+                                 TALLY_INLINED { return traits.saturates && j < tile.saturated_keys[first / step]; };
       // passed: a constant after inlining
       const auto of_rows = [&](std::int64_t first, bool passed) TALLY_INLINED {
         const PairLanes<V, Mod> at(tile, first);
@@ -310,7 +309,7 @@ template <class V, class Mod>
       segments[static_cast<std::size_t>(first / step)].close(tile, first);
     }
   }
-  for (std::int64_t i = 0; traits.saturates && tile.saturated_keys != nullptr && i < tile.rows.lanes; ++i) {
+  for (std::int64_t i = 0; traits.saturates && i < tile.rows.lanes; ++i) {
     if (tile.saturated_keys[i / step] == 0) continue;
     tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }

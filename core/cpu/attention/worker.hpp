@@ -88,17 +88,11 @@ class Worker {
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // Writes the gradients of a head of keys from the sums of `count` chunks, beginning with chunk `part`.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
-                           std::int64_t count) const {
+  // Writes the gradients of a head of keys from the sums of `count` chunks.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count) const {
     const KeyAccumulators<T> first(call_, chunks);
     const auto write = [&](const OperandRule& rule, const View& d, T* const& sums) {
-      if (!rule.is_of_keys() || !d) return;
-      if (d.dtype == DType::bf16) {
-        write_key_sums<T, Bfloat16>(d, batch, key_head, sums, first.count, part, count);
-      } else {
-        write_key_sums<T, T>(d, batch, key_head, sums, first.count, part, count);
-      }
+      if (rule.is_of_keys() && d) write_key_sums(d, batch, key_head, sums, first.count, count);
     };
     for_each_operand(write, *gradients_, first);
   }
