@@ -30,7 +30,7 @@ void multiply(const Microkernel& tiles, const Product& of) {
   for (std::int64_t row = 0; row < of.m; row += tiles.rows) {
     for (std::int64_t column = 0; column < of.n; column += bf16_columns) {
       float* const c = of.c + row * of.ld_c + column;
-      SumTile sums{.c = c, .ld_c = of.ld_c, .before = of.add ? c : nullptr, .ld_before = of.ld_c};
+      SumTile sums{.c = c, .ld_c = of.ld_c, .add = of.add};
       sums.rows = std::min<std::int64_t>(tiles.rows, of.m - row);
       sums.columns = std::min<std::int64_t>(bf16_columns, of.n - column);
       tiles.multiply(of.pairs, {of.a + row * of.ld_a, of.ld_a}, of.b + column / bf16_columns * of.panel_step, sums);
