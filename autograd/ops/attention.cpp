@@ -2,7 +2,7 @@
 // core/cpu/attention/attention.cpp. Saved for backward: the inputs, the output, three softmax statistics a row, and
 // with a score modification one running sum per row and key tile.
 #include <algorithm>
-#include <array>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,15 +37,7 @@ std::vector<Tensor> inputs_of(const Problem& problem) {
 bool may_be_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
 
 // The sizes that letters of OperandRule::shape stand for.
-class Sizes {
- public:
-  static constexpr std::int64_t unknown = -1;
-  Sizes() { sizes_.fill(unknown); }
-  std::int64_t& operator[](char letter) { return sizes_.at(static_cast<std::size_t>(letter)); }
-
- private:
-  std::array<std::int64_t, 128> sizes_;
-};
+using Sizes = std::map<char, std::int64_t>;
 
 std::string axes_text(std::string_view shape) {
   std::string text;
@@ -61,10 +53,10 @@ void check_operands(const Problem& problem, Sizes& sizes) {
           axes_text(rule.shape), x.shape());
     Shape expected;
     for (const char letter : rule.shape) {
-      const std::int64_t own = x.size(expected.rank), least = sizes['K'] == 0 ? 0 : 1;
-      std::int64_t& size = sizes[letter];
-      if (letter != '*' && size == Sizes::unknown) size = own;
-      expected.append(letter == '*' ? std::max(own, least) : size);
+      const std::int64_t own = x.size(expected.rank);
+      const bool no_keys = sizes.contains('K') && sizes['K'] == 0;
+      expected.append(letter == '*' ? std::max<std::int64_t>(own, no_keys ? 0 : 1)
+                                    : sizes.try_emplace(letter, own).first->second);
     }
     using Type = OperandRule::Type;
     const bool may_be_bf16 = rule.type == Type::packed || rule.type == Type::matmul;
@@ -317,39 +309,22 @@ void join_products(AttentionOperands& in, Score& score) {
   }
 }
 
-// Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w]; each row reads some of
-// them. It needs a kernel that supports them, whole texts, enough queries, and one head or k's heads. Broadcasts `key`
-// to every sequence and head of keys.
-bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
-  constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
-  check_products_of_rows(operation_name, query, key);
-  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got {} and {}",
-        in.q.shape(), in.k.shape());
-  const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
-  const bool few = queries < enough && queries < in.k.size(2);
-  const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
-  if (!is_cpu(in.q.device()) || few || !for_keys) return false;
-  key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
-  return true;
-}
-// Computes such products before the kernel unless the kernel can; it supports one product by distance. Keys that no row
-// reads are dropped.
+// Leaves one product by distance to the kernel of the CPU, if its keys have one head or k's heads, and computes others
+// before. With few queries, as in generation, a separate matmul is faster.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
-  const auto first_rows = [](const Tensor& key, std::int64_t count) {
-    return slice(key, 2, 0, std::min(key.size(2), count));
-  };
-  bool taken = false;
+  constexpr std::int64_t enough = 32;
+  bool taken = !is_cpu(in.q.device()) || in.q.size(2) < std::min(enough, in.k.size(2));
   for (Bias& bias : score.biases) {
     auto* const product = std::get_if<ToeplitzProduct>(&bias);
     if (product == nullptr) continue;
-    ToeplitzProduct in_tiles = *product;
-    if (!taken && is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
-      const bool windowed = in.mask.window > 0 && in.mask.first == 0;
-      in_tiles.key = first_rows(in_tiles.key, windowed ? std::min(in.mask.window, in.k.size(2)) : in.k.size(2));
-      bias = in_tiles;
-      taken = true;
-    } else {
+    check_products_of_rows(operation_name, product->query, product->key);
+    const Shape& key = product->key.shape();
+    const std::int64_t batch = in.k.size(0), heads = in.k.size(1), count = std::min(key[2], in.k.size(2));
+    if (taken || (key[0] != 1 && key[0] != batch) || (key[1] != 1 && key[1] != heads)) {
       bias = product->materialised(in.scale);
+    } else {
+      product->key = broadcast_to(slice(product->key, 2, 0, count), {batch, heads, count, key[3]});
+      taken = true;
     }
   }
 }
