@@ -29,12 +29,12 @@ Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, 
   return less(zero, where(before, near, zero));
 }
 
-Tensor masked_fill_zero(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+Tensor masked_fill_zero(const Tensor& x, const Tensor& mask) {
+  return where(mask, x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
-Tensor masked_fill_min(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
+Tensor masked_fill_min(const Tensor& x, const Tensor& mask) {
+  return where(mask, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
 }
 
 namespace {
@@ -141,12 +141,12 @@ Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOp
   }
   return l;
 }
-// `seen` without the pairs that a score modification masks.
-Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
+// `mask` without the pairs that a score modification masks.
+Tensor weighted_pairs(const Tensor& mask, const Tensor& logits) {
   const NoGrad not_recorded;
   const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
   const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
-  return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
+  return less(number(0), where(mask, where(none, number(0), number(1)), number(0)));
 }
 
 Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
@@ -181,45 +181,45 @@ struct Weights {
   Tensor a, left;
 };
 
-Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& seen) {
+Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& mask) {
   const Shape one{logits.size(0), logits.size(1), logits.size(2), 1};
   const Tensor column = broadcast_to(unsqueeze(unsqueeze(sink, 1), 2), one);
-  const Tensor all = softmax(concat(std::vector<Tensor>{column, masked_fill_min(logits, seen)}, 3));
+  const Tensor all = softmax(concat(std::vector<Tensor>{column, masked_fill_min(logits, mask)}, 3));
   return {slice(all, 3, 1, all.size(3)), slice(all, 3, 0, 1)};
 }
 
 // relu(e^l - 1) / (sum |e^l - 1| + 1e-8), under a shift that keeps e^l from overflowing.
-Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
-  const Tensor l = masked_fill_zero(logits, seen), shift = relu(max(l, 3, true)).detach();
+Tensor softpick_weights(const Tensor& logits, const Tensor& mask) {
+  const Tensor l = masked_fill_zero(logits, mask), shift = relu(max(l, 3, true)).detach();
   const Tensor one = exp(negate(shift));
-  const Tensor t = masked_fill_zero(exp(l - shift) - one, seen);
+  const Tensor t = masked_fill_zero(exp(l - shift) - one, mask);
   return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
 }
 
 // The weights of these logits.
-Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+Weights weights_of(const Tensor& logits, const Tensor& mask, const AttentionInput& in, const Score& score,
                    const Encoding& encoding) {
   const SoftmaxRule& rule = score.softmax_rule;
   Weights weights;
   switch (rule.kind) {
     case SoftmaxRule::Kind::softmax:
-      if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, seen);
-      weights.a = encoding.weights(logits, seen, in);
+      if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, mask);
+      weights.a = encoding.weights(logits, mask, in);
       break;
-    case SoftmaxRule::Kind::sigmoid: weights.a = masked_fill_zero(sigmoid(logits - rule.offset), seen); break;
-    case SoftmaxRule::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
+    case SoftmaxRule::Kind::sigmoid: weights.a = masked_fill_zero(sigmoid(logits - rule.offset), mask); break;
+    case SoftmaxRule::Kind::softpick: weights.a = softpick_weights(logits, mask); break;
     // Masked logits must not overflow before they become 0.
-    case SoftmaxRule::Kind::exp: weights.a = masked_fill_zero(exp(masked_fill_zero(logits, seen)), seen); break;
+    case SoftmaxRule::Kind::exp: weights.a = masked_fill_zero(exp(masked_fill_zero(logits, mask)), mask); break;
   }
   if (rule.rest.defined()) weights.left = negate(sum(weights.a, {3}, true)) + 1.0;
   return weights;
 }
 
 // The weights of final logits. A score modification may have masked further pairs, even whole rows.
-Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+Weights weights_after(const Tensor& logits, const Tensor& mask, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
-  if (!score.score_mod) return weights_of(logits, seen, in, score, encoding);
-  const Tensor weighted = weighted_pairs(seen, logits.detach());
+  if (!score.score_mod) return weights_of(logits, mask, in, score, encoding);
+  const Tensor weighted = weighted_pairs(mask, logits.detach());
   Weights weights = weights_of(masked_fill_min(logits, weighted), weighted, in, score, encoding);
   weights.a = masked_fill_zero(weights.a, weighted);
   return weights;

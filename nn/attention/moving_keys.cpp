@@ -82,9 +82,9 @@ Tensor products_of(const MovedInBlocks& blocks) {
 
 void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score) {
   const Tensor &query = in.query(true), &key = in.key();
-  if (Tensor* const kept = in.kept(name); kept != nullptr) {
-    const Tensor moved = difference(blocks, *kept, true, query, in.keep(formatted("{} at first", name), key, 2));
-    *kept = slice(*kept, 2, 0, in.keys());
+  if (Tensor* const state = in.cached_state(name); state != nullptr) {
+    const Tensor moved = difference(blocks, *state, true, query, in.keep(formatted("{} at first", name), key, 2));
+    *state = slice(*state, 2, 0, in.keys());
     score.biases.emplace_back(Dense{moved * in.scale, true});
     return;
   }
@@ -99,7 +99,8 @@ void join_moved(const AttentionInput& in, std::string_view name, const MovedInBl
     Tensor keys;
     return std::vector{difference(own, keys, false, x[0], x[1]) * scale};
   };
-  score.biases.emplace_back(Dense{recomputed(name, inputs, {.axis = 0, .step = 1}, bias_of)[0], true});
+  score.biases.emplace_back(
+      Dense{recomputed(name, inputs, {.axis = 0, .step = 1, .numbers = 1 << 18}, bias_of)[0], true});
 }
 
 }  // namespace tally

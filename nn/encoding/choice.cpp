@@ -136,11 +136,12 @@ std::string EncodingChoice::Range::text() const {
 std::string EncodingChoice::Assignment::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += formatted("{}{}", text.empty() ? "" : "+", entry->name);
-  std::string seen;
+  std::string brackets;
   for (const MaskField& field : mask_fields) {
-    if (mask.*field.member > 0) seen += formatted("{}{}={}", seen.empty() ? "[" : ",", field.name, mask.*field.member);
+    if (mask.*field.member > 0)
+      brackets += formatted("{}{}={}", brackets.empty() ? "[" : ",", field.name, mask.*field.member);
   }
-  return seen.empty() ? text : text + seen + "]";
+  return brackets.empty() ? text : text + brackets + "]";
 }
 
 std::string EncodingChoice::Assignment::text(const Range& before) const {

@@ -88,7 +88,7 @@ struct AttentionInput {
   // returns `rows`. An encoding caches each tensor of earlier tokens by one call, under a name of its own.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
-  Tensor* kept(std::string_view name) const;
+  Tensor* cached_state(std::string_view name) const;
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
   // without captures. Options and learned numbers are applied to the result.
@@ -162,10 +162,10 @@ class Encoding {
   }
   // Adds shapes to the score.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Attention weights [B, H, T, T] from logits, instead of the softmax. `seen` is the mask, bool [1, T, T]
+  // Attention weights [B, H, T, T] from logits, instead of the softmax. `mask` is the attention mask, bool [1, T, T]
   // (nn/attention/composed.hpp), or [B, H, T, T] with a policy, which may mask pairs. Logits of masked pairs are
   // meaningless; their weights must be 0.
-  virtual Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
+  virtual Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const;
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for formulas that fit no other hook.

@@ -46,7 +46,7 @@ struct Dape2 final : LogitNetwork {
 TALLY_ENCODING(dape2, Dape2Options, Dape2, "a convolution over heads and neighbouring keys changes the scores",
                "l = s + b + W2 * leaky(W1 * [s ; b] + b1) + b2;  * along the keys;  b a bias of distance\n"
                "leaky(x) = x for x > 0, else 0.01 x;  W1 [N, 2 H, 3], W2 [H, N, 3], N = 32\n"
-               "s and b are 0 where a pair is not seen, and the hidden layer before key 0\n"
+               "s and b are 0 where a pair is masked, and the hidden layer before key 0\n"
                "edge = authors: and behind the last key of the text; else the hidden layer goes on there\n"
                "materialised, not in tiles: keeps about (N + 4 H) B T² numbers a layer",
                "DAPE-V2: Zheng et al. 2024, arXiv 2410.04798");

@@ -132,11 +132,11 @@ class Mta final : public Encoding {
     gate_bias_ = make("gate.bias", {1}, Fill::constant(0));
   }
 
-  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
-    Tensor l = correlated(masked_fill_zero(logits, seen), kernel_);
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {
+    Tensor l = correlated(masked_fill_zero(logits, mask), kernel_);
     if (mix_.defined()) l = mixed(l, unsqueeze(mix_, 0));
-    Tensor a = Encoding::weights(l, seen, in);
-    if (kernel_after_.defined()) a = masked_fill_zero(correlated(a, kernel_after_), seen);
+    Tensor a = Encoding::weights(l, mask, in);
+    if (kernel_after_.defined()) a = masked_fill_zero(correlated(a, kernel_after_), mask);
     return mix_after_.defined() ? mixed(a, transpose(mix_after_, 1, 2)) : a;
   }
 
@@ -157,7 +157,7 @@ class Mta final : public Encoding {
 
 TALLY_ENCODING(
     mta, MtaOptions, Mta, "scores and weights are summed over neighbouring queries, keys and heads",
-    "s'_ij = sum_ab K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, s 0 where a pair is not seen;  l^h = sum_g W[h, g] s'^g\n"
+    "s'_ij = sum_ab K_h[a, b] s_{i-cq+1+a, j-(ck-1)/2+b}, s 0 where a pair is masked;  l^h = sum_g W[h, g] s'^g\n"
     "a = softmax of l, summed likewise with a K of its own;  a^h = sum_g a^g M[g, h], in groups of heads\n"
     "o_i <- RMSNorm of each head, times sigmoid(w.o_i + c);  K, W and M start as the identity\n"
     "materialised, not in tiles: keeps about 7 B H T² numbers a layer",

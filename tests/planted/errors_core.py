@@ -143,7 +143,7 @@ ERRORS = [
             what="of two choices the derivative is that of the other",
             found_by=["nn/Duals.*"]),
     Planted("pair-unseen-gates", "core/cpu/attention/score_mod_loops.hpp",
-            find="const V gate = choose(seen, own.value, V{});",
+            find="const V gate = choose(unmasked_here, own.value, V{});",
             replace="const V gate = own.value;",
             what="gates of keys that are not seen are summed, too",
             found_by=["nn/Cpu/Tiled.*"]),

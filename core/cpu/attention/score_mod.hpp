@@ -109,12 +109,12 @@ class ScoreModTile {
         values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
         table_(arena.take<Entry<T>>(traits_.knots ? tile_rows * ld_ : 0)),
         d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)),
-        kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
-        kept_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        kept_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        kept_entry_(
+        saved_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
+        saved_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
+        saved_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
+        saved_entry_(
             arena.take<T>(gradients != nullptr && looks_up() && !traits_.adds_entry ? tile_keys * tile_rows : 0)),
-        kept_slope_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
+        saved_slope_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * traits_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && scalar_count_ > 0 ? (2 + 2 * scalar_count_) * tile_rows : 0)) {
   }
@@ -276,11 +276,11 @@ class ScoreModTile {
             entries_,
             ld_,
             call_.score_mod.knots.as<T>(),
-            kept_score_,
-            kept_sum_,
-            kept_gate_slope_,
-            kept_entry_,
-            kept_slope_,
+            saved_score_,
+            saved_sum_,
+            saved_gate_slope_,
+            saved_entry_,
+            saved_slope_,
             traits_.saturates ? saturated_keys_ : nullptr};
   }
 
@@ -295,7 +295,7 @@ class ScoreModTile {
   std::int64_t ld_;
   T* values_;                  // [tile_rows, ld]
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
-  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_slope_;
+  T *saved_score_, *saved_sum_, *saved_gate_slope_, *saved_entry_, *saved_slope_;
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;

@@ -45,17 +45,17 @@ template <class T>
 struct ScoreModTileViews {
   RowTile rows;
   KeyTile keys;
-  const T* row_scalars;           // [rows, tile_rows]
-  const T* head_scalars;          // [heads]
-  const T* values;                // table without knots: [tile_rows, ld]
-  const Entry<T>* table;          // table with knots: [tile_rows, ld]
-  Entry<T>* d_table;              // gradient of either table
-  std::int64_t entries;           // P+1, or the number of knots
-  std::int64_t ld;                // entries, plus one without knots
-  const T* knots;                 // with knots: [entries]
-  T* kept_score;                  // p.s; null if no gradient is computed
-  T *kept_sum, *kept_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
-  T *kept_entry, *kept_slope;     // without knots: p.entry unless it is only added, and its slope
+  const T* row_scalars;             // [rows, tile_rows]
+  const T* head_scalars;            // [heads]
+  const T* values;                  // table without knots: [tile_rows, ld]
+  const Entry<T>* table;            // table with knots: [tile_rows, ld]
+  Entry<T>* d_table;                // gradient of either table
+  std::int64_t entries;             // P+1, or the number of knots
+  std::int64_t ld;                  // entries, plus one without knots
+  const T* knots;                   // with knots: [entries]
+  T* saved_score;                   // p.s; null if no gradient is computed
+  T *saved_sum, *saved_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
+  T *saved_entry, *saved_slope;     // without knots: p.entry unless it is only added, and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
   // or place is computed for these keys.
   std::int64_t* saturated_keys;
@@ -73,12 +73,12 @@ inline constexpr auto vectors_of_rows = static_cast<std::size_t>(tile_rows / lan
 
 // Rows of the tile whose queries see key j. Padding lanes may be included: their numbers are 0 and their results are
 // not used.
-TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
-  Lanes seeing = keys.seeing(rows, j);
+TALLY_INLINE Lanes unmasked_queries(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
+  Lanes unmasked = keys.unmasked_lanes(rows, j);
   const auto queries = static_cast<std::int32_t>(rows.rows);
-  seeing.end = seeing.end < queries ? seeing.end : queries;
-  seeing.begin = seeing.begin < seeing.end ? seeing.begin : seeing.end;
-  return seeing;
+  unmasked.end = unmasked.end < queries ? unmasked.end : queries;
+  unmasked.begin = unmasked.begin < unmasked.end ? unmasked.begin : unmasked.end;
+  return unmasked;
 }
 
 // A vector of neighbouring rows.
@@ -105,8 +105,8 @@ struct PairLanes {
     }
   }
   // Whether these lanes see the key.
-  TALLY_INLINE auto seen(const Lanes& seeing) const {
-    return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
+  TALLY_INLINE auto within(const Lanes& unmasked) const {
+    return (lane >= Count{unmasked.begin}) & (lane < Count{unmasked.end});
   }
   template <bool differentiates>
   TALLY_INLINE auto pair(const V& s, const V& gate_logit, const V& sum, std::int64_t key) const {

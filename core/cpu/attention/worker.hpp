@@ -66,7 +66,7 @@ class Worker {
     d_q_lanes_ = arena.take<T>(tile_rows * width_);
     rounded_rows_ = arena.take<T>(gradients->q && gradients->q.dtype == DType::bf16 ? tile_rows * width_ : 0);
     d_score_ = arena.take<T>(tile_keys * tile_rows);
-    kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
+    dropped_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
 
   void forward(const WorkItem& chunk) {
@@ -184,7 +184,7 @@ class Worker {
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
-    if (!may_skip() || !keys.seen_by_all(rows)) return false;
+    if (!may_skip() || !keys.unmasked_for_all(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
     return bound < static_cast<double>(softmax_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
@@ -205,7 +205,7 @@ class Worker {
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (distance_.given()) distance_.add(rows, keys, score_);
     if (last) score_mod_->add(rows, keys, score_, for_gradient);
-    if (!keys.seen_by_all(rows)) apply_mask(score_, rows, keys);
+    if (!keys.unmasked_for_all(rows)) apply_mask(score_, rows, keys);
     if (score_mod_ != nullptr && score_mod_->saturated()) ++tiles_.saturated;
   }
 
@@ -227,7 +227,7 @@ class Worker {
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
     for (std::int64_t tile = key_tiles(rows) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (!keys.seen_by_any(rows)) continue;
+      if (!keys.unmasked_for_any(rows)) continue;
       if (T* const saved = checkpoint(rows, tile); saved != nullptr) {
         std::copy_n(score_mod_->running_sums(), tile_rows, saved);
       }
@@ -260,15 +260,15 @@ class Worker {
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
     for (std::int64_t tile = 0; tile < key_tiles(rows); ++tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (!keys.seen_by_any(rows)) continue;
+      if (!keys.unmasked_for_any(rows)) continue;
       if (const T* const saved = checkpoint(rows, tile); saved != nullptr) {
         std::copy_n(saved, tile_rows, score_mod_->running_sums());
       }
       if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
       softmax_.weights(rows, keys, score_);
-      const bool dropped = drop(rows, keys, kept_weight_, score_);
-      of_v_.add_rows(rows, keys, sums.v, dropped ? kept_weight_ : score_);
+      const bool dropped = drop(rows, keys, dropped_weight_, score_);
+      of_v_.add_rows(rows, keys, sums.v, dropped ? dropped_weight_ : score_);
       of_v_.pairs(rows, keys, d_score_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
       softmax_.gradient(rows, keys, d_score_, score_);
@@ -323,7 +323,7 @@ class Worker {
   // For the tile [tile_keys, tile_rows].
   T* score_;  // first scores, then logits, then weights
   T* mask_;   // with dropout
-  T *d_score_ = nullptr, *kept_weight_ = nullptr;
+  T *d_score_ = nullptr, *dropped_weight_ = nullptr;
 };
 
 }  // namespace tally::cpu
