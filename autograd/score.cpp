@@ -64,22 +64,17 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
 
 RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
-bool Score::takes_score_alone() const {
-  return std::ranges::any_of(score_mods(), [](const AppliedScoreMod* pair) {
-    return !pair->mod->traits.after_biases && !pair->mod->traits.adds;
-  });
-}
-
 bool Score::multiplies_pairs() const { return row_factor.defined() && (score_mod.has_value() || !biases.empty()); }
 
-bool Score::changes_score() const {
-  const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
-  return takes_score_alone() && std::ranges::any_of(biases, is_product);
-}
-
 bool Score::tiled_on(Device device) const {
-  const bool fits = more_score_mods.empty() && !multiplies_pairs() && !changes_score();
-  return fits && (!score_mod || is_compiled(*score_mod->mod, device));
+  // Products are added to the scores, which a score modification must not use other than by adding to them.
+  const bool has_product =
+      std::ranges::any_of(biases, [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
+  const auto fits = [&](const AppliedScoreMod& applied) {
+    const ScoreModTraits& traits = applied.mod->traits;
+    return is_compiled(*applied.mod, device) && (!has_product || traits.after_biases || traits.adds);
+  };
+  return more_score_mods.empty() && !multiplies_pairs() && (!score_mod || fits(*score_mod));
 }
 
 }  // namespace tally

@@ -123,12 +123,8 @@ struct Score {
   std::vector<const AppliedScoreMod*> score_mods() const;
   // Throws Error if a softmax_rule other than the softmax is already set.
   void set_softmax_rule(SoftmaxRule value);
-  // Whether no product may be part of the scores, because a score modification uses them other than by adding to them.
-  bool takes_score_alone() const;
   // Whether row_factor multiplies more than q.k.
   bool multiplies_pairs() const;
-  // Whether a product is part of a score that a score modification uses other than by adding to it.
-  bool changes_score() const;
   // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
 };
