@@ -9,7 +9,6 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "core/device/kernels.hpp"
 #include "core/error.hpp"
 
 namespace tally {
@@ -151,50 +150,6 @@ std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>&
 std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>& inputs, const Parts& parts,
                                Recomputed f) {
   return recomputed(name, inputs, std::optional<Parts>(parts), std::move(f));
-}
-
-Tensor recomputed(std::string_view name, const std::vector<Tensor>& inputs, const OverlappingParts& parts,
-                  Tensor result, RecomputedPart f) {
-  std::vector<Saved> kept;
-  for (const Tensor& input : inputs) kept.emplace_back(name, input);
-  {
-    const NoGrad intermediates_are_not_kept;
-    for (std::size_t part = 0; part < parts.count; ++part) {
-      std::vector<Tensor> own;
-      for (std::size_t n = 0; n < kept.size(); ++n) own.push_back(parts.of_input(part, n, kept[n].get()));
-      parts.of_result(part, result).copy_from(f(part, own));
-    }
-  }
-  record(name, result, inputs, [=, f = std::move(f)](const Tensor& d_y, Gradients& d) {
-    const WithGrad graph_of_its_own;
-    std::vector<Tensor> d_inputs(kept.size());
-    for (std::size_t n = 0; n < kept.size(); ++n) {
-      const Tensor& whole = kept[n].get();
-      if (d.wants(n)) d_inputs[n] = Tensor::zeros(whole.shape(), whole.dtype(), whole.device());
-    }
-    for (std::size_t part = 0; part < parts.count; ++part) {
-      std::vector<Tensor> leaves;
-      for (std::size_t n = 0; n < kept.size(); ++n) {
-        leaves.push_back(parts.of_input(part, n, kept[n].get()).detach());
-        if (d.wants(n)) set_requires_grad(leaves[n]);
-      }
-      const Tensor again = f(part, leaves);
-      if (!requires_grad(again)) continue;
-      backward(again, parts.of_result(part, d_y));
-      for (std::size_t n = 0; n < leaves.size(); ++n) {
-        const Tensor own = d.wants(n) ? gradient(leaves[n]) : Tensor();
-        if (!own.defined()) continue;
-        const Tensor before = parts.of_input(part, n, d_inputs[n]),
-                     sum = Tensor::empty(own.shape(), own.dtype(), own.device());
-        kernels(own.device()).binary(BinaryOp::add, sum.view(), before.view(), own.view());
-        parts.of_input(part, n, d_inputs[n]).copy_from(sum);
-      }
-    }
-    for (std::size_t n = 0; n < d_inputs.size(); ++n) {
-      if (d.wants(n)) d.set(n, d_inputs[n]);
-    }
-  });
-  return result;
 }
 
 }  // namespace tally

@@ -29,16 +29,4 @@ struct Parts {
 std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>& inputs, const Parts& parts,
                                Recomputed f);
 
-// The same for one result that is computed part by part: part n is f(n, its view of each input). These views may
-// overlap. Backward also has one part in memory at a time.
-struct OverlappingParts {
-  std::size_t count;
-  std::function<Tensor(std::size_t part, std::size_t input, const Tensor& whole)> of_input;
-  std::function<Tensor(std::size_t part, const Tensor& whole)> of_result;  // together these cover all elements
-};
-using RecomputedPart = std::function<Tensor(std::size_t part, const std::vector<Tensor>& inputs)>;
-// `result`, which may have any strides, with its elements written.
-Tensor recomputed(std::string_view name, const std::vector<Tensor>& inputs, const OverlappingParts& parts,
-                  Tensor result, RecomputedPart f);
-
 }  // namespace tally

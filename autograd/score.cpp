@@ -64,93 +64,17 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
 
 RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }
 
-void Score::keep_gates(const Tensor& q, const Tensor& k) {
-  if (score_mod && score_mod->mod->traits.gate_logit && !score_mod->gates.query.defined()) score_mod->gates = {q, k};
-  for (AppliedScoreMod& pair : more_score_mods) {
-    if (pair.mod->traits.gate_logit && !pair.gates.query.defined()) pair.gates = {q, k};
-  }
-}
-
-bool Score::takes_score_alone() const {
-  return std::ranges::any_of(score_mods(), [](const AppliedScoreMod* pair) {
-    return !pair->mod->traits.after_biases && !pair->mod->traits.adds;
-  });
-}
-
-bool Score::multiplies_pairs() const {
-  return row_factor.defined() &&
-         std::ranges::any_of(score_mods(), [](const AppliedScoreMod* p) { return !p->mod->traits.adds_entry; });
-}
-
-bool Score::changes_score() const {
-  const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
-  return takes_score_alone() && (moved.has_value() || std::ranges::any_of(biases, is_product));
-}
+bool Score::multiplies_pairs() const { return row_factor.defined() && (score_mod.has_value() || !biases.empty()); }
 
 bool Score::tiled_on(Device device) const {
-  const bool fits = more_score_mods.empty() && !multiplies_pairs() && !changes_score();
-  return fits && (!score_mod || is_compiled(*score_mod->mod, device));
-}
-
-void Score::check_tiled() const {
-  const auto refuse = [&](bool wrong, std::string_view why) {
-    check(!wrong, "attention", "the score modification '{}' {}: composed attention has that, tiles have not",
-          score_mod ? score_mod->mod->name : "", why);
+  // Products are added to the scores, which a score modification must not use other than by adding to them.
+  const bool has_product =
+      std::ranges::any_of(biases, [](const Bias& bias) { return std::holds_alternative<Product>(bias); });
+  const auto fits = [&](const AppliedScoreMod& applied) {
+    const ScoreModTraits& traits = applied.mod->traits;
+    return is_compiled(*applied.mod, device) && (!has_product || traits.after_biases || traits.adds);
   };
-  refuse(!more_score_mods.empty(), "stands with another one");
-  refuse(multiplies_pairs(), "makes logits of pairs by itself, and a factor of whole logits cannot be joined to it");
-  refuse(changes_score(), "reads the score of q and k alone, of which another product is a part");
-}
-
-namespace {
-
-// Each shape with the biases of row i times factor_i; factor [B or 1, H, T, 1].
-
-Bias times_rows(const Toeplitz& bias, const Tensor& factor, const AttentionOperands& in) {
-  const std::int64_t distances = std::min(bias.bias.size(1), in.k.size(2));
-  const Tensor by_row = unsqueeze(unsqueeze(slice(bias.bias, 1, 0, distances), 1), 0) * factor;
-  return RowToeplitz{broadcast_to(by_row, {in.q.size(0), in.q.size(1), in.q.size(2), distances})};
-}
-
-// In double until the sum is complete, as in the kernels.
-Bias times_rows(const RowColumn& bias, const Tensor& factor, const AttentionOperands& in) {
-  const Tensor exact = cast(factor, DType::f64);
-  if (!bias.column.defined()) return RowColumn{bias.row * select(exact, 3, 0), {}};
-  const Tensor column = unsqueeze(bias.column, 2);
-  return Dense{cast((bias.row.defined() ? unsqueeze(bias.row, 3) + column : column) * exact, in.q.dtype())};
-}
-
-Bias times_rows(const RowToeplitz& bias, const Tensor& factor, const AttentionOperands&) {
-  return RowToeplitz{bias.z * factor, bias.cap};
-}
-Bias times_rows(const ToeplitzProduct& bias, const Tensor& factor, const AttentionOperands&) {
-  return ToeplitzProduct{bias.query * factor, bias.key, bias.cap};
-}
-Bias times_rows(const Product& bias, const Tensor& factor, const AttentionOperands&) {
-  return Product{bias.query * factor, bias.key};
-}
-Bias times_rows(const Dense& bias, const Tensor& factor, const AttentionOperands&) {
-  return Dense{bias.bias * factor, bias.of_score};
-}
-
-}  // namespace
-
-void multiply_rows(AttentionOperands& in, Score& score) {
-  if (!score.row_factor.defined()) return;
-  score.check_tiled();
-  const Tensor factor = unsqueeze(score.row_factor, 3);
-  score.keep_gates(in.q, in.k);
-  // The only score modifications allowed with a factor add the entries of their table.
-  if (score.score_mod) score.score_mod->table = score.score_mod->table * factor;
-  for (Bias& bias : score.biases) {
-    bias = std::visit([&](const auto& shape) { return times_rows(shape, factor, in); }, bias);
-  }
-  if (score.moved) {
-    score.moved->queries = score.moved->queries * factor;
-    score.moved->own = score.moved->own * factor;
-  }
-  in.q = in.q * factor;
-  score.row_factor = {};
+  return more_score_mods.empty() && !multiplies_pairs() && (!score_mod || fits(*score_mod));
 }
 
 }  // namespace tally

@@ -104,36 +104,17 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
-// Number of tokens in a block of MovedProduct; a shorter text is one block.
-inline constexpr std::int64_t moved_block = 64;
-
-// Replaces q.k by products with keys that every later token changes, in blocks of C = min(T, moved_block) tokens. The
-// products within a block are given. A query then moves to the left block by block, and each block n that it passes
-// changes it:
-//   s_ij = scale own_i[j mod C] in the same block, else scale q.keys_j with the query as updated for the block of j:
-//   as given in the block before its own block, then  q <- q - (q read_n^T) taken_n  or  q <- q factor_n.
-// The numbers of queries and keys are equal. Gates that read the score read q.k of the operands. Ordinary operations
-// compute the products of one part of the rows at a time; backward recomputes them.
-struct MovedProduct {
-  Tensor queries;      // [B, H, T, d], for keys before their block
-  Tensor keys;         // [B, G or H, T, d], after all changes within their block
-  Tensor own;          // [B, H, T, C]; values after the query are not used
-  Tensor read, taken;  // [B, G, T, d] with the number of heads of these keys, or
-  Tensor factor;       // [B, G, N, d], N = ceil(T / C)
-};
-
 // Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
 using SoftmaxRule = SoftmaxRuleOperands<Tensor>;
 
 struct Score {
-  std::optional<MovedProduct> moved;
   std::optional<AppliedScoreMod> score_mod;
   std::vector<AppliedScoreMod> more_score_mods;  // of a combination, whose attention is then materialised
   std::vector<Bias> biases;
   SoftmaxRule softmax_rule;
   double factor = 1;  // multiplies q.k, in addition to 1/sqrt(d)
-  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. The only score
-  // modifications that it can be combined with add the entry of a table. Undefined: 1.
+  // [B or 1, H, T]: multiplies all l_ij of query i, biases included. Gates read the score without it. In a combination
+  // attention is materialised. Undefined: 1.
   Tensor row_factor = {};
 
   // Adds a score modification. Fused attention takes one; reference attention applies several, one after the other:
@@ -142,18 +123,10 @@ struct Score {
   std::vector<const AppliedScoreMod*> score_mods() const;
   // Throws Error if a softmax_rule other than the softmax is already set.
   void set_softmax_rule(SoftmaxRule value);
-  // Gives these operands to gates that would otherwise read the score.
-  void keep_gates(const Tensor& q, const Tensor& k);
-  // Whether no product may be part of the scores, because a score modification uses them other than by adding to them.
-  bool takes_score_alone() const;
-  // Whether row_factor is combined with a score modification that does more than add its entry.
+  // Whether row_factor multiplies more than q.k.
   bool multiplies_pairs() const;
-  // Whether a product is part of a score that a score modification uses other than by adding to it.
-  bool changes_score() const;
   // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
-  // Throws Error if fused attention does not support the combination.
-  void check_tiled() const;
 };
 
 struct AttentionOperands {
@@ -163,14 +136,8 @@ struct AttentionOperands {
   // Fused: drops weights as dropout(weights, rate, stream) would.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  // Approximate number of a MovedProduct's products, [B, H, rows, keys], in memory at a time.
-  std::int64_t products_at_once = std::int64_t{1} << 24;
   OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
 };
-
-// Moves row_factor into q, the table and the biases; the logits stay the same. Biases by distance and of columns then
-// cost T x T memory.
-void multiply_rows(AttentionOperands& in, Score& score);
 
 // Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in
 // the length, except for the running sums of a score modification: one number per row and 128 keys, on a GPU per row

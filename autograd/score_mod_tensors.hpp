@@ -1,8 +1,12 @@
 // A score modification on tensors: the same code with ordinary operations, for reference attention.
 #pragma once
 
+#include <limits>
+#include <utility>
+
 #include "autograd/ops.hpp"
 #include "core/attention/score_mod.hpp"
+#include "core/error.hpp"
 
 namespace tally {
 
@@ -32,44 +36,72 @@ struct TensorNumber {
 
   TensorNumber(Tensor tensor) : x(std::move(tensor)) {}
   TensorNumber(double number) : plain(number) {}
-  TensorNumber(MinusInfinity);
+  // Not infinite, because the search for the first non-finite number would report it as a mistake.
+  TensorNumber(MinusInfinity) : plain(std::numeric_limits<float>::lowest()) {}
 };
 struct TensorTruth {
   Tensor holds;
   Tensor like;  // has the type and device of the compared tensors
 };
 
-TensorNumber operator+(const TensorNumber& a, const TensorNumber& b);
-TensorNumber operator-(const TensorNumber& a, const TensorNumber& b);
-TensorNumber operator*(const TensorNumber& a, const TensorNumber& b);
-TensorNumber operator/(const TensorNumber& a, const TensorNumber& b);
-TensorNumber operator-(const TensorNumber& x);
-TensorTruth operator<(const TensorNumber& a, const TensorNumber& b);
-TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b);
+// As a tensor, even for a plain number.
+inline Tensor as_tensor(const TensorNumber& x, const Tensor& like) {
+  return x.x.defined() ? x.x : Tensor::full({1}, x.plain, like.dtype(), like.device());
+}
+// f of two numbers that are not both plain.
+template <class F>
+auto on_tensors(const TensorNumber& a, const TensorNumber& b, const F& f) {
+  check(a.x.defined() || b.x.defined(), "score modification", "it computes with plain numbers only: write the result");
+  return f(as_tensor(a, b.x), as_tensor(b, a.x));
+}
+
+inline TensorNumber operator+(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return add(x, y); });
+}
+inline TensorNumber operator-(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return subtract(x, y); });
+}
+inline TensorNumber operator*(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return multiply(x, y); });
+}
+inline TensorNumber operator/(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return divide(x, y); });
+}
+inline TensorNumber operator-(const TensorNumber& x) { return 0.0 - x; }
+inline TensorTruth operator<(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return TensorTruth{less(x, y), x}; });
+}
+inline TensorTruth operator<=(const TensorNumber& a, const TensorNumber& b) {
+  return on_tensors(a, b, [](const Tensor& x, const Tensor& y) { return TensorTruth{less_equal(x, y), x}; });
+}
 inline TensorTruth operator>(const TensorNumber& a, const TensorNumber& b) { return b < a; }
 inline TensorTruth operator>=(const TensorNumber& a, const TensorNumber& b) { return b <= a; }
-TensorTruth operator&&(const TensorTruth& a, const TensorTruth& b);
-TensorTruth operator||(const TensorTruth& a, const TensorTruth& b);
-TensorTruth operator!(const TensorTruth& a);
-TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b);
-TensorNumber min(const TensorNumber& a, const TensorNumber& b);
-TensorNumber max(const TensorNumber& a, const TensorNumber& b);
-TensorNumber relu(const TensorNumber& x);
-TensorNumber abs(const TensorNumber& x);
-TensorNumber exp(const TensorNumber& x);
-TensorNumber log(const TensorNumber& x);
-TensorNumber sqrt(const TensorNumber& x);
-TensorNumber sin(const TensorNumber& x);
-TensorNumber cos(const TensorNumber& x);
-TensorNumber sigmoid(const TensorNumber& x);
-TensorNumber softplus(const TensorNumber& x);
-TensorNumber tanh(const TensorNumber& x);
+inline TensorNumber select(const TensorTruth& truth, const TensorNumber& a, const TensorNumber& b) {
+  return where(truth.holds, as_tensor(a, truth.like), as_tensor(b, truth.like));
+}
+inline TensorTruth operator!(const TensorTruth& a) { return 0.0 < select(a, 0.0, 1.0); }
+inline TensorTruth operator&&(const TensorTruth& a, const TensorTruth& b) {
+  return 0.0 < select(a, select(b, 1.0, 0.0), 0.0);
+}
+inline TensorTruth operator||(const TensorTruth& a, const TensorTruth& b) { return !(!a && !b); }
+inline TensorNumber min(const TensorNumber& a, const TensorNumber& b) { return select(a <= b, a, b); }
+inline TensorNumber max(const TensorNumber& a, const TensorNumber& b) { return select(a >= b, a, b); }
+inline TensorNumber relu(const TensorNumber& x) { return tally::relu(x.x); }
+inline TensorNumber abs(const TensorNumber& x) { return tally::abs(x.x); }
+inline TensorNumber exp(const TensorNumber& x) { return tally::exp(x.x); }
+inline TensorNumber log(const TensorNumber& x) { return tally::log(x.x); }
+inline TensorNumber sqrt(const TensorNumber& x) { return tally::sqrt(x.x); }
+inline TensorNumber sin(const TensorNumber& x) { return tally::sin(x.x); }
+inline TensorNumber cos(const TensorNumber& x) { return tally::cos(x.x); }
+inline TensorNumber sigmoid(const TensorNumber& x) { return tally::sigmoid(x.x); }
+inline TensorNumber softplus(const TensorNumber& x) { return tally::softplus(x.x); }
+inline TensorNumber tanh(const TensorNumber& x) { return tally::tanh(x.x); }
 
 // The inputs of a score modification for all pairs: PairInputs with tensors.
 template <class ScoreMod>
 struct TensorInputs {
   using Mod = ScoreMod;
-  TensorNumber s, distance, gate_logit, sum, entry, of_distance;
+  TensorNumber s, distance, gate_logit, sum, entry;
   const ScoreModTensors& given;
 
   explicit TensorInputs(const ScoreModTensors& pairs)
@@ -78,10 +110,7 @@ struct TensorInputs {
         gate_logit(pairs.gate_logit),
         sum(pairs.sum),
         entry(pairs.entry),
-        of_distance(0.0),
-        given(pairs) {
-    of_distance = of_distance_of<Mod>(*this);
-  }
+        given(pairs) {}
   template <int n>
   TensorNumber scalar() const {
     if constexpr (n < rows_of<Mod>) {
@@ -92,9 +121,6 @@ struct TensorInputs {
   }
   static TensorNumber result(const TensorNumber& x) { return x; }
 };
-
-// As a tensor, even for a plain number.
-Tensor as_tensor(const TensorNumber& x, const Tensor& like);
 
 }  // namespace attention
 

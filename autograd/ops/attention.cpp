@@ -2,7 +2,7 @@
 // core/cpu/attention/attention.cpp. Saved for backward: the inputs, the output, three softmax statistics a row, and
 // with a score modification one running sum per row and key tile.
 #include <algorithm>
-#include <array>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,15 +10,26 @@
 #include "autograd/autocast.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
-#include "autograd/ops/attention_call.hpp"
 #include "autograd/ops/check.hpp"
 #include "autograd/profile.hpp"
 #include "autograd/score.hpp"
 #include "core/attention/score_mod_traits.hpp"
 #include "core/device/workspace.hpp"
 
-namespace tally::attention_call {
+namespace tally {
 namespace {
+
+constexpr std::string_view operation_name = "attention";
+
+// The tensors of a call; undefined: absent. All of them, in the order of for_each_operand, are inputs of the graph's
+// node.
+using Problem = AttentionProblem<Tensor>;
+
+std::vector<Tensor> inputs_of(const Problem& problem) {
+  std::vector<Tensor> inputs;
+  for_each_operand([&](const auto&, const Tensor& x) { inputs.push_back(x); }, problem);
+  return inputs;
+}
 
 // --- The problem, with every operand checked ---
 
@@ -26,15 +37,7 @@ namespace {
 bool may_be_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
 
 // The sizes that letters of OperandRule::shape stand for.
-class Sizes {
- public:
-  static constexpr std::int64_t unknown = -1;
-  Sizes() { sizes_.fill(unknown); }
-  std::int64_t& operator[](char letter) { return sizes_.at(static_cast<std::size_t>(letter)); }
-
- private:
-  std::array<std::int64_t, 128> sizes_;
-};
+using Sizes = std::map<char, std::int64_t>;
 
 std::string axes_text(std::string_view shape) {
   std::string text;
@@ -50,10 +53,10 @@ void check_operands(const Problem& problem, Sizes& sizes) {
           axes_text(rule.shape), x.shape());
     Shape expected;
     for (const char letter : rule.shape) {
-      const std::int64_t own = x.size(expected.rank), least = sizes['K'] == 0 ? 0 : 1;
-      std::int64_t& size = sizes[letter];
-      if (letter != '*' && size == Sizes::unknown) size = own;
-      expected.append(letter == '*' ? std::max(own, least) : size);
+      const std::int64_t own = x.size(expected.rank);
+      const bool no_keys = sizes.contains('K') && sizes['K'] == 0;
+      expected.append(letter == '*' ? std::max<std::int64_t>(own, no_keys ? 0 : 1)
+                                    : sizes.try_emplace(letter, own).first->second);
     }
     using Type = OperandRule::Type;
     const bool may_be_bf16 = rule.type == Type::packed || rule.type == Type::matmul;
@@ -74,27 +77,11 @@ Tensor needed_operand(bool needed, const Tensor& x) {
   return x;
 }
 
-// The queries and keys of `moved` are already the first channels of q and k, before the channels that do not move.
-MoveOperands<Tensor> moves_of(const MovedProduct& moved, Sizes& sizes) {
-  const std::int64_t keys = sizes['K'];
-  check(sizes['T'] == keys, operation_name, "queries that move are those of all keys, but there are {} for {} keys",
-        sizes['T'], keys);
-  sizes['C'] = std::min(keys, moved_block);
-  sizes['N'] = keys == 0 ? 0 : (keys - 1) / sizes['C'] + 1;
-  sizes['m'] = moved.queries.size(3);
-  const bool by_factor = moved.factor.defined();
-  return {needed_operand(true, moved.own), needed_operand(!by_factor, moved.read),
-          needed_operand(!by_factor, moved.taken), moved.factor};
-}
-
-ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Device device, Sizes& sizes) {
+ScoreModOperands<Tensor> operands_of(const AppliedScoreMod& applied, Sizes& sizes) {
   const ScoreMod& mod = *applied.mod;
   const ScoreModTraits& traits = mod.traits;
   check(traits.gate_logit || !applied.gates.query.defined(), operation_name,
         "the score modification '{}' is given operands of gates, but does not read p.gate_logit", mod.name);
-  check(is_compiled(mod, device), operation_name,
-        "the score modification '{}' is not compiled for {}: composed attention has it there", mod.name,
-        to_text(device));
   sizes['r'] = traits.rows;
   sizes['h'] = traits.heads;
   const Tensor table = needed_operand(traits.table, applied.table), knots = needed_operand(traits.knots, applied.knots);
@@ -152,14 +139,12 @@ void leave_out_unread(Problem& x) {
   leave_out(has_gradient(of_rows + traits.rows, traits.heads), x.score_mod.heads);
   leave_out(has_gradient(attention::input_entry, 1), x.score_mod.table);
   if (traits.reaches_scores(has_gates)) return;
-  leave_out(false, x.q, x.k, x.moves.own, x.moves.read, x.moves.taken, x.moves.factor);
+  leave_out(false, x.q, x.k);
   if (!traits.after_biases) return;
   // Likewise products and biases that are added to the scores.
   leave_out(false, x.distance.query, x.distance.key);
   for (BiasOperands<Tensor>& bias : x.biases) leave_out(false, bias.values, bias.column);
 }
-
-}  // namespace
 
 Problem problem_of(const AttentionOperands& in, const Score& score) {
   Problem x;
@@ -184,16 +169,14 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
         in.dropout);
   for (const std::int64_t number : {in.mask.window, in.mask.chunk, in.mask.first}) {
     check(number >= 0 && number <= AttentionMask::most, operation_name,
-          "window, chunk and first of what a query sees are from 0 to 2^31 - 1, got {}", number);
+          "window, chunk and first of an attention mask must be from 0 to 2^31 - 1, got {}", number);
   }
   const SoftmaxRule& rule = score.softmax_rule;
-  check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name,
-        "a sink is of a softmax alone");
+  check(!rule.sink.defined() || rule.kind == SoftmaxRule::Kind::softmax, operation_name, "only a softmax takes a sink");
   check(rule.offset == 0 || rule.kind == SoftmaxRule::Kind::sigmoid, operation_name,
-        "an offset is of sigmoid weights alone");
+        "only sigmoid weights take an offset");
 
-  if (score.moved) x.moves = moves_of(*score.moved, sizes);
-  if (score.score_mod) x.score_mod = operands_of(*score.score_mod, in.q.device(), sizes);
+  if (score.score_mod) x.score_mod = operands_of(*score.score_mod, sizes);
   x.softmax_rule = rule;
   for (const Bias& bias : score.biases) std::visit([&](const auto& shape) { add_bias(x, shape, sizes); }, bias);
   check_operands(x, sizes);
@@ -203,14 +186,13 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
 
 // --- The node of the graph ---
 
+// [B, H, T, e] whose heads are interleaved by token in memory, so that merging them is a view.
 Tensor empty_by_token(const Shape& shape, DType dtype, Device device) {
   const Tensor by_token = Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device);
   Strides strides = by_token.strides();
   std::swap(strides[1], strides[2]);
   return by_token.detached_strided(shape, strides, by_token.offset());
 }
-
-namespace {
 
 bool is_matmul_operand(const OperandRule& rule, const Tensor& x) {
   return rule.type == OperandRule::Type::matmul && x.defined();
@@ -223,8 +205,8 @@ Tensor kernel_operand(const OperandRule& rule, const Tensor& x) {
 Saved saved_operand(const OperandRule& rule, const Tensor& x) {
   return is_matmul_operand(rule, x) ? save_activation(operation_name, x) : Saved(operation_name, x);
 }
-Tensor as_read(const Saved& kept) {
-  return kept.get().defined() && !is_cpu(kept.get().device()) ? to_f32(kept.get()) : kept.get();
+Tensor as_read(const Saved& saved) {
+  return saved.get().defined() && !is_cpu(saved.get().device()) ? to_f32(saved.get()) : saved.get();
 }
 View as_view(const OperandRule&, const Tensor& x) { return x.view(); }
 
@@ -247,8 +229,7 @@ Tensor empty_gradient(const OperandRule& rule, const Tensor& x, DType dtype, boo
   return d;
 }
 
-}  // namespace
-
+// Runs the kernel and records it: o [B, H, T, e] of this precision.
 Tensor attend(const Problem& given, OutputPrecision precision) {
   const auto d_types = transformed<DType>(gradient_type, given);
   Problem x = transformed<Tensor>(kernel_operand, given);
@@ -275,11 +256,11 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
   }
 
   record(operation_name, output, inputs,
-         [d_types, distances_of_q, kept = transformed<Saved>(saved_operand, x),
-          kept_output = save_activation(operation_name, output), softmax_statistics,
+         [d_types, distances_of_q, saved = transformed<Saved>(saved_operand, x),
+          saved_output = save_activation(operation_name, output), softmax_statistics,
           scan_checkpoints](const Tensor& d_y, Gradients& d) {
-           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, kept);
-           const Tensor own_output = as_read(kept_output);
+           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, saved);
+           const Tensor own_output = as_read(saved_output);
            const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
                                      scan_checkpoints.view()};
            std::size_t input = 0;
@@ -297,14 +278,6 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
          });
   return output;
 }
-
-}  // namespace tally::attention_call
-
-namespace tally {
-
-using attention_call::operation_name;
-
-namespace {
 
 // --- Shapes of the score that become others before the kernel ---
 
@@ -330,74 +303,29 @@ void join_products(AttentionOperands& in, Score& score) {
     in.k = concat({in.k, product->key}, 3);
   }
   const auto is_product = [](const Bias& bias) { return std::holds_alternative<Product>(bias); };
-  if (std::erase_if(score.biases, is_product) != 0) score.keep_gates(q, k);
+  const bool joined = std::erase_if(score.biases, is_product) != 0;
+  if (joined && score.score_mod && score.score_mod->mod->traits.gate_logit && !score.score_mod->gates.query.defined()) {
+    score.score_mod->gates = {q, k};
+  }
 }
 
-// Whether the kernel can compute the products of queries r and keys e [1 or B, heads, N, w]; each row reads some of
-// them. It needs a kernel that supports them, whole texts, enough queries, and one head or k's heads. Broadcasts `key`
-// to every sequence and head of keys.
-bool is_made_in_tiles(const AttentionOperands& in, const Tensor& query, Tensor& key) {
-  constexpr std::int64_t enough = 32;  // with fewer queries, as in generation, a separate matmul is faster
-  check_products_of_rows(operation_name, query, key);
-  check(in.q.rank() == 4 && in.k.rank() == 4, operation_name, "q and k must be [B, H, tokens, width], got {} and {}",
-        in.q.shape(), in.k.shape());
-  const std::int64_t heads = in.k.size(1), queries = in.q.size(2);
-  const bool few = queries < enough && queries < in.k.size(2);
-  const bool for_keys = (key.size(0) == 1 || key.size(0) == in.k.size(0)) && (key.size(1) == 1 || key.size(1) == heads);
-  if (!is_cpu(in.q.device()) || few || !for_keys) return false;
-  key = broadcast_to(key, {in.k.size(0), heads, key.size(2), key.size(3)});
-  return true;
-}
-// Computes such products before the kernel unless the kernel can; it supports one product by distance. Keys that no row
-// reads are dropped.
+// Leaves one product by distance to the kernel of the CPU, if its keys have one head or k's heads, and computes others
+// before. With few queries, as in generation, a separate matmul is faster.
 void take_products_of_rows(const AttentionOperands& in, Score& score) {
-  const auto first_rows = [](const Tensor& key, std::int64_t count) {
-    return slice(key, 2, 0, std::min(key.size(2), count));
-  };
-  bool taken = false;
+  constexpr std::int64_t enough = 32;
+  bool taken = !is_cpu(in.q.device()) || in.q.size(2) < std::min(enough, in.k.size(2));
   for (Bias& bias : score.biases) {
     auto* const product = std::get_if<ToeplitzProduct>(&bias);
     if (product == nullptr) continue;
-    ToeplitzProduct in_tiles = *product;
-    if (!taken && is_made_in_tiles(in, in_tiles.query, in_tiles.key)) {
-      const bool windowed = in.mask.window > 0 && in.mask.first == 0;
-      in_tiles.key = first_rows(in_tiles.key, windowed ? std::min(in.mask.window, in.k.size(2)) : in.k.size(2));
-      bias = in_tiles;
-      taken = true;
-    } else {
+    check_products_of_rows(operation_name, product->query, product->key);
+    const Shape& key = product->key.shape();
+    const std::int64_t batch = in.k.size(0), heads = in.k.size(1), count = std::min(key[2], in.k.size(2));
+    if (taken || (key[0] != 1 && key[0] != batch) || (key[1] != 1 && key[1] != heads)) {
       bias = product->materialised(in.scale);
+    } else {
+      product->key = broadcast_to(slice(product->key, 2, 0, count), {batch, heads, count, key[3]});
+      taken = true;
     }
-  }
-}
-
-// Replaces q and k by the queries and keys of the MovedProduct. Its keys may have one head for each query head. Values
-// and other key operands are then repeated likewise.
-void take_moved(AttentionOperands& in, Score& score) {
-  MovedProduct& moved = *score.moved;
-  const auto check_as = [&](std::string_view what, const Tensor& x, const Tensor& like, std::int64_t heads) {
-    check_defined(operation_name, x);
-    check(x.rank() == 4 && like.rank() == 4 && x.dtype() == like.dtype() && x.size(1) == heads &&
-              Shape{x.size(0), like.size(1), x.size(2), x.size(3)} == like.shape(),
-          operation_name, "{} must be {} and as {}, got {} {}", what, like.dtype(), like.shape(), x.dtype(), x.shape());
-  };
-  check_as("the queries that move", moved.queries, in.q, in.q.size(1));
-  const bool each_its_own = moved.keys.defined() && moved.keys.rank() == 4 && moved.keys.size(1) == in.q.size(1);
-  check_as("the keys that queries move to", moved.keys, in.k, each_its_own ? in.q.size(1) : in.k.size(1));
-  score.keep_gates(in.q, in.k);
-  const std::int64_t heads = moved.keys.size(1), before = in.k.size(1);
-  in.q = score.factor == 1 ? moved.queries : moved.queries * score.factor;
-  if (score.factor != 1) moved.own = moved.own * score.factor;
-  in.k = moved.keys;
-  if (heads == before) return;
-  const auto for_heads = [&](Tensor& x) {
-    if (x.defined() && x.rank() == 4 && x.size(1) == before) x = repeat_kv(x, heads);
-  };
-  for_heads(in.v);
-  for (Bias& bias : score.biases) {
-    if (auto* const product = std::get_if<Product>(&bias)) for_heads(product->key);
-  }
-  if (score.score_mod) {
-    for_heads(score.score_mod->gates.key);
   }
 }
 
@@ -407,15 +335,14 @@ Tensor tiled_attention(const AttentionOperands& given, const Score& given_score)
   const ProfileScope scope(operation_name);
   AttentionOperands in = given;
   Score score = given_score;
-  score.check_tiled();
+  check(score.tiled_on(in.q.device()), operation_name,
+        "fused attention on {} does not support this combination of score modifications, products and factors",
+        to_text(in.q.device()));
   if (score.factor != 1) in.q = to_f32(in.q) * score.factor;  // only q.k has the factor; other products do not
-  multiply_rows(in, score);
-  if (score.moved) take_moved(in, score);
+  if (score.row_factor.defined()) in.q = in.q * unsqueeze(score.row_factor, 3);
   join_products(in, score);
   take_products_of_rows(in, score);
-  const attention_call::Problem problem = attention_call::problem_of(in, score);
-  return score.moved ? attention_call::attend_in_parts(problem, in.products_at_once)
-                     : attention_call::attend(problem, in.precision);
+  return attend(problem_of(in, score), in.precision);
 }
 
 }  // namespace tally

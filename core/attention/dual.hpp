@@ -86,15 +86,6 @@ TALLY_INLINE void each_input(const F& f) {
   if constexpr (i < 31 && (inputs >> i) > 1) each_input<inputs, i + 1>(f);
 }
 
-// f(n, x) for the value x of a number, n = 0, and its derivatives from the lowest input on.
-template <class Number, class F>
-TALLY_INLINE void each_part(Number& y, const F& f) {
-  f(std::size_t{0}, y.value);
-  if constexpr (std::remove_cvref_t<Number>::count > 0) {
-    for (std::size_t n = 0; n < y.count; ++n) f(n + 1, y.derivatives.by[n]);
-  }
-}
-
 // The value with by(i) = f(da) if only a depends on input i, g(db) if only b does, h(da, db) if both do.
 template <class R, std::uint32_t A, std::uint32_t B, class F, class G, class H>
 TALLY_INLINE Dual<R, A | B> join(const R& value, const Dual<R, A>& a, const Dual<R, B>& b, const F& f, const G& g,

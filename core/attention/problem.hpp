@@ -82,28 +82,17 @@ struct AttentionOperandsOf {
   SoftmaxRuleOperands<X> softmax_rule;
 };
 
-// The operands of a MovedProduct (autograd/score.hpp) except its queries and keys, which replace q and k. Kernels do
-// not take them.
-template <class X>
-struct MoveOperands {
-  X own{}, read{}, taken{}, factor{};
-};
-
 struct AttentionOptions {
   double scale = 1;
   AttentionMask mask;
   // Weights are 0 with probability `dropout`, else a / (1 - dropout). The stream's element of a weight is its index in
-  // [B,H,T,K], as in the `dropout` kernel on materialised weights. If the call is a part of a text of L =
-  // `dropout_tokens`, the index is that in [B,H,L,L]. Element 0 of the stream is then the pair of this part's first key
-  // with itself.
+  // [B,H,T,K], as in the `dropout` kernel on materialised weights.
   double dropout = 0;
   RandomStream dropout_stream;
-  std::int64_t dropout_tokens = 0;  // 0: the call is the whole text
 };
 
 template <class X>
 struct AttentionProblem : AttentionOptions, AttentionOperandsOf<X> {
-  MoveOperands<X> moves;
   std::vector<BiasOperands<X>> biases;
 };
 
@@ -149,10 +138,6 @@ void for_each_bias_operand(const F& f, First& first, More&... more) {
 }
 
 template <class X>
-concept HasMoves = requires(X& x) {
-  x.moves;
-};
-template <class X>
 concept HasBiases = requires(X& x) {
   x.biases;
 };
@@ -176,12 +161,6 @@ void for_each_operand(const F& f, All&... all) {
   f(Rule{"the key of a product by distance", "BGWw", Type::matmul}, all.distance.key...);
   f(Rule{"the sink", "H"}, all.softmax_rule.sink...);
   f(Rule{"the rest", "BHTe", Type::packed}, all.softmax_rule.rest...);
-  if constexpr ((HasMoves<All> && ...)) {
-    f(Rule{"the products in blocks", "BHTC"}, all.moves.own...);
-    f(Rule{"what blocks read of queries", "BGKm"}, all.moves.read...);
-    f(Rule{"what blocks take off queries", "BGKm"}, all.moves.taken...);
-    f(Rule{"the factors of blocks", "BGNm"}, all.moves.factor...);
-  }
   if constexpr ((HasBiases<All> && ...)) {
     const auto with_biases = [&f](auto& first, auto&... more) {
       for (std::size_t n = 0; n < first.biases.size(); ++n) {
@@ -224,9 +203,9 @@ struct AttentionCall : AttentionProblem<View> {
 
   // The pair of query t and the first key is element (head dropout_rows() + dropout_first_row() + t)
   // dropout_columns(), with heads counted over all sequences.
-  std::int64_t dropout_rows() const { return dropout_tokens > 0 ? dropout_tokens : queries(); }
-  std::int64_t dropout_first_row() const { return dropout_tokens > 0 ? keys() - queries() : 0; }
-  std::int64_t dropout_columns() const { return dropout_tokens > 0 ? dropout_tokens : keys(); }
+  std::int64_t dropout_rows() const { return queries(); }
+  std::int64_t dropout_first_row() const { return 0; }
+  std::int64_t dropout_columns() const { return keys(); }
 };
 
 inline std::int64_t key_heads(const AttentionCall& call) { return call.k.shape[1]; }

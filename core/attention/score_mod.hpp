@@ -21,7 +21,6 @@
 //   bias(p)                l_ij = s_ij + bias. It does not read p.s, which may include another product.
 //   logit(p)               l_ij. Biases of other encodings are added to it.
 //   logit_after_biases(p)  l_ij, with p.s the score plus the biases, also in gates. One of these three exists.
-//   of_distance(p)         p.of_distance: reads only p.distance and head<n>(p), and is computed once per diagonal
 //
 //   p.s           score, scale q_i.k_j
 //   p.gate_logit  scale r_i.G_j of separate operands; p.s if a call has none
@@ -43,33 +42,19 @@
 
 namespace tally::attention {
 
-// The inputs of of_distance, which are the same for all pairs of a head at one distance.
+// The inputs of one pair, with or without derivatives, for all functions that do not read p.entry.
 template <class R, class ScoreMod, bool differentiates>
-struct DistanceInputs {
+struct PairInputs {
   using Mod = ScoreMod;
   static constexpr auto scalar_count = std::size_t{rows_of<Mod>} + std::size_t{heads_of<Mod>};
-
-  Dual<R, 0> distance;
-  std::array<R, scalar_count == 0 ? 1 : scalar_count> scalars;  // of the row, then of the head
-
-  template <int n>
-  TALLY_INLINE auto scalar() const {
-    return input<first_scalar_input + n, differentiates>(scalars[static_cast<std::size_t>(n)]);
-  }
-  TALLY_INLINE static auto result(const auto& x) { return as_dual<R>(x); }
-};
-
-// The inputs of one pair, with or without derivatives, for all functions that do not read p.entry.
-template <class R, class Mod, bool differentiates>
-struct PairInputs : DistanceInputs<R, Mod, differentiates> {
-  using Distance = DistanceInputs<R, Mod, differentiates>;
   template <int i>
   using Input = Dual<R, differentiates ? 1u << i : 0u>;
 
   Input<input_s> s;
   Input<input_gate_logit> gate_logit;
   Input<input_sum> sum;
-  decltype(of_distance_of<Mod>(std::declval<const Distance&>())) of_distance;
+  Dual<R, 0> distance;
+  std::array<R, scalar_count == 0 ? 1 : scalar_count> scalars;  // of the row, then of the head
 
   // scalar(n): first the scalars of the row, then of the head.
   template <class F>
@@ -79,10 +64,14 @@ struct PairInputs : DistanceInputs<R, Mod, differentiates> {
     p.gate_logit = input<input_gate_logit, differentiates>(gate_logit);
     p.sum = input<input_sum, differentiates>(sum);
     p.distance = {distance, {}};
-    for (std::size_t n = 0; n != Distance::scalar_count; ++n) p.scalars[n] = scalar(n);
-    p.of_distance = of_distance_of<Mod>(static_cast<const Distance&>(p));
+    for (std::size_t n = 0; n != scalar_count; ++n) p.scalars[n] = scalar(n);
     return p;
   }
+  template <int n>
+  TALLY_INLINE auto scalar() const {
+    return input<first_scalar_input + n, differentiates>(scalars[static_cast<std::size_t>(n)]);
+  }
+  TALLY_INLINE static auto result(const auto& x) { return as_dual<R>(x); }
 };
 
 // The inputs of a function that reads p.entry: a value and, with derivatives, a slope along the position.

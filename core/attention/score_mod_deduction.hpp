@@ -107,14 +107,6 @@ TALLY_INLINE constexpr auto head(const P& p) {
 
 // The functions of a score modification, on any kind of numbers. Functions that it does not have give 0.
 template <class Mod, class P>
-TALLY_INLINE constexpr auto of_distance_of(const P& p) {
-  if constexpr (requires { Mod::of_distance(p); }) {
-    return P::result(Mod::of_distance(p));
-  } else {
-    return P::result(0);
-  }
-}
-template <class Mod, class P>
 TALLY_INLINE constexpr auto gate_of(const P& p) {
   if constexpr (requires { Mod::gate(p); }) {
     return P::result(Mod::gate(p));
@@ -156,7 +148,6 @@ TALLY_INLINE constexpr auto logit_of(const P& p) {
 template <class ScoreMod>
 struct TracedInputs {
   using Mod = ScoreMod;
-  Traced of_distance{1u << input_of_distance, 0};
   Traced entry{1u << input_entry, 1u << input_entry};
   Traced s{1u << input_s, 1u << input_s}, gate_logit{1u << input_gate_logit, 1u << input_gate_logit};
   Traced sum{1u << input_sum, 1u << input_sum}, distance{1u << input_distance, 0};
@@ -177,7 +168,6 @@ constexpr ScoreModTraits deduced_traits() {
   constexpr bool gate = requires(const P& p) { Mod::gate(p); };
   constexpr bool exclusive = requires(const P& p) { Mod::gate_exclusive(p); };
   constexpr bool position = requires(const P& p) { Mod::position(p); };
-  constexpr bool of_distance = requires(const P& p) { Mod::of_distance(p); };
   constexpr bool bias = requires(const P& p) { Mod::bias(p); };
   constexpr bool logit = requires(const P& p) { Mod::logit(p); };
   constexpr bool after_biases = requires(const P& p) { Mod::logit_after_biases(p); };
@@ -185,15 +175,11 @@ constexpr ScoreModTraits deduced_traits() {
                 "a score modification has one of bias(p), logit(p) and logit_after_biases(p)");
   static_assert(!gate || !exclusive, "a score modification has gate(p) or gate_exclusive(p), not both");
 
-  constexpr Traced by_distance = of_distance ? of_distance_of<Mod>(P()) : P().of_distance;
-  constexpr std::uint32_t shared = ((1u << heads) - 1) << (first_scalar_input + rows) | 1u << input_distance;
-  static_assert(!of_distance || (by_distance.reads & ~shared) == 0,
-                "of_distance is the same for all rows: it reads only p.distance and head<n>(p)");
-  constexpr P p{by_distance};
+  constexpr P p;
   constexpr Traced of_gate = gate_of<Mod>(p), at = position_of<Mod>(p);
   static_assert(!reads(of_gate.reads | at.reads, input_entry), "gates and positions do not read p.entry");
   static_assert(!reads(of_gate.reads, input_sum), "gates do not read p.sum, which is the sum of gates");
-  constexpr P with_entry{by_distance, {1u << input_entry, 1u << input_entry | at.derivatives, false, true}};
+  constexpr P with_entry{{1u << input_entry, 1u << input_entry | at.derivatives, false, true}};
   constexpr Traced result = result_of<Mod>(with_entry);
 
   constexpr bool sums = gate || exclusive, table = reads(result.reads, input_entry);
@@ -203,8 +189,6 @@ constexpr ScoreModTraits deduced_traits() {
   static_assert(!position || table, "position(p) is for p.entry, which the score modification does not read");
   static_assert(sums || !reads(all, input_sum),
                 "p.sum is the sum of gate(p), which the score modification does not have");
-  static_assert(of_distance || !reads(all, input_of_distance),
-                "p.of_distance is the result of of_distance(p), which the score modification does not have");
   static_assert(!bias || !reads(result.reads, input_s), "bias(p) is added to p.s: to read p.s, write logit(p)");
   static_assert(!bias || !reads(before, input_s),
                 "with bias(p) another product may be part of p.s, which gates and positions must not see: read "
@@ -218,8 +202,6 @@ constexpr ScoreModTraits deduced_traits() {
   return {.sums = sums,
           .sums_own_gate = !exclusive,
           .gate_logit = reads(all, input_gate_logit),
-          .distance = reads(all, input_distance),
-          .of_distance = of_distance,
           .table = table,
           .knots = knots,
           .own_position = position,

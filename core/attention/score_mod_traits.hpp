@@ -14,7 +14,7 @@ namespace attention {
 // Bits of the inputs of a score modification. The scalars of the row begin at first_scalar_input; those of the head
 // follow them.
 inline constexpr int input_s = 0, input_gate_logit = 1, input_sum = 2, input_entry = 3, first_scalar_input = 4,
-                     most_scalars = 16, input_distance = 20, input_of_distance = 21;
+                     most_scalars = 16, input_distance = 20;
 
 // Whether the set contains any of `count` inputs from `first` on.
 constexpr bool reads(std::uint32_t inputs, int first, int count = 1) {
@@ -28,14 +28,12 @@ struct ScoreModTraits {
   bool sums = false;            // has a gate: p.sum
   bool sums_own_gate = true;    // the sum of key j includes its own gate; else it ends at j + 1
   bool gate_logit = false;      // reads p.gate_logit
-  bool distance = false;        // reads p.distance: generation in a window with sink tokens then evicts no keys
-  bool of_distance = false;     // has of_distance
   bool table = false;           // reads p.entry
   bool knots = false;           // whose table has knots
   bool own_position = false;    // has position; else a table is read at p.sum
   bool saturates = false;       // once p.sum exceeds the table, gates further left have no effect
   bool adds = false;            // has bias: only adds to p.s, which may then include another product
-  bool adds_entry = false;      // bias is p.entry: a factor on the logits is applied to the table
+  bool adds_entry = false;      // bias is p.entry, which backward then does not need
   bool after_biases = false;    // has logit_after_biases: p.s includes the biases of the other encodings
   int rows = 0, heads = 0;      // number of scalars by row and by head
   std::uint32_t gradients = 0;  // inputs that the logit has a derivative by, directly or through gate and position

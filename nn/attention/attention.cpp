@@ -74,16 +74,13 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   rotated.rotated_q = operands.q;
   rotated.rotated_k = operands.k;
   rotated.rotated_v = operands.v;
-  operands.k = in.keep_keys("keys of the product", operands.k);
-  operands.v = in.keep_keys("values of the sum", operands.v);
+  operands.k = in.keep("keys of the product", operands.k, 2);
+  operands.v = in.keep("values of the sum", operands.v, 2);
   rotated.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
-  rotated.replaces_product = !rotated.materialised && in.cache == nullptr && !encoding.traits.takes_score_alone;
-  Score score = score_of(encoding, rotated);
-  drop_evicted(score, in, in.keys() - operands.k.size(2));
+  const Score score = score_of(encoding, rotated);
   const bool materialised = rotated.materialised || !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, rotated, dropout, pass, trace)
                                      : tiled_attention(operands, score);
-  evict_masked(score, in, operands.k.size(2));
   return encoding.finish(output, in);
 }
 

@@ -29,12 +29,12 @@ Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, 
   return less(zero, where(before, near, zero));
 }
 
-Tensor masked_fill_zero(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::zeros({1}, x.dtype(), x.device()));
+Tensor masked_fill_zero(const Tensor& x, const Tensor& mask) {
+  return where(mask, x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
-Tensor masked_fill_min(const Tensor& x, const Tensor& seen) {
-  return where(seen, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
+Tensor masked_fill_min(const Tensor& x, const Tensor& mask) {
+  return where(mask, x, Tensor::full({1}, std::numeric_limits<float>::lowest(), x.dtype(), x.device()));
 }
 
 namespace {
@@ -58,9 +58,9 @@ Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, cons
 
 // True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
 bool is_plain(const Score& score, const Encoding& encoding) {
-  return !score.score_mod && score.more_score_mods.empty() && !score.moved && score.biases.empty() &&
-         score.softmax_rule.is_softmax() && !score.softmax_rule.rest.defined() && score.factor == 1 &&
-         !score.row_factor.defined() && !encoding.traits.replaces_softmax;
+  return !score.score_mod && score.more_score_mods.empty() && score.biases.empty() && score.softmax_rule.is_softmax() &&
+         !score.softmax_rule.rest.defined() && score.factor == 1 && !score.row_factor.defined() &&
+         !encoding.traits.replaces_softmax;
 }
 
 // --- With score modifications and biases (autograd/score.hpp) and other rules for the weights ------------------------
@@ -68,33 +68,6 @@ bool is_plain(const Score& score, const Encoding& encoding) {
 // scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(repeat_kv(key, query.size(1)), -1, -2), scale);
-}
-
-// The products of a MovedProduct: every block of queries walks to the left.
-Tensor product_of(const MovedProduct& moved, double scale) {
-  const std::int64_t heads = moved.queries.size(1), length = moved.queries.size(2), block = moved.own.size(3);
-  const auto in_block = [&](const Tensor& x, std::int64_t n) {
-    return repeat_kv(slice(x, 2, n * block, std::min(length, (n + 1) * block)), heads);
-  };
-  std::vector<Tensor> rows;
-  for (std::int64_t n = 0; n * block < length; ++n) {
-    const std::int64_t first = n * block, count = std::min(block, length - first);
-    std::vector<Tensor> row{slice(in_block(moved.own, n), 3, 0, count)};
-    if (first + count < length) {
-      const Shape later{moved.own.size(0), heads, count, length - first - count};
-      row.push_back(Tensor::zeros(later, moved.own.dtype(), moved.own.device()));
-    }
-    Tensor q = in_block(moved.queries, n);
-    for (std::int64_t m = n - 1; m >= 0; --m) {
-      row.insert(row.begin(), matmul(q, transpose(in_block(moved.keys, m), -1, -2)));
-      if (m == 0) break;
-      q = moved.factor.defined()
-              ? q * repeat_kv(slice(moved.factor, 2, m, m + 1), heads)
-              : q - matmul(matmul(q, transpose(in_block(moved.read, m), -1, -2)), in_block(moved.taken, m));
-    }
-    rows.push_back(concat(row, 3));
-  }
-  return concat(rows, 2) * scale;
 }
 
 // The input of gates: the score without another encoding's bias, or the product of separate operands.
@@ -168,12 +141,12 @@ Tensor biased_logits(const Score& score, const Tensor& logits, const AttentionOp
   }
   return l;
 }
-// `seen` without the pairs that a score modification masks.
-Tensor weighted_pairs(const Tensor& seen, const Tensor& logits) {
+// `mask` without the pairs that a score modification masks.
+Tensor weighted_pairs(const Tensor& mask, const Tensor& logits) {
   const NoGrad not_recorded;
   const auto number = [&](double x) { return Tensor::full({1}, x, logits.dtype(), logits.device()); };
   const Tensor none = less_equal(logits, number(std::numeric_limits<float>::lowest() / 2));  // NaN stays
-  return less(number(0), where(seen, where(none, number(0), number(1)), number(0)));
+  return less(number(0), where(mask, where(none, number(0), number(1)), number(0)));
 }
 
 Tensor bias_term(const Toeplitz& bias, const AttentionOperands& in) {
@@ -208,45 +181,45 @@ struct Weights {
   Tensor a, left;
 };
 
-Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& seen) {
+Weights softmax_with_sink(const Tensor& logits, const Tensor& sink, const Tensor& mask) {
   const Shape one{logits.size(0), logits.size(1), logits.size(2), 1};
   const Tensor column = broadcast_to(unsqueeze(unsqueeze(sink, 1), 2), one);
-  const Tensor all = softmax(concat(std::vector<Tensor>{column, masked_fill_min(logits, seen)}, 3));
+  const Tensor all = softmax(concat(std::vector<Tensor>{column, masked_fill_min(logits, mask)}, 3));
   return {slice(all, 3, 1, all.size(3)), slice(all, 3, 0, 1)};
 }
 
 // relu(e^l - 1) / (sum |e^l - 1| + 1e-8), under a shift that keeps e^l from overflowing.
-Tensor softpick_weights(const Tensor& logits, const Tensor& seen) {
-  const Tensor l = masked_fill_zero(logits, seen), shift = relu(max(l, 3, true)).detach();
+Tensor softpick_weights(const Tensor& logits, const Tensor& mask) {
+  const Tensor l = masked_fill_zero(logits, mask), shift = relu(max(l, 3, true)).detach();
   const Tensor one = exp(negate(shift));
-  const Tensor t = masked_fill_zero(exp(l - shift) - one, seen);
+  const Tensor t = masked_fill_zero(exp(l - shift) - one, mask);
   return relu(t) / (sum(abs(t), {3}, true) + one * attention::softpick_least);
 }
 
 // The weights of these logits.
-Weights weights_of(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+Weights weights_of(const Tensor& logits, const Tensor& mask, const AttentionInput& in, const Score& score,
                    const Encoding& encoding) {
   const SoftmaxRule& rule = score.softmax_rule;
   Weights weights;
   switch (rule.kind) {
     case SoftmaxRule::Kind::softmax:
-      if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, seen);
-      weights.a = encoding.weights(logits, seen, in);
+      if (rule.sink.defined()) return softmax_with_sink(logits, rule.sink, mask);
+      weights.a = encoding.weights(logits, mask, in);
       break;
-    case SoftmaxRule::Kind::sigmoid: weights.a = masked_fill_zero(sigmoid(logits - rule.offset), seen); break;
-    case SoftmaxRule::Kind::softpick: weights.a = softpick_weights(logits, seen); break;
+    case SoftmaxRule::Kind::sigmoid: weights.a = masked_fill_zero(sigmoid(logits - rule.offset), mask); break;
+    case SoftmaxRule::Kind::softpick: weights.a = softpick_weights(logits, mask); break;
     // Masked logits must not overflow before they become 0.
-    case SoftmaxRule::Kind::exp: weights.a = masked_fill_zero(exp(masked_fill_zero(logits, seen)), seen); break;
+    case SoftmaxRule::Kind::exp: weights.a = masked_fill_zero(exp(masked_fill_zero(logits, mask)), mask); break;
   }
   if (rule.rest.defined()) weights.left = negate(sum(weights.a, {3}, true)) + 1.0;
   return weights;
 }
 
 // The weights of final logits. A score modification may have masked further pairs, even whole rows.
-Weights weights_after(const Tensor& logits, const Tensor& seen, const AttentionInput& in, const Score& score,
+Weights weights_after(const Tensor& logits, const Tensor& mask, const AttentionInput& in, const Score& score,
                       const Encoding& encoding) {
-  if (!score.score_mod) return weights_of(logits, seen, in, score, encoding);
-  const Tensor weighted = weighted_pairs(seen, logits.detach());
+  if (!score.score_mod) return weights_of(logits, mask, in, score, encoding);
+  const Tensor weighted = weighted_pairs(mask, logits.detach());
   Weights weights = weights_of(masked_fill_min(logits, weighted), weighted, in, score, encoding);
   weights.a = masked_fill_zero(weights.a, weighted);
   return weights;
@@ -266,12 +239,10 @@ void check_lengths(const AttentionOperands& in) {
 
 }  // namespace
 
-Tensor composed_logits(const AttentionOperands& in, const Score& given, AttentionTrace* trace, Tensor* joined) {
+Tensor composed_logits(const AttentionOperands& in, const Score& score, AttentionTrace* trace, Tensor* joined) {
   check_lengths(in);
-  Score score = given;
-  if (score.moved) score.keep_gates(in.q * score.factor, in.k);
   const double scale = in.scale * score.factor;
-  const Tensor s = score.moved ? product_of(*score.moved, scale) : product_of(in.q, in.k, scale);
+  const Tensor s = product_of(in.q, in.k, scale);
   Tensor logits = s;
   const auto join = [&](const Tensor& term) {
     logits = logits + term;

@@ -23,10 +23,10 @@ Tensor mask_tensor(const AttentionMask& mask, std::int64_t length, DType dtype, 
                    bool strictly = false);
 
 // x [.., T, T] with 0 for every masked pair.
-Tensor masked_fill_zero(const Tensor& x, const Tensor& seen);
+Tensor masked_fill_zero(const Tensor& x, const Tensor& mask);
 // With the lowest finite number, whose exponential is 0, for masked pairs. Not infinite: the search for the first
 // non-finite number would report it.
-Tensor masked_fill_min(const Tensor& x, const Tensor& seen);
+Tensor masked_fill_min(const Tensor& x, const Tensor& mask);
 
 // l [B, H, T, T], without score modifications that act on biased logits. Values above the diagonal are meaningless.
 // Fills gates, positions and decay of the trace, if given. Adds each term's contribution to l to `joined`, if given.

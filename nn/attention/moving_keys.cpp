@@ -5,6 +5,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/recompute.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 
@@ -64,23 +65,12 @@ Tensor all_products(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end) 
   return rows.size() == 1 ? rows.front() : concat(rows, 2);
 }
 
-Dense as_bias(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks) {
-  const Tensor &query = in.query(true), &key = in.key();
-  Tensor* const kept = in.kept(name);
-  Tensor keys = kept != nullptr ? *kept : Tensor();
-  const Tensor all = all_products(blocks, keys, kept != nullptr);
+// All products minus the products of `query` and `key`.
+Tensor difference(const MovedInBlocks& blocks, Tensor& keys, bool to_the_end, const Tensor& query, const Tensor& key) {
+  const Tensor all = all_products(blocks, keys, to_the_end);
   // A block may be padded with zeros after the last token.
-  if (kept != nullptr) *kept = slice(keys, 2, 0, in.keys());
-  const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, in.keys());
-  const Tensor plain = repeat_kv(in.keep(formatted("{} at first", name), key, 2), query.size(1));
-  return {(moved - matmul(query, transpose(plain, -1, -2))) * in.scale, true};
-}
-
-// x [B, h, N, C, w] by tokens, without the padding after the last one.
-Tensor by_token(const Tensor& x, std::int64_t length) {
-  const Shape& s = x.shape();
-  const Tensor rows = reshape(x, {s[0], s[1], s[2] * s[3], s[4]});
-  return s[2] * s[3] == length ? rows : slice(rows, 2, 0, length);
+  const Tensor moved = slice(slice(all, 2, 0, query.size(2)), 3, 0, key.size(2));
+  return moved - matmul(query, transpose(repeat_kv(key, query.size(1)), -1, -2));
 }
 
 }  // namespace
@@ -91,21 +81,26 @@ Tensor products_of(const MovedInBlocks& blocks) {
 }
 
 void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score) {
-  if (!in.replaces_product || score.moved.has_value()) {
-    score.biases.emplace_back(as_bias(in, name, blocks));
+  const Tensor &query = in.query(true), &key = in.key();
+  if (Tensor* const state = in.cached_state(name); state != nullptr) {
+    const Tensor moved = difference(blocks, *state, true, query, in.keep(formatted("{} at first", name), key, 2));
+    *state = slice(*state, 2, 0, in.keys());
+    score.biases.emplace_back(Dense{moved * in.scale, true});
     return;
   }
-  const std::int64_t length = in.q.size(2);
-  MovedProduct moved;
-  moved.queries = by_token(blocks.queries, length);
-  moved.keys = by_token(blocks.keys, length);
-  moved.own = by_token(blocks.own, length);
-  moved.factor = blocks.factor;
-  if (!blocks.factor.defined()) {
-    moved.read = by_token(blocks.read, length);
-    moved.taken = by_token(blocks.taken, length);
+  const bool by_factor = blocks.factor.defined();
+  std::vector<Tensor> inputs{query, key, blocks.own, blocks.queries, blocks.keys};
+  for (const Tensor& change : {blocks.read, blocks.taken, blocks.factor}) {
+    if (change.defined()) inputs.push_back(change);
   }
-  score.moved = moved;
+  const auto bias_of = [by_factor, scale = in.scale](const std::vector<Tensor>& x) {
+    const MovedInBlocks own =
+        by_factor ? MovedInBlocks{x[2], x[3], x[4], {}, {}, x[5]} : MovedInBlocks{x[2], x[3], x[4], x[5], x[6], {}};
+    Tensor keys;
+    return std::vector{difference(own, keys, false, x[0], x[1]) * scale};
+  };
+  score.biases.emplace_back(
+      Dense{recomputed(name, inputs, {.axis = 0, .step = 1, .numbers = 1 << 18}, bias_of)[0], true});
 }
 
 }  // namespace tally

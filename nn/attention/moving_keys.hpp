@@ -1,7 +1,7 @@
 // Scores with keys that every later token changes: s_ij = q_i.k_j^(i) / sqrt(d), where k_j^(i) is key j after the
 // changes by the tokens j+1 .. i (PaTH multiplies it with their matrices, Wall lowers its channels). Tokens are
 // processed in blocks of C. A key is moved through a whole block at once and is then multiplied with the queries of the
-// next block. Outside reference attention it is the query that walks to the left, block by block (autograd/score.hpp).
+// next block.
 #pragma once
 
 #include <string_view>
@@ -27,16 +27,15 @@ struct MovedInBlocks {
   Tensor factor;       // [B, h, N, d]
 };
 
-// Number of tokens in a block of a MovedProduct.
-inline constexpr std::int64_t longest_in_tiles = moved_block;
+// Number of tokens in a block; a shorter text is one block.
+inline constexpr std::int64_t longest_block = 64;
 
 // All products, not scaled: [B, H, N C, N C]; not used above the diagonal.
 Tensor products_of(const MovedInBlocks& blocks);
 
-// Adds these products to the score under the unique `name`. If in.replaces_product is set, they replace q.k, with q and
-// k as rotated. Blocks must then have min(T, longest_in_tiles) tokens, and memory is linear in the length. If not, as
-// for a second such encoding, their difference from scaled q.k is added as a bias. That costs B H T² numbers, and for
-// the keys at each block B h T² d / (2 C). In generation a step costs T d, because the cache holds the moved keys.
+// Adds the difference of these products from scaled q.k, with q and k as rotated, to the score: [B, H, T, T] numbers.
+// Backward recomputes it, some sequences at a time. In generation the cache holds the moved keys under the unique
+// `name`, and a step costs T d.
 void join_moved(const AttentionInput& in, std::string_view name, const MovedInBlocks& blocks, Score& score);
 
 }  // namespace tally

@@ -66,13 +66,12 @@ AttentionMask parse_mask(std::string_view text, std::string_view whole) {
     });
     const auto value = equals < part.size() ? whole_number(part.substr(equals + 1)) : std::nullopt;
     check(known != mask_fields.end() && value.has_value() && *value > 0 && *value <= AttentionMask::most, "encoding",
-          "'{}' in '{}' says nothing of what queries see; write window=256, chunk=256 or first=4, each above 0", part,
+          "'{}' in '{}' is no part of an attention mask; write window=256, chunk=256 or first=4, each above 0", part,
           whole);
     check(mask.*known->member == 0, "encoding", "'{}' says {} twice", whole, known->name);
     mask.*known->member = *value;
   }
-  check(!mask.is_causal_only(), "encoding",
-        "first = {} has no effect where every key before a query is seen; it is for window and chunk", mask.first);
+  check(!mask.is_causal_only(), "encoding", "first = {} has no effect without a window or a chunk", mask.first);
   return mask;
 }
 
@@ -137,11 +136,12 @@ std::string EncodingChoice::Range::text() const {
 std::string EncodingChoice::Assignment::sum_text() const {
   std::string text;
   for (const EncodingEntry* entry : sum) text += formatted("{}{}", text.empty() ? "" : "+", entry->name);
-  std::string seen;
+  std::string brackets;
   for (const MaskField& field : mask_fields) {
-    if (mask.*field.member > 0) seen += formatted("{}{}={}", seen.empty() ? "[" : ",", field.name, mask.*field.member);
+    if (mask.*field.member > 0)
+      brackets += formatted("{}{}={}", brackets.empty() ? "[" : ",", field.name, mask.*field.member);
   }
-  return seen.empty() ? text : text + seen + "]";
+  return brackets.empty() ? text : text + brackets + "]";
 }
 
 std::string EncodingChoice::Assignment::text(const Range& before) const {

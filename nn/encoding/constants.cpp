@@ -20,13 +20,6 @@ Tensor Constants::of(Number number, std::int64_t first, std::int64_t end, DType 
   return table(key, end, 1, dtype, device, value).detached_select(1, 0).detached_slice(0, first, end);
 }
 
-Tensor Constants::of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end,
-                     DType dtype, Device device) {
-  const auto value = [&](std::int64_t t, std::int64_t) { return number(t, values); };
-  const Key key{reinterpret_cast<void (*)()>(number), {}, values};
-  return table(key, end, 1, dtype, device, value).detached_select(1, 0).detached_slice(0, first, end);
-}
-
 Tensor Constants::of_keys_seen(Number number, const AttentionMask& mask, std::int64_t first, std::int64_t end,
                                DType dtype, Device device) {
   const auto value = [&](std::int64_t t, std::int64_t) { return number(mask.count(t)); };

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "core/attention/mask.hpp"
@@ -19,10 +18,9 @@ Tensor table_of(std::int64_t rows, std::int64_t columns, DType dtype, Device dev
 
 class Constants {
  public:
-  // The value at position or distance t, from 0. Plain functions instead of closures: the function and its extra values
-  // identify the table.
+  // The value at position or distance t, from 0. Plain functions instead of closures: the function identifies the
+  // table.
   using Number = double (*)(std::int64_t t);
-  using NumberWith = double (*)(std::int64_t t, std::span<const double> values);
   // The value at t, in one of `columns` columns.
   using Element = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns);
 
@@ -31,9 +29,6 @@ class Constants {
 
   // number(t) of first .. end - 1: [end - first]
   Tensor of(Number number, std::int64_t first, std::int64_t end, DType dtype, Device device);
-  // number(t, values), likewise
-  Tensor of(NumberWith number, const std::vector<double>& values, std::int64_t first, std::int64_t end, DType dtype,
-            Device device);
   // number(n) for the n keys in the attention mask of each of the queries first .. end - 1: [end - first]
   Tensor of_keys_seen(Number number, const AttentionMask& mask, std::int64_t first, std::int64_t end, DType dtype,
                       Device device);
@@ -45,7 +40,6 @@ class Constants {
   struct Key {
     void (*function)();
     std::optional<AttentionMask> mask = {};
-    std::vector<double> values = {};
     bool operator==(const Key&) const = default;
   };
   Tensor table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,

@@ -71,12 +71,12 @@ class Sum final : public Encoding {
       }
     }
   }
-  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {
     for (std::size_t n = 0; n < parts_.size(); ++n) {
       const Encoding& part = *parts_[n].encoding;
-      if (part.traits.replaces_softmax) return part.weights(logits, seen, of_part(in, n));
+      if (part.traits.replaces_softmax) return part.weights(logits, mask, of_part(in, n));
     }
-    return Encoding::weights(logits, seen, in);
+    return Encoding::weights(logits, mask, in);
   }
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {
     Tensor result = output;
@@ -104,9 +104,9 @@ class Sum final : public Encoding {
 
 }  // namespace
 
-Tensor Encoding::weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
-  if (seen.rank() == 3) return causal_softmax(in.mask.is_causal_only() ? logits : masked_fill_min(logits, seen));
-  return masked_fill_zero(causal_softmax(masked_fill_min(logits, seen)), seen);  // a row may have no key at all
+Tensor Encoding::weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const {
+  if (mask.rank() == 3) return causal_softmax(in.mask.is_causal_only() ? logits : masked_fill_min(logits, mask));
+  return masked_fill_zero(causal_softmax(masked_fill_min(logits, mask)), mask);  // a row may have no key at all
 }
 
 Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis) const {
@@ -121,11 +121,7 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   return kept.tensor();
 }
 
-Tensor AttentionInput::keep_keys(std::string_view name, const Tensor& rows) const {
-  return keep(formatted("{}{}", name, kept_beside_keys), rows, 2);
-}
-
-Tensor* AttentionInput::kept(std::string_view name) const {
+Tensor* AttentionInput::cached_state(std::string_view name) const {
   return cache == nullptr ? nullptr : &(*cache)[formatted("{}{}", owner, name)].state();
 }
 
@@ -135,11 +131,6 @@ Tensor AttentionInput::distances() const {
 
 Tensor AttentionInput::distances(Constants::Number number, std::optional<DType> type) const {
   return constants->of(number, 0, keys(), type.value_or(dtype()), q.device());
-}
-
-Tensor AttentionInput::distances(Constants::NumberWith number, const std::vector<double>& values,
-                                 std::optional<DType> type) const {
-  return constants->of(number, values, 0, keys(), type.value_or(dtype()), q.device());
 }
 
 Tensor AttentionInput::distances(Constants::Element element, std::int64_t columns) const {
@@ -199,7 +190,6 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
   const Score score = score_of(encoding, {.x = x, .q = q, .k = k, .v = v, .scale = 1});
   check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", "{}{}", name, replaced_twice);
   traits.materialised = !score.tiled_on(setup.device);
-  traits.takes_score_alone = score.takes_score_alone();
   traits.reads_heads |= traits.materialised;
   return traits;
 }

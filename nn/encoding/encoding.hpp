@@ -71,9 +71,8 @@ struct AttentionInput {
   Tensor rotated_k = {};
   Tensor rotated_v = {};
   AttentionMask mask = {};
-  bool materialised = false;      // all pairs are in memory (composed attention): shapes that save memory are useless
-  bool replaces_product = false;  // `score` may replace q.k by other products (Score::moved)
-  std::string owner = {};         // prefix of names in the cache, so that two encodings may use the same name
+  bool materialised = false;  // all pairs are in memory (composed attention): shapes that save memory are useless
+  std::string owner = {};     // prefix of names in the cache, so that two encodings may use the same name
 
   // q as rotated or as projected.
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
@@ -88,18 +87,13 @@ struct AttentionInput {
   // Appends `rows` of these tokens to the cache, along `axis`, and returns the rows of all tokens. Without a cache it
   // returns `rows`. An encoding caches each tensor of earlier tokens by one call, under a name of its own.
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
-  // The same along axis 2 for rows that only unmasked pairs read (keys of gates, a column bias). Rows of evicted keys
-  // are evicted too, so that the number of rows is the number of keys.
-  Tensor keep_keys(std::string_view name, const Tensor& rows) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
-  Tensor* kept(std::string_view name) const;
-  // number(n), number(n, values) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys,
-  // columns], computed once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are
-  // plain, or lambdas without captures. Options are passed as `values`; learned numbers are applied to the result.
+  Tensor* cached_state(std::string_view name) const;
+  // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
+  // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
+  // without captures. Options and learned numbers are applied to the result.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
-  Tensor distances(Constants::NumberWith number, const std::vector<double>& values,
-                   std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
@@ -133,8 +127,7 @@ struct EncodingTraits {
 
   // Derived from the Score on the counting device, of an encoding that EncodingChoice::make has made.
 
-  bool materialised = false;       // tiles do not support it
-  bool takes_score_alone = false;  // a policy does more with the score than add to it
+  bool materialised = false;  // tiles do not support it
 
   // Whether attention is computed in composed form.
   bool is_composed() const { return replaces_softmax || mixes || materialised; }
@@ -169,10 +162,10 @@ class Encoding {
   }
   // Adds shapes to the score.
   virtual void score(const AttentionInput& in, Score& score) const { (void)in, (void)score; }
-  // Attention weights [B, H, T, T] from logits, instead of the softmax. `seen` is the mask, bool [1, T, T]
+  // Attention weights [B, H, T, T] from logits, instead of the softmax. `mask` is the attention mask, bool [1, T, T]
   // (nn/attention/composed.hpp), or [B, H, T, T] with a policy, which may mask pairs. Logits of masked pairs are
   // meaningless; their weights must be 0.
-  virtual Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
+  virtual Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const;
   // Attention output [B, H, T, d] before the output projection.
   virtual Tensor finish(const Tensor& output, const AttentionInput& in) const { return (void)in, output; }
   // The whole attention [B, H, T, d] in composed operations, for formulas that fit no other hook.

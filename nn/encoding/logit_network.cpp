@@ -88,21 +88,21 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
   bias_ = entry.make(own, *entry.make_options());
 }
 
-Tensor LogitNetwork::bias_of(const Tensor& seen, const AttentionInput& in) const {
+Tensor LogitNetwork::bias_of(const Tensor& mask, const AttentionInput& in) const {
   if (bias_ == nullptr) return {};
   Score score;
   bias_->score(in, score);
   const Tensor& by_distance = std::get<Toeplitz>(score.biases.at(0)).bias;
-  return masked_fill_zero(unsqueeze(read_distance(unsqueeze(by_distance, 1), in.keys(), false), 0), seen);
+  return masked_fill_zero(unsqueeze(read_distance(unsqueeze(by_distance, 1), in.keys(), false), 0), mask);
 }
 
-Tensor LogitNetwork::weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
-  return Encoding::weights(changed(logits, seen, in), seen, in);
+Tensor LogitNetwork::weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const {
+  return Encoding::weights(changed(logits, mask, in), mask, in);
 }
 
-Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const {
+Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const {
   const std::int64_t heads = logits.size(1), keys = logits.size(3), half = kernel_ / 2;
-  const Tensor s = masked_fill_zero(logits, seen), b = bias_of(seen, in);
+  const Tensor s = masked_fill_zero(logits, mask), b = bias_of(mask, in);
   const Tensor weight = with_taps(hidden_weight_);
   const Tensor of_heads = b.defined() ? slice(weight, 1, 0, heads) : weight;
   // The bias term is the same for all sequences. The hidden layer extends `half` keys beyond the last one.

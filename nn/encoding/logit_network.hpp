@@ -36,12 +36,12 @@ class LogitNetwork : public Encoding {
                std::optional<std::int64_t> kernel = {}, bool ends_with_text = false);
   std::int64_t rows_by_end() const override { return ends_with_text_ ? kernel_ / 2 : 0; }
   void project() const override;
-  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override;
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override;
 
  private:
   // logits [B, H, T, T] and the attention mask -> l; masked entries are meaningless
-  Tensor changed(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const;
-  Tensor bias_of(const Tensor& seen, const AttentionInput& in) const;  // b [1, H, T, T], or undefined
+  Tensor changed(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const;
+  Tensor bias_of(const Tensor& mask, const AttentionInput& in) const;  // b [1, H, T, T], or undefined
 
   double slope_;
   std::int64_t kernel_;

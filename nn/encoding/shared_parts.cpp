@@ -35,9 +35,9 @@ ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGat
 }
 
 Gates ContextualGates::operator()(const AttentionInput& in) const {
-  if (from_values_) return {query(in), in.keep_keys("values", in.v)};
+  if (from_values_) return {query(in), in.keep("values", in.v, 2)};
   if (!weight_.defined()) return {};
-  return {query(in), in.keep_keys("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_))};
+  return {query(in), in.keep("gate keys", split_heads(linear(in.x, weight_, bias_), key_heads_), 2)};
 }
 
 ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)

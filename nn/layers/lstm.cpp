@@ -42,8 +42,8 @@ class LstmLayer final : public Module {
         lstm(input_.forward(x), recurrent_.weight(), begins ? zeros : earlier->at("hidden").tensor(),
              begins ? zeros : earlier->at("cell").tensor());
     if (earlier != nullptr && x.size(1) > 0) {
-      (*earlier)["hidden"].set(steps.hidden.detached_select(1, x.size(1) - 1).clone());
-      (*earlier)["cell"].set(steps.cells.detached_select(1, x.size(1) - 1).clone());
+      (*earlier)["hidden"].state() = steps.hidden.detached_select(1, x.size(1) - 1).clone();
+      (*earlier)["cell"].state() = steps.cells.detached_select(1, x.size(1) - 1).clone();
     }
     return dropout_(steps.hidden, pass);
   }

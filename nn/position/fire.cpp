@@ -16,8 +16,7 @@ namespace {
 struct Interpolated {
   static constexpr int rows = 1, heads = 1;
   static constexpr bool knots = true;
-  static constexpr auto of_distance(const auto& p) { return log(head<0>(p) * p.distance + 1); }
-  static constexpr auto position(const auto& p) { return p.of_distance * row<0>(p); }
+  static constexpr auto position(const auto& p) { return log(head<0>(p) * p.distance + 1) * row<0>(p); }
   static constexpr auto bias(const auto& p) { return p.entry; }
 };
 

@@ -11,12 +11,12 @@ namespace tally {
 namespace {
 
 // h from logits [B, H, T, T].
-Tensor one_hot(const Tensor& logits, const Tensor& seen) {
+Tensor one_hot(const Tensor& logits, const Tensor& mask) {
   const NoGrad not_recorded;
   const DType dtype = logits.dtype();
   const Tensor one = Tensor::full({1}, 1.0, dtype, logits.device());
   const Tensor zero = Tensor::zeros({1}, dtype, logits.device());
-  const Tensor l = masked_fill_min(logits, seen);
+  const Tensor l = masked_fill_min(logits, mask);
   const Tensor largest = where(equal(l, max(l, -1, true)), one, zero);
   // The nearest of equal keys has none of them to its right.
   return largest * where(equal(cumsum(largest, true), one), one, zero);
@@ -24,9 +24,9 @@ Tensor one_hot(const Tensor& logits, const Tensor& seen) {
 
 class Hard final : public Encoding {
  public:
-  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
-    const Tensor a = Encoding::weights(logits, seen, in);
-    return one_hot(logits.detach(), seen) + (a - a.detach());  // exactly h, with the gradient of a
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {
+    const Tensor a = Encoding::weights(logits, mask, in);
+    return one_hot(logits.detach(), mask) + (a - a.detach());  // exactly h, with the gradient of a
   }
 };
 

@@ -133,11 +133,11 @@ class Mta final : public Encoding {
     gate_bias_ = make("gate.bias", {1}, Fill::constant(0));
   }
 
-  Tensor weights(const Tensor& logits, const Tensor& seen, const AttentionInput& in) const override {
-    Tensor l = correlated(masked_fill_zero(logits, seen), kernel_);
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {
+    Tensor l = correlated(masked_fill_zero(logits, mask), kernel_);
     if (mix_.defined()) l = mixed(l, unsqueeze(mix_, 0));
-    Tensor a = Encoding::weights(l, seen, in);
-    if (kernel_after_.defined()) a = masked_fill_zero(correlated(a, kernel_after_), seen);
+    Tensor a = Encoding::weights(l, mask, in);
+    if (kernel_after_.defined()) a = masked_fill_zero(correlated(a, kernel_after_), mask);
     return mix_after_.defined() ? mixed(a, transpose(mix_after_, 1, 2)) : a;
   }
 

@@ -32,7 +32,7 @@ class Nexus final : public Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor gates = transpose(sigmoid(linear(in.x, gate_weight_, gate_bias_)), 1, 2);  // [B, G, T]
     const Tensor positions = slice(cumsum(in.keep("gates", gates, 2)), 2, in.first, in.keys());
-    score.biases.push_back(Product{linear(in.q, query_weight_), in.keep_keys("entries", entries(positions))});
+    score.biases.push_back(Product{linear(in.q, query_weight_), in.keep("entries", entries(positions), 2)});
   }
 
  private:

@@ -6,13 +6,11 @@
 // PaTH-FoX: the sum L_i - L_j of log forget gates (fox) is added. It is divided by sqrt(d) as in the authors' code, or
 // not, as in the paper, where gates are outside of the exponential (gate-scale none).
 //
-// A row of queries walks to the left over blocks of keys, some rows at a time, and memory is linear in the length. In
-// reference attention, or with a score modification that reads only the score, the change of the scores is computed for
-// all pairs. Within a block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly tril(W' Wᵀ):
+// The change of the scores is computed for all pairs, block by block of keys (nn/attention/moving_keys.hpp). Within a
+// block of C tokens, rows in order, W [C, d], W' = diag(β) W, L = strictly tril(W' Wᵀ):
 //   (I + L) Y = W',  (I + L) X = strictly tril(W' kᵀ)
 //   own block     tril(q kᵀ) - tril(q Wᵀ) X         queries as earlier keys meet them   q - tril(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
-//                                                     queries, moved on to the left       q - (q Wᵀ) Y
 // (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
 #include <cmath>
 #include <optional>
@@ -29,8 +27,6 @@
 
 namespace tally {
 namespace {
-
-constexpr std::int64_t longest_block = longest_in_tiles;
 
 struct PathOptions final : OptionsOf<PathOptions> {
   std::int64_t rank = 32;
@@ -160,5 +156,5 @@ TALLY_ENCODING(
     "y_t = silu(conv(W2 W1 x_t)) per head;  w_t = y_t / sqrt(|y_t|² + 1e-6);  β_t = 2 sigmoid(u_h.x_t + b_h)\n"
     "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
     "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
-    "memory linear in T: up to 2^24 products of pairs at a time, each made of three, again in backward",
+    "needs memory for H T² numbers a sequence and layer",
     "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");

@@ -90,7 +90,7 @@ class Selective final : public Encoding {
   // F [B, 1 or H, T, keys] while a text is generated: the masks of earlier tokens add up in the cache.
   static Tensor sums_with_earlier(const AttentionInput& in, const Tensor& masks) {
     const Tensor earlier = sums_down(masks) - masks, own = sum(masks, {2}, true);
-    Tensor& kept = *in.kept("masks");
+    Tensor& kept = *in.cached_state("masks");
     if (!kept.defined()) {
       kept = own;
       return earlier;

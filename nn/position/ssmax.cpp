@@ -24,8 +24,7 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
     visitor.real("start", start, "initial c of every head", -100, 100);
     visitor.flag("bias", bias, "add a learned b, initially 0");
     visitor.flag("whole", whole,
-                 "multiply the whole logit with its biases, not only q; cannot be combined with score modifications "
-                 "(cope-alibi, stick-breaking, tra)");
+                 "multiply the whole logit with its biases, not only q; a combination is then materialised");
   }
 };
 
@@ -62,5 +61,5 @@ class Ssmax final : public Encoding {
 TALLY_ENCODING(ssmax, SsmaxOptions, Ssmax, "scores that grow with the logarithm of the number of keys",
                "l_ij = (c_h ln n_i + b_h) s_ij;  n_i = number of unmasked keys of query i;  c learned, initially 0.43\n"
                "whole: the same factor for l_ij = s_ij + all biases, with gates from s_ij;\n"
-               "a distance or column bias (alibi, fox) then needs B H T² numbers a layer",
+               "a combination then needs several times B H T² numbers a layer",
                "scalable softmax: Nakanishi 2025, arXiv 2501.19399");

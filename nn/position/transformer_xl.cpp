@@ -34,7 +34,7 @@ class TransformerXl final : public Encoding {
     const Tensor content = reshape(content_, {in.k.size(1), heads_ / in.k.size(1), content_.size(1)});
     const Tensor from_keys =
         reshape(matmul(content, transpose(in.k, -1, -2), in.scale), {in.k.size(0), heads_, in.k.size(2)});
-    score.biases.push_back(RowColumn{{}, in.keep_keys("content bias", cast(from_keys, DType::f64))});
+    score.biases.push_back(RowColumn{{}, in.keep("content bias", cast(from_keys, DType::f64), 2)});
     const Tensor known = unsqueeze(in.distances(distance_sinusoid, in.x.size(2)), 0);  // R [1, keys, D]
     const Tensor by_distance = split_heads(linear(known, map_), heads_);               // W_r R [1, H, keys, d]
     score.biases.push_back(ToeplitzProduct{in.q + unsqueeze(position_, 1), by_distance});

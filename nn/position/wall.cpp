@@ -5,10 +5,8 @@
 // forget gates of fox, L_i - L_j, are added to the logits. They start as open as the channels: b = 8, sigmoid(8) =
 // 0.9997.
 //
-// A row of queries walks to the left over blocks of keys, some rows at a time, decayed by each block as a whole, and
-// memory is linear in the length. In reference attention, or with a score modification that reads only the score, the
-// change of the scores is computed for all pairs. All exponents are <= 0: within a few tokens they are computed pair by
-// pair, otherwise from the start of a block.
+// The change of the scores is computed for all pairs, block by block of keys (nn/attention/moving_keys.hpp). All
+// exponents are <= 0: within a few tokens they are computed pair by pair, otherwise from the start of a block.
 #include <optional>
 #include <vector>
 
@@ -58,13 +56,12 @@ class Wall final : public Encoding {
  private:
   MovedInBlocks blocks_of(const AttentionInput& in) const {
     const Tensor openings = split_heads(linear(in.x, weight_, bias_), heads_);
-    const std::vector<Tensor> made =
-        recomputed("wall", {in.query(true), repeat_kv(in.key(), heads_), openings},
-                   {.axis = 2, .step = longest_in_tiles}, [](const std::vector<Tensor>& x) {
-                     const Tensor decay = negate(softplus(negate(x[2])));  // log sigmoid
-                     return moved(in_blocks(x[0], longest_in_tiles), in_blocks(x[1], longest_in_tiles),
-                                  in_blocks(decay, longest_in_tiles));
-                   });
+    const std::vector<Tensor> made = recomputed(
+        "wall", {in.query(true), repeat_kv(in.key(), heads_), openings}, {.axis = 2, .step = longest_block},
+        [](const std::vector<Tensor>& x) {
+          const Tensor decay = negate(softplus(negate(x[2])));  // log sigmoid
+          return moved(in_blocks(x[0], longest_block), in_blocks(x[1], longest_block), in_blocks(decay, longest_block));
+        });
     MovedInBlocks blocks;
     blocks.own = made[0];
     blocks.queries = made[1];
@@ -123,5 +120,5 @@ TALLY_ENCODING(
     wall, WallOptions, Wall, "keys decay per channel, at rates set by the tokens after them",
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
-    "memory linear in T: up to 2^24 products of pairs at a time, again in backward",
+    "needs memory for H T² numbers a sequence and layer",
     "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true);

@@ -130,17 +130,9 @@ constexpr const char* not_kept =
     "(AttentionInput::keep), "
     "so that it has the rows of the new tokens alone";
 
-// Keys outside a window are evicted in whole tiles; a short text never fills one.
-bool has_windows(const EncodingChoice& choice) {
-  const std::vector<EncodingChoice::Assignment> assignments = choice.acting();
-  return std::ranges::any_of(
-      assignments, [](const EncodingChoice::Assignment& assignment) { return !assignment.mask.is_causal_only(); });
-}
-
 Finding look_at_generation(const EncodingVariant& variant) {
   const NoGrad only_values;
-  const auto [length, model, tokens, whole] =
-      WholeText(variant, has_windows(variant.choice) ? several_tiles : one_tile);
+  const auto [length, model, tokens, whole] = WholeText(variant, one_tile);
   const double scale = std::max(1e-3, largest(whole));
   // If the last rows of a text depend on later tokens, a step gives the rows of the text up to that point.
   const bool by_end = model->rows_by_end() > 0;

@@ -194,7 +194,7 @@ class Generator {
       return broadcast_to(x, shape).clone();
     };
     for (KvCache& layer : state_.layers) {
-      for (auto& [name, kept] : layer) kept.set(repeated(kept.tensor()));
+      for (auto& [name, kept] : layer) kept.state() = repeated(kept.tensor());
     }
     if (state_.tokens.defined()) state_.tokens = repeated(state_.tokens);
     const std::vector<double> one = logits_;

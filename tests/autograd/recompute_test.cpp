@@ -137,65 +137,6 @@ TEST(Recomputed, InPartsIsTheSameAsWhole) {
             std::string::npos);
 }
 
-// Running products of the columns up to each, three columns a part; the last part has one.
-constexpr std::int64_t columns_of_part = 3, all_columns = 7;
-OverlappingParts parts_of_columns() {
-  const auto end_of = [](std::size_t part) {
-    return std::min(all_columns, (static_cast<std::int64_t>(part) + 1) * columns_of_part);
-  };
-  return {3,
-          [=](std::size_t part, std::size_t input, const Tensor& whole) {
-            return input == 0 ? whole.detached_slice(1, 0, end_of(part)) : whole;
-          },
-          [=](std::size_t part, const Tensor& whole) {
-            return whole.detached_slice(1, static_cast<std::int64_t>(part) * columns_of_part, end_of(part));
-          }};
-}
-Tensor columns_from(const std::vector<Tensor>& x, std::int64_t first) {
-  const Tensor sums = cumsum(exp(x[0])) * x[1] + sum(x[2]);
-  return slice(sums, 1, first, sums.size(1));
-}
-
-TEST(Recomputed, InOverlappingPartsIsTheSameAsWhole) {
-  const auto leaves = [] {
-    std::vector<double> values;
-    for (std::int64_t n = 0; n < 2 * all_columns; ++n) values.push_back(0.1 * static_cast<double>(n % 5));
-    std::vector<Tensor> x{Tensor::from(values, {2, all_columns}), leaf({1.5}), Tensor::from(std::vector{2.0}, {1})};
-    set_requires_grad(x[0]);
-    return x;
-  };
-  const std::vector<Tensor> a = leaves(), b = leaves(), c = leaves();
-  std::size_t calls = 0;
-  const RecomputedPart part_of = [&](std::size_t part, const std::vector<Tensor>& x) {
-    ++calls;
-    return columns_from(x, static_cast<std::int64_t>(part) * columns_of_part);
-  };
-  const auto result = [] { return transpose(Tensor::empty({all_columns, 2}, DType::f64), 0, 1); };
-  const Tensor whole = columns_from(a, 0), y = recomputed("sums", b, parts_of_columns(), result(), part_of);
-  EXPECT_EQ(y.to_vector<double>(), whole.to_vector<double>());
-  EXPECT_EQ(y.strides()[0], 1);
-  EXPECT_EQ(calls, 3U);
-  const Tensor d = Tensor::from(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 1, 0, 1, 0, 1, 0, 1}, {2, all_columns});
-  backward(whole, d);
-  backward(y, d);
-  EXPECT_EQ(calls, 6U);
-  for (const std::size_t n : {0U, 1U}) {
-    const std::vector<double> found = gradient_of(b[n]), expected = gradient_of(a[n]);
-    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-13) << n << " " << i;
-  }
-  EXPECT_FALSE(requires_grad(b[2]));
-  const NoGrad only_values;
-  EXPECT_FALSE(requires_grad(recomputed("sums", c, parts_of_columns(), result(), part_of)));
-}
-
-// No part leads to a gradient, as where there are none.
-TEST(Recomputed, InOverlappingPartsGivesZerosWhereNothingLeads) {
-  Tensor x = leaf({1, 2});
-  const OverlappingParts none{0, {}, {}};
-  backward(recomputed("nothing", {x}, none, Tensor::zeros({1}, DType::f64), {}));
-  EXPECT_EQ(gradient_of(x), std::vector<double>({0, 0}));
-}
-
 TEST(Recomputed, RunsBackwardOnce) {
   const Tensor a = leaf({0.5, -1}), b = leaf({2, 3});
   const Tensor y = sum(recomputed("two", {a, b}, two)[0]);

@@ -18,7 +18,6 @@ class ConstantsOn : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(ConstantsOn);
 
 double half(std::int64_t t) { return 0.5 * static_cast<double>(t); }
-double scaled(std::int64_t t, std::span<const double> values) { return values[0] * static_cast<double>(t); }
 double column_of(std::int64_t t, std::int64_t column, std::int64_t) { return static_cast<double>(10 * t + column); }
 
 TEST_P(ConstantsOn, HoldTheirNumbers) {
@@ -33,25 +32,6 @@ TEST_P(ConstantsOn, HoldTheirNumbers) {
   EXPECT_EQ(rows.to_vector<float>(), (std::vector<float>{20, 21, 22, 30, 31, 32}));
   EXPECT_EQ(constants.of(column_of, 1, 2, 2, DType::f32, default_device()).to_vector<float>(),
             (std::vector<float>{10, 11}));
-}
-
-// A function with values, which are those of options: a table for each, made once.
-TEST_P(ConstantsOn, AreNamedByFunctionAndValues) {
-  Constants constants(4);
-  const auto table = [&](double value) { return constants.of(scaled, {value}, 0, 3, DType::f64, default_device()); };
-  EXPECT_EQ(table(2).to_vector<double>(), (std::vector<double>{0, 2, 4}));
-  EXPECT_EQ(table(0.5).to_vector<double>(), (std::vector<double>{0, 0.5, 1}));
-  EXPECT_EQ(table(2).storage(), table(2).storage());
-  EXPECT_NE(table(2).storage(), table(0.5).storage());
-
-  const Tensor q = Tensor::zeros({1, 1, 3, 2}, DType::f64, default_device());
-  const AttentionInput in{q, q, q, q, 1.0};
-  const auto powers = [&](double base) {
-    return in.distances([](std::int64_t n, std::span<const double> o) { return std::pow(o[0], n); }, {base});
-  };
-  EXPECT_EQ(powers(3).to_vector<double>(), (std::vector<double>{1, 3, 9}));
-  EXPECT_EQ(powers(2).to_vector<double>(), (std::vector<double>{1, 2, 4}));
-  EXPECT_EQ(powers(3).storage(), powers(3).storage());
 }
 
 // Captured steps read the first table as long as they are there.

@@ -111,11 +111,10 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
   for (const std::string_view text :
        {"rope[window]", "rope[window=0]", "rope[window=-1]", "rope[window=9223372036854775806]", "rope[window=x]",
         "rope[]", "rope[size=3]", "rope[window=3,]"}) {
-    EXPECT_NE(error(text).find("says nothing of what queries see; write window=256"), std::string::npos) << text;
+    EXPECT_NE(error(text).find("is no part of an attention mask; write window=256"), std::string::npos) << text;
   }
   EXPECT_EQ(error("rope[window=3,window=4]"), "[encoding] 'rope[window=3,window=4]' says window twice");
-  EXPECT_EQ(error("rope[first=3]"),
-            "[encoding] first = 3 has no effect where every key before a query is seen; it is for window and chunk");
+  EXPECT_EQ(error("rope[first=3]"), "[encoding] first = 3 has no effect without a window or a chunk");
   for (const std::string_view text : {"rope[window=3", "rope[window=3]x", "rope[window=3]+cope"}) {
     EXPECT_NE(error(text).find("has a bracket that does not end it"), std::string::npos) << text;
   }
@@ -219,22 +218,20 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
             "see");
 }
 
-// Without an option a policy with a logit of its own, with it the entries of a table, which a factor may multiply.
+// A factor of whole logits is part of fused attention only where it multiplies scores alone.
 TEST(EncodingTraits, FollowFromTheScoreOfTheseOptions) {
-  const auto traits_of = [](const std::string& text, const std::string& p_max) {
+  const auto traits_of = [](const std::string& text, const std::string& whole) {
     EncodingChoice choice = EncodingChoice::parse(text);
-    choice.set_option("cope-alibi.p-max", p_max);
-    if (text.ends_with("ssmax")) choice.set_option("ssmax.whole", "true");
+    choice.set_option("ssmax.whole", whole);
     return make_encoding(
                choice, AttentionSizes{},
                [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); })
         ->traits;
   };
-  EXPECT_FALSE(traits_of("cope-alibi", "0").is_composed());
-  EXPECT_TRUE(traits_of("cope-alibi+ssmax", "0").is_composed());
-  EXPECT_FALSE(traits_of("cope-alibi+ssmax", "3").is_composed());
-  EXPECT_TRUE(traits_of("cope-alibi+tra", "0").takes_score_alone);
-  EXPECT_FALSE(traits_of("cope-alibi", "0").takes_score_alone);
+  EXPECT_FALSE(traits_of("ssmax", "true").is_composed());
+  EXPECT_FALSE(traits_of("cope-alibi+ssmax", "false").is_composed());
+  EXPECT_TRUE(traits_of("cope-alibi+ssmax", "true").is_composed());
+  EXPECT_TRUE(traits_of("alibi+ssmax", "true").is_composed());
 }
 
 // Whatever their names: 3 q + 1, not 3 (q + 1).

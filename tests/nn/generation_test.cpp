@@ -197,34 +197,8 @@ TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   }
 }
 
-// Rows of what each layer keeps beside keys.
-std::vector<std::int64_t> rows_beside_keys(const GenerationState& state) {
-  std::vector<std::int64_t> rows;
-  for (const KvCache& layer : state.layers) {
-    for (const auto& [name, kept] : layer) {
-      if (name.ends_with(kept_beside_keys)) rows.push_back(kept.tensor().size(2));
-    }
-  }
-  return rows;
-}
-
-// Whether the encoding's score modification reads distances during generation. Then no key may be evicted if there are
-// sink tokens.
-bool reads_distances(const EncodingChoice& choice, const EncodingEntry* entry) {
-  const auto part = std::ranges::find(choice.parts, entry, &EncodingChoice::Part::entry);
-  const auto encoding = testing::alone(choice, *part, long_length);
-  if (encoding == nullptr) return false;
-  const Tensor x = normal_tensor("x", {1, 3, 8}, 1), q = normal_tensor("q", {1, 2, 3, 4}, 1),
-               k = normal_tensor("k", {1, 2, 3, 4}, 1), v = normal_tensor("v", {1, 2, 3, 4}, 1);
-  KvCache cache;
-  const AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 0.5, .cache = &cache};
-  const Score score = score_of(*encoding, in);
-  return score.score_mod && score.score_mod->mod->traits.distance;
-}
-
-// Keys that no query will see any more go, and the others have other positions then, wherever the tokens of a step
-// begin.
-TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
+// Wherever the tokens of a step begin.
+TEST_P(Generation, GoesOnBehindAWindow) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   const std::vector<std::string> windows{"[window=9]",           "[window=5,first=3]",           "[chunk=7]",
                                          "[window=40,chunk=33]", "[window=20,chunk=11,first=2]", "[chunk=30,first=1]"};
@@ -257,36 +231,6 @@ TEST_P(Generation, LetsGoOfKeysBehindAWindow) {
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {75, 1, 1, 1, 40, 1, 1, 15, 1, 1, 1, 1, 1}, single), whole);
     expect_near(in_steps(*model, tokens, {2, 100, 30, 8}, several), whole);
-    // With sink tokens and a score modification that reads distances, no key is evicted.
-    const bool all_stay = std::ranges::any_of(one.choice.acting(), [&](const EncodingChoice::Assignment& assignment) {
-      return assignment.mask.is_causal_only() ||
-             (assignment.mask.first > 0 && std::ranges::any_of(assignment.sum, [&](const EncodingEntry* entry) {
-                return reads_distances(one.choice, entry);
-              }));
-    });
-    for (const std::int64_t rows : rows_beside_keys(single)) EXPECT_TRUE(all_stay || rows < long_length - 60) << rows;
-  }
-}
-
-// A text of 4096 tokens takes the memory of a window, whether keys of gates are there or not.
-TEST(GenerationMemory, IsThatOfTheWindow) {
-  constexpr std::int64_t window = 256, first = 4, tokens = 4096, step = 16, waiting = 63;
-  for (const char* gates : {"keys", "sep-keys"}) {
-    EncodingChoice choice = EncodingChoice::parse(formatted("cope+rope[window={},first={}]", window, first));
-    choice.set_option("cope.gates", gates);
-    const auto model = make_model(choice, small_model(), tokens);
-    const Tensor text = some_tokens(1, tokens);
-    GenerationState state;
-    const std::size_t before = memory_counters(default_device()).live_bytes;
-    for (std::int64_t begin = 0; begin < tokens; begin += step) {
-      model->step(slice(text, 1, begin, begin + step), state);
-      for (const std::int64_t rows : rows_beside_keys(state)) ASSERT_LE(rows, window - 1 + first + waiting);
-    }
-    const std::size_t parts = std::string(gates) == "keys" ? 4 : 6;  // of two layers
-    EXPECT_EQ(rows_beside_keys(state).size(), parts);
-    const auto width = static_cast<std::size_t>(small_model().width);
-    EXPECT_LE(memory_counters(default_device()).live_bytes - before,
-              parts * width * sizeof(double) * (window + first + 2 * waiting));
   }
 }
 

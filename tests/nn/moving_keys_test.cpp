@@ -16,7 +16,7 @@ namespace moving_keys_test {
 
 using testing::normal_tensor;
 
-constexpr std::int64_t length = 101, width = 8;  // one head
+constexpr std::int64_t length = 165, width = 8;  // three blocks of one head
 
 class MovingKeys : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(MovingKeys);

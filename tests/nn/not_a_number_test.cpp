@@ -77,26 +77,6 @@ TEST_P(NotANumber, StaysSoThroughAttention) {
   }
 }
 
-// Gates of their own that are NaN for one key: so is every position that counts it, also where the sums to its right
-// are beyond the end of the table, from where on gates need not be looked at.
-TEST_P(NotANumber, StaysSoBeyondTheEndOfATable) {
-  if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
-  constexpr std::int64_t spoilt = 5;
-  const testing::Sizes sizes{1, 2, testing::several_tiles(), 4, 4};
-  for (const testing::ShapeCase& one : testing::shape_cases()) {
-    if (!one.name.ends_with("own_gates")) continue;
-    for (const bool tiled : {true, false}) {
-      SCOPED_TRACE(formatted("{}{}", one.name, tiled ? " tiled" : " composed"));
-      const auto found = testing::compute(one, sizes, DType::f64, tiled, 0,
-                                          [&](const std::string& name, const Shape& shape, double deviation) {
-                                            const Tensor tensor = testing::normal_tensor(name, shape, deviation);
-                                            return name == "gate_key" ? with_spoilt_row(tensor, spoilt) : tensor;
-                                          });
-      expect_spoilt(found.output, spoilt, sizes.length);
-    }
-  }
-}
-
 // A table between knots without gates: the place is the distance times a number of the row.
 TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
   const testing::ShapeCase fire{

@@ -48,7 +48,6 @@ inline std::vector<ShapeCase> product_cases() {
                ToeplitzProduct{leaf(formatted("by_query{}", one), {s.batch, s.heads, s.length, 5}, 0.5, DType::f64),
                                leaf(formatted("by_distance{}", one), {1, 1, s.length, 5}, 1, DType::f64), true});
          }
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        },
        true},
   };

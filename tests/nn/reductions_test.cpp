@@ -47,7 +47,6 @@ struct Operands {
 Tensor in_tiles(const Encoding& encoding, const Operands& in, const AttentionMask& mask = {}) {
   AttentionInput input{in.x, in.q, in.k, in.v, scale};
   input.mask = mask;
-  input.replaces_product = !encoding.traits.takes_score_alone;
   const auto [operands, score] = testing::encoded_attention(encoding, input);
   return encoding.finish(tiled_attention(operands, score), input);
 }

@@ -62,10 +62,9 @@ struct Outcome {
 };
 
 inline Outcome compute(const ShapeCase& one, const Sizes& sizes, DType dtype, bool tiled, double dropout = 0,
-                       const Values& values = drawn(0), std::int64_t products_at_once = 0) {
+                       const Values& values = drawn(0)) {
   Inputs inputs = make_inputs(one, sizes, dtype, values);
   AttentionOperands& in = inputs.operands;
-  if (products_at_once > 0) in.products_at_once = products_at_once;
   Outcome outcome;
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", dropout);
   const ForwardContext pass{.training = true, .step = {.seed = 3, .number = 5}};

@@ -14,12 +14,12 @@ struct Threshold {
 
 struct Reading {
   static constexpr int rows = 2, heads = 2;
+  static constexpr auto fading(const auto& p) { return exp(head<1>(p)) * p.distance / (p.distance + 5); }
   static constexpr auto gate_exclusive(const auto& p) {
-    return sigmoid(p.gate_logit + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s - p.of_distance);
+    return sigmoid(p.gate_logit + row<1>(p)) * softplus(head<0>(p)) + 0.1 * sigmoid(p.s - fading(p));
   }
-  static constexpr auto of_distance(const auto& p) { return exp(head<1>(p)) * p.distance / (p.distance + 5); }
   static constexpr auto logit(const auto& p) {
-    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - p.of_distance + max(min(p.gate_logit, 2), -2) * 0.3;
+    return 0.9 * p.s + row<0>(p) * tanh(0.1 * p.sum) - fading(p) + max(min(p.gate_logit, 2), -2) * 0.3;
   }
 };
 

@@ -25,10 +25,6 @@ inline void break_stick(Score& score, bool attend_current = false) {
   score.set_softmax_rule({SoftmaxRule::Kind::exp});
 }
 
-std::vector<ShapeCase> moved_cases();
-
-// Those with queries that move last: all of them on the CPU, whose kernel has them, elsewhere a share
-// (tests/nn/moved_parts_test.cpp has all).
 inline std::vector<ShapeCase> shape_cases() {
   const auto gates = gates_of;
   const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
@@ -141,14 +137,13 @@ inline std::vector<ShapeCase> shape_cases() {
          score.add_score_mod(pair);
        },
        true},
-      {"factor_of_a_table_by_distance",
+      {"table_by_distance_and_product",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
          pair.table = table(s, leaf, 9);
          score.add_score_mod(pair);
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        }},
       {"pair_without_a_sum",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -296,8 +291,8 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
        },
        true},
-      // A factor of whole logits, in which gates from the score and a product are.
-      {"factor_of_table_and_every_bias",
+      // Gates from the score, which a product is added to.
+      {"table_and_every_bias_and_product",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.add_score_mod(contextual_table(table(s, leaf, 16)));
          score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
@@ -307,19 +302,21 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
        },
        true},
-      {"factor_of_segments_in_a_window",
+      {"segments_in_a_window",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          score.add_score_mod(segments(s, leaf, {}));
          score.set_softmax_rule(sink(s, leaf));
          score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
          score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
-         score.row_factor = leaf("row_factor", {1, s.heads, s.length}, 0.5, DType::f64);
        },
        true,
        {.window = 30, .first = 2}},
+      {"row_factor",
+       [](const Sizes& s, const Leaf& leaf, Score& score) {
+         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       }},
       {"stick_and_toeplitz",
        [=](const Sizes& s, const Leaf& leaf, Score& score) {
          break_stick(score, false);
@@ -328,7 +325,6 @@ inline std::vector<ShapeCase> shape_cases() {
   };
   for (const ShapeCase& one : unread_cases()) cases.push_back(one);
   for (const ShapeCase& one : product_cases()) cases.push_back(one);
-  for (const ShapeCase& one : every(takes_a_share() ? 4 : 1, moved_cases())) cases.push_back(one);
   return cases;
 }
 

@@ -20,8 +20,9 @@ struct Binned {
 struct Bent {
   static constexpr int rows = 1, heads = 1;
   static constexpr bool knots = true;
-  static constexpr auto of_distance(const auto& p) { return log(exp(head<0>(p)) * p.distance + 1); }
-  static constexpr auto position(const auto& p) { return row<0>(p) * p.of_distance + 2 * sigmoid(p.s); }
+  static constexpr auto position(const auto& p) {
+    return row<0>(p) * log(exp(head<0>(p)) * p.distance + 1) + 2 * sigmoid(p.s);
+  }
   static constexpr auto logit(const auto& p) { return p.s * (1 + 0.2 * p.entry) + 0.1 * p.entry; }
 };
 

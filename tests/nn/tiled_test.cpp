@@ -315,32 +315,6 @@ TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {
               score.biases.push_back(Product{normal_tensor("r", {1, 2, 4, 3}), normal_tensor("g", {1, 2, 5, 3})});
             }),
             "the key of a product must be f64 and as [1, 2, 4, 8] but for its width, got f64 [1, 2, 5, 3]"));
-  const auto of_moved = [&](auto&& change) {
-    return error([&](auto&, auto& score) {
-      const Tensor rows = normal_tensor("rows", {1, 2, 4, 8});
-      score.moved = MovedProduct{rows, rows, normal_tensor("own", {1, 2, 4, 4}), rows, rows, {}};
-      change(*score.moved);
-    });
-  };
-  EXPECT_EQ(of_moved([](auto&) {}), "nothing was refused");
-  EXPECT_TRUE(holds(of_moved([](auto& moved) {
-                      moved.keys = normal_tensor("k", {1, 2, 4, 6});
-                    }),
-                    "the keys that queries move to must be f64 and as [1, 2, 4, 8], got f64 [1, 2, 4, 6]"));
-  EXPECT_TRUE(holds(of_moved([](auto& moved) {
-                      moved.own = normal_tensor("own", {1, 2, 4, 3});
-                    }),
-                    "the products in blocks must be f64 [1, 2, 4, 4], got f64 [1, 2, 4, 3]"));
-  EXPECT_TRUE(holds(of_moved([](auto& moved) {
-                      moved.read = normal_tensor("read", {1, 2, 3, 8});
-                    }),
-                    "what blocks read of queries must be f64 [1, 2, 4, 8], got f64 [1, 2, 3, 8]"));
-  EXPECT_TRUE(holds(of_moved([](auto& moved) { moved.taken = moved.taken.to(DType::f32); }),
-                    "what blocks take off queries must be f64 [1, 2, 4, 8], got f32 [1, 2, 4, 8]"));
-  EXPECT_TRUE(holds(of_moved([](auto& moved) {
-                      moved.factor = normal_tensor("factor", {1, 2, 2, 8});
-                    }),
-                    "the factors of blocks must be f64 [1, 2, 1, 8], got f64 [1, 2, 2, 8]"));
   EXPECT_TRUE(holds(error([](auto&, auto& score) {
                       score.biases.push_back(Toeplitz{normal_tensor("b", {2, 3})});
                     }),

@@ -2,11 +2,6 @@
 from planted_error import Planted
 
 ERRORS = [
-    Planted("kept-keys-one-fewer", "nn/attention/kv_cache.cpp",
-            find="std::max<std::int64_t>(mask.begin(next) - mask.first, 0)",
-            replace="std::max<std::int64_t>(mask.begin(next) - mask.first + 1, 0)",
-            what="the cache of a window lets go of a key that the next query sees",
-            found_by=["nn/Cpu/Generation.*"]),
     Planted("adam-state-version", "nn/optimizer.cpp",
             find="for (const Tensor& state : state_[i]) state.storage()->bump_version();",
             replace="if (!state_[i].empty()) state_[i].front().storage()->bump_version();",
@@ -82,11 +77,11 @@ ERRORS = [
             replace="end_key = end / share + 1;",
             what="a group of heads that ends with a head of keys has the next one, too",
             found_by=["nn/KeyHeads.*:Combination.*"]),
-    Planted("chunk-kept-keys", "nn/attention/kv_cache.cpp",
-            find="return mask.chunk > 0 ? gone - gone % mask.chunk : gone;",
-            replace="return gone;",
-            what="a cache lets go of a part of a chunk, so that places and chunks no longer fit",
-            found_by=["nn/Cpu/Generation.*", "nn/Cpu/Forms.Generate*"]),
+    Planted("keys-stay-where-they-are", "nn/attention/moving_keys.cpp",
+            find="return keys - matmul(matmul(",
+            replace="return keys - 0.0 * matmul(matmul(",
+            what="queries meet all keys of earlier blocks as these were at the end of their own block",
+            found_by=["nn/Cpu/MovingKeys.*"]),
     Planted("kept-rows-of-another", "nn/attention/kv_cache.cpp",
             find="room_->filled == before && count",
             replace="count",

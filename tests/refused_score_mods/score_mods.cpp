@@ -40,10 +40,6 @@ REFUSED(Position, "position(p) is for p.entry, which the score modification does
 }
 static constexpr auto logit(const auto& p) { return p.s * 2; }
 });
-REFUSED(OfDistance, "p.of_distance is the result of of_distance(p), which the score modification does not have", {
-  static constexpr auto logit(const auto& p) { return p.s + p.of_distance;
-}
-});
 REFUSED(Row, "the score modification reads row<n>(p), but its `rows` is not above n", {
   static constexpr int rows = 1;
   static constexpr auto logit(const auto& p) { return p.s + row<1>(p); }
@@ -51,11 +47,6 @@ REFUSED(Row, "the score modification reads row<n>(p), but its `rows` is not abov
 REFUSED(Head, "the score modification reads head<n>(p), but its `heads` is not above n", {
   static constexpr auto logit(const auto& p) { return p.s * head<0>(p);
 }
-});
-REFUSED(RowOfDistance, "of_distance is the same for all rows: it reads only p.distance and head<n>(p)", {
-  static constexpr int rows = 1;
-  static constexpr auto of_distance(const auto& p) { return p.distance * row<0>(p); }
-  static constexpr auto bias(const auto& p) { return -p.of_distance; }
 });
 REFUSED(Branch, "a score modification chooses by select(condition, a, b), never by if or ?:", {
   static constexpr auto logit(const auto& p) { return p.s > 0 ? p.s : p.s * 2;

@@ -65,16 +65,6 @@ struct Keeps final : Encoding {
   Tensor weight_;
 };
 
-// Numbers the keys that are still in the cache.
-struct NumbersKeptKeys final : Encoding {
-  void score(const AttentionInput& in, Score& score) const override {
-    const Shape shape{in.q.size(0), in.q.size(1), in.keep_keys("keys", in.k).size(2)};
-    std::vector<double> numbers;
-    for (std::int64_t n = 0; n < shape.numel(); ++n) numbers.push_back(std::sin(static_cast<double>(n % shape[2])));
-    score.biases.push_back(RowColumn{{}, Tensor::from(numbers, shape, in.q.device())});
-  }
-};
-
 struct RoundsAway final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override { return (output + 1e5) + -1e5; }
 };
@@ -179,30 +169,6 @@ TEST(EncodingCheck, SaysWhereItIs) {
   EXPECT_TRUE(says(twice, "'column' has 10 rows after 5 tokens: in.keep takes each tensor once")) << twice;
   // There was no tensor to keep.
   EXPECT_TRUE(says(ahead, "for the tokens 0 to 4") && !says(ahead, hint)) << ahead;
-}
-
-// The check generates until a window evicts keys, if there is one: in a layer, or on some of its heads.
-TEST(EncodingCheck, GeneratesUntilAWindowLetsKeysGo) {
-  const auto in_window = [](const AttentionMask& visible) {
-    EncodingChoice choice = choice_of<NumbersKeptKeys>("numbers-kept-keys");
-    choice.assignments = choice.acting();
-    choice.assignments.front().mask = visible;
-    return finding("generation", std::move(choice));
-  };
-  EXPECT_EQ(in_window({}).kind, Finding::Kind::good);
-  for (const AttentionMask& visible :
-       {AttentionMask{.window = 9}, AttentionMask{.chunk = 20}, AttentionMask{.window = 40, .first = 2}}) {
-    const Finding found = in_window(visible);
-    EXPECT_EQ(found.kind, Finding::Kind::wrong) << found.text;
-    EXPECT_TRUE(says(found.text, "150 tokens a few at a time and all at once differ by ")) << found.text;
-  }
-  for (const auto& [text, length] : {std::pair{"0:none,1:cope[window=9]", "150 "},
-                                     {"alibi[chunk=20]@0,rope@1", "150 "},
-                                     {"0:rope,1:fox@0,alibi@1", "35 "}}) {
-    const Finding found = finding("generation", EncodingChoice::parse(text));
-    EXPECT_EQ(found.kind, Finding::Kind::good) << text << ": " << found.text;
-    EXPECT_TRUE(found.text.starts_with(length)) << text << ": " << found.text;
-  }
 }
 
 TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {

@@ -69,16 +69,8 @@ class Team {
     if (gradients == nullptr) return;
     shared_count_ += SoftmaxTile<T>::shared_count(call);
     for (const BiasOperands<View>& bias : call.biases) shared_count_ += BiasTile<T>::shared_count(bias, call.keys());
-    // Sums by key of a single chunk are needed until they are written, sums of several chunks until they are added up.
-    constexpr std::int64_t most_bytes = std::int64_t{1} << 27;
-    const std::int64_t bytes_each = std::max<std::int64_t>(1, key_count_ * static_cast<std::int64_t>(sizeof(T)));
-    at_once_ = division_.chunks() == 1 ? threads_
-                                       : std::min(chunks(), std::max<std::int64_t>(threads_, most_bytes / bytes_each));
-    const auto is_rounded = [](const View& d) { return d && d.dtype == DType::bf16; };
-    if (is_rounded(gradients->k) || is_rounded(gradients->v)) {  // bf16 results cannot accumulate
-      at_once_ = std::max(division_.chunks(), at_once_ / division_.chunks() * division_.chunks());
-    }
-    key_gradients_ = arena.take<T>(key_count_ * at_once_);
+    // Sums by key of a single chunk are needed until they are written, sums of several chunks until all are added up.
+    key_gradients_ = arena.take<T>(key_count_ * (division_.chunks() == 1 ? threads_ : chunks()));
     const std::int64_t items = call.batch() * call.heads() * division_.shares;
     shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};
   }
@@ -96,25 +88,18 @@ class Team {
     };
     const Worker<T>& any = *workers_[0];
     const std::int64_t parts = division_.chunks(), all = chunks();
-    const auto write = [&](std::int64_t key, T* sums, std::int64_t part, std::int64_t count) {
-      any.write_key_gradients(key / key_heads(call_), key % key_heads(call_), sums, part, count);
+    const auto write = [&](std::int64_t key, T* sums) {
+      any.write_key_gradients(key / key_heads(call_), key % key_heads(call_), sums, parts);
     };
     if (parts == 1) {
       parallel_for(all, [&](std::int64_t index) {
         T* const sums = key_gradients_ + omp_get_thread_num() * key_count_;
         compute(index, sums);
-        write(index, sums, 0, 1);
+        write(index, sums);
       });
-    }
-    // Always in the order of all chunks, for any at_once_.
-    for (std::int64_t first = 0; parts > 1 && first < all; first += at_once_) {
-      const std::int64_t end = std::min(all, first + at_once_), first_key = first / parts;
-      const auto sums_of = [&](std::int64_t index) { return key_gradients_ + (index - first) * key_count_; };
-      parallel_for(end - first, [&](std::int64_t n) { compute(first + n, sums_of(first + n)); });
-      parallel_for((end - 1) / parts + 1 - first_key, [&](std::int64_t n) {
-        const std::int64_t key = first_key + n, begin = std::max(first, key * parts);
-        write(key, sums_of(begin), begin - key * parts, std::min(end, (key + 1) * parts) - begin);
-      });
+    } else {
+      parallel_for(all, [&](std::int64_t index) { compute(index, key_gradients_ + index * key_count_); });
+      parallel_for(key_heads_, [&](std::int64_t key) { write(key, key_gradients_ + key * parts * key_count_); });
     }
     any.write_shared(shared_);
     report_tiles();
@@ -137,7 +122,6 @@ class Team {
   WorkPartition division_;
   int threads_;
   std::int64_t key_heads_, key_count_, shared_count_;
-  std::int64_t at_once_ = 0;  // number of chunks whose sums by key fit into memory
   Worker<T>** workers_;
   T* key_gradients_ = nullptr;
   SharedSums shared_;
@@ -156,7 +140,9 @@ constexpr auto only_count = [](const auto&) {};
 
 }  // namespace
 
-std::int64_t attention_prefix_sums(const AttentionCall& call) { return ScanCheckpoints(call).count(); }
+std::int64_t attention_prefix_sums(const AttentionCall& call) {
+  return checkpoint_at(call, call.batch() * call.heads(), 0, 0);
+}
 
 std::int64_t attention_workspace(const AttentionCall& call) { return with_team(call, nullptr, nullptr, only_count); }
 void attention(const AttentionCall& call, void* workspace) {

@@ -30,7 +30,7 @@ void multiply(const Microkernel& tiles, const Product& of) {
   for (std::int64_t row = 0; row < of.m; row += tiles.rows) {
     for (std::int64_t column = 0; column < of.n; column += bf16_columns) {
       float* const c = of.c + row * of.ld_c + column;
-      SumTile sums{.c = c, .ld_c = of.ld_c, .before = of.add ? c : nullptr, .ld_before = of.ld_c};
+      SumTile sums{.c = c, .ld_c = of.ld_c, .add = of.add};
       sums.rows = std::min<std::int64_t>(tiles.rows, of.m - row);
       sums.columns = std::min<std::int64_t>(bf16_columns, of.n - column);
       tiles.multiply(of.pairs, {of.a + row * of.ld_a, of.ld_a}, of.b + column / bf16_columns * of.panel_step, sums);
@@ -101,9 +101,9 @@ void Bf16Operands::add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, f
   clear_above_diagonal(rows, keys, tile);
   for (std::int64_t lane = 0; lane < rows.lanes; lane += block) {
     // Only the keys up to the block's last query.
-    const std::int64_t seen = std::min(keys.keys, rows.last_key + lane + block - keys.first), pairs = pairs_of(seen);
-    if (seen <= 0) continue;
-    tiles_.pack(tile_, block, false, {tile + lane, 1, tile_rows}, std::min(block, rows.lanes - lane), seen, pairs);
+    const std::int64_t count = std::min(keys.keys, rows.last_key + lane + block - keys.first), pairs = pairs_of(count);
+    if (count <= 0) continue;
+    tiles_.pack(tile_, block, false, {tile + lane, 1, tile_rows}, std::min(block, rows.lanes - lane), count, pairs);
     multiply(tiles_, {pairs, x_by_key(keys.first), ld_by_key_, tile_, 0, y + lane, tile_rows, width_, block, true});
   }
 }

@@ -124,7 +124,7 @@ class RowColumnTile final : public BiasTile<T> {
         gradient_(gradient),
         keys_(call.keys()),
         column_(arena.take<double>(keys_)),
-        largest_(arena.take<double>((keys_ + tile_keys - 1) / tile_keys)) {}
+        largest_(arena.take<double>(tiles_of(keys_, tile_keys))) {}
 
   void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
     d_column_ = shared;
@@ -238,9 +238,9 @@ class RowToeplitzTile final : public BiasTile<T> {
   template <class F, class X>
   void for_each_pair(const RowTile& rows, const KeyTile& keys, const F& f, X* tile) const {
     for (std::int64_t j = 0; j < keys.keys; ++j) {
-      const Lanes seeing = keys.seeing(rows, j);
-      const std::int64_t end = std::min<std::int64_t>(rows.rows, seeing.end);
-      for (std::int64_t i = seeing.begin; i < end; ++i) {
+      const Lanes unmasked = keys.unmasked_lanes(rows, j);
+      const std::int64_t end = std::min<std::int64_t>(rows.rows, unmasked.end);
+      for (std::int64_t i = unmasked.begin; i < end; ++i) {
         const std::int64_t distance = rows.last_key + i - (keys.first + j);
         if (distance < width_ || bias_.cap) f(i, std::min(distance, width_ - 1), tile[j * tile_rows + i]);
       }

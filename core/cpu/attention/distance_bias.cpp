@@ -74,7 +74,7 @@ auto DistanceProducts<T>::of_tile(const RowTile& rows, const KeyTile& keys) -> D
 
 template <class T>
 void DistanceProducts<T>::open_keys(std::int64_t batch, std::int64_t key_head) {
-  if (given()) of_e_.open_keys(call_.distance.key, batch, key_head, {0, distances_});
+  if (given()) of_e_.open_keys(call_.distance.key, batch, key_head);
 }
 
 template <class T>
@@ -82,7 +82,7 @@ void DistanceProducts<T>::open_rows(const RowTile& rows) {
   if (!given()) return;
   of_e_.open_rows(call_.distance.query, rows);
   held_ = d_held_ = {};
-  if (caps_) of_e_.pairs(seeing_all(rows, distances_), {distances_ - 1, 1}, last_);
+  if (caps_) of_e_.pairs(without_mask(rows, distances_), {distances_ - 1, 1}, last_);
   if (gradients_ == nullptr) return;
   std::fill_n(d_rows_, tile_rows * width_, T{0});
   std::fill_n(d_last_, tile_rows, T{0});
@@ -94,7 +94,7 @@ template <class T>
 void DistanceProducts<T>::multiply(const RowTile& rows, const Distances& of) {
   const auto at = [&](std::int64_t distance) { return products_ + (distance - held_.begin) * tile_rows; };
   const Distances own = in_table(of);
-  const RowTile all = seeing_all(rows, distances_);
+  const RowTile all = without_mask(rows, distances_);
   for (std::int64_t n = of.begin; n < std::min<std::int64_t>(0, of.end); ++n) std::fill_n(at(n), tile_rows, T{0});
   for (std::int64_t n = own.begin; n < own.end; n += tile_keys) {
     of_e_.pairs(all, {n, std::min(tile_keys, own.end - n)}, at(n));
@@ -111,14 +111,14 @@ void DistanceProducts<T>::multiply(const RowTile& rows, const Distances& of) {
 template <class T>
 void DistanceProducts<T>::add(const RowTile& rows, const KeyTile& keys, T* score) {
   const Distances wanted = of_tile(rows, keys), before = held_;
-  const Distances kept{std::clamp(wanted.begin, before.begin, before.end),
-                       std::clamp(wanted.end, before.begin, before.end)};
+  const Distances reused{std::clamp(wanted.begin, before.begin, before.end),
+                         std::clamp(wanted.end, before.begin, before.end)};
   held_ = wanted;
-  if (kept.any()) {
-    move_rows(products_ + (kept.begin - wanted.begin) * tile_rows, products_ + (kept.begin - before.begin) * tile_rows,
-              kept.end - kept.begin);
-    multiply(rows, {wanted.begin, kept.begin});
-    multiply(rows, {kept.end, wanted.end});
+  if (reused.any()) {
+    move_rows(products_ + (reused.begin - wanted.begin) * tile_rows,
+              products_ + (reused.begin - before.begin) * tile_rows, reused.end - reused.begin);
+    multiply(rows, {wanted.begin, reused.begin});
+    multiply(rows, {reused.end, wanted.end});
   } else {
     multiply(rows, wanted);
   }
@@ -156,7 +156,7 @@ void DistanceProducts<T>::gradient(const RowTile& rows, const KeyTile& keys, con
 
 template <class T>
 void DistanceProducts<T>::add_gradients(const RowTile& rows, const KeyTile& distances, T* d_tile, T* sums) {
-  of_e_.add_gradients(seeing_all(rows, distances_), distances, gradients_->distance.query ? d_rows_ : nullptr,
+  of_e_.add_gradients(without_mask(rows, distances_), distances, gradients_->distance.query ? d_rows_ : nullptr,
                       gradients_->distance.key ? sums : nullptr, d_tile);
 }
 

@@ -118,7 +118,7 @@ inline bool multiplies_bf16(const AttentionCall& call) {
 inline bool has_bf16_instructions() { return &bf16_microkernel() != &bf16_portable; }
 
 // The same rows without a mask, to multiply them with `count` vectors that are not keys.
-inline RowTile seeing_all(const RowTile& rows, std::int64_t count) {
+inline RowTile without_mask(const RowTile& rows, std::int64_t count) {
   RowTile all = rows;
   all.last_key = count;
   all.mask = {};
@@ -178,9 +178,9 @@ class PairProducts {
         has_y_(uses.pairs || uses.by_rows),
         x_(arena.take<T>((keeps_x_ ? keys : tile_keys) * width_)),
         y_rows_(arena.take<T>(has_y_ ? tile_rows * ld_ : 0)) {
-    const bool is_kept = x && x.dtype == DType::bf16;
-    rounds_ = is_kept && !has_bf16_instructions();
-    if (is_kept && !rounds_) {
+    const bool is_bf16 = x && x.dtype == DType::bf16;
+    rounds_ = is_bf16 && !has_bf16_instructions();
+    if (is_bf16 && !rounds_) {
       bf16_.emplace(keys, width_, Bf16Operands::Uses{uses.pairs, uses.by_keys, uses.by_rows}, arena);
     } else {
       y_lanes_ = arena.take<T>(has_y_ ? tile_rows * width_ : 0);
@@ -188,13 +188,13 @@ class PairProducts {
       rounded_tile_ = arena.take<T>(rounds_ ? tile_keys * tile_rows : 0);
     }
     int exponent = 0;
-    if (is_kept) after_ = std::frexp(uses.factor, &exponent) != 0.5;
+    if (is_bf16) after_ = std::frexp(uses.factor, &exponent) != 0.5;
   }
 
-  void open_keys(const View& x, std::int64_t batch, std::int64_t key_head, const KeyRange& range) {
+  void open_keys(const View& x, std::int64_t batch, std::int64_t key_head) {
     const bool as_it_lies = bf16_ && !keeps_x_ && x.strides[3] == 1;
-    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
-      const std::int64_t count = std::min(tile_keys, range.end - first);
+    for (std::int64_t first = 0; first < x.shape[2]; first += tile_keys) {
+      const std::int64_t count = std::min(tile_keys, x.shape[2] - first);
       T* const tile = x_ + (keeps_x_ ? first * width_ : 0);
       if (as_it_lies) {
         const Matrix<Bfloat16> own(x, batch, key_head);

@@ -19,11 +19,8 @@ class GateOperands {
         gradients_(gradients),
         given_(call.score_mod.gate_key),
         width_(given_ ? call.score_mod.gate_key.shape[3] : 0),
-        ld_(round_up(width_, vector_lanes<T>)),
-        products_(
-            call.score_mod.gate_key, given_ ? call.keys() : 0,
-            {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr, .reads_x = true},
-            arena),
+        products_(call.score_mod.gate_key, given_ ? call.keys() : 0,
+                  {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr}, arena),
         score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
         d_lanes_(arena.take<T>(tile_rows * width_)) {}
 
@@ -32,18 +29,14 @@ class GateOperands {
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
     d_key_ = d_gate_key;
     if (!given_) return;
-    products_.open_keys(call_.score_mod.gate_key, batch, head / gqa_group_size(call_), {0, call_.keys()});
-    finite_keys_ = are_finite(products_.x(), call_.keys() * width_);
+    products_.open_keys(call_.score_mod.gate_key, batch, head / gqa_group_size(call_));
   }
   void open_rows(const RowTile& rows) {
     if (!given_) return;
     products_.open_rows(call_.score_mod.gate_query, rows);
-    finite_rows_ = are_finite(products_.y_rows(), tile_rows * ld_);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
-  // Whether the separate operands are finite. If not, gates may be NaN and must all be computed.
-  bool finite() const { return finite_keys_ && finite_rows_; }
-  // The tile of p.other: `score`, or the product of the separate operands.
+  // The tile of p.gate_logit: `score`, or the product of the separate operands.
   T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
     if (!given_) return score;
     products_.pairs(rows, keys, score_);
@@ -61,65 +54,13 @@ class GateOperands {
   }
 
  private:
-  static bool are_finite(const T* x, std::int64_t count) {
-    T zero = 0;
-#pragma omp simd reduction(+ : zero)
-    for (std::int64_t n = 0; n < count; ++n) zero += x[n] * T{0};
-    return zero == 0;
-  }
-
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   bool given_;
-  std::int64_t width_, ld_;
+  std::int64_t width_;
   PairProducts<T> products_;
   T *score_, *d_lanes_;
   T* d_key_ = nullptr;
-  bool finite_keys_ = true, finite_rows_ = true;
-};
-
-// Layout of the running sums that forward saves for backward, at the right edges of key tiles. Each row tile of each
-// head saves its sums for every key tile that is not fully masked, except the last one, where sums begin at 0. Without
-// a window that is half of all tiles; with one it is the tiles that the window touches.
-class ScanCheckpoints {
- public:
-  explicit ScanCheckpoints(const AttentionCall& call) : call_(call) {}
-
-  // The key tiles 0 .. always - 1 and begin .. end - 1 of a row tile. offset: the number of elements before its first.
-  struct Checkpoint {
-    std::int64_t always, begin, end, offset = 0;
-    std::int64_t at(std::int64_t key_tile) const {
-      return offset + (key_tile < always ? key_tile : always + key_tile - begin) * tile_rows;
-    }
-  };
-  Checkpoint of(const RowTile& rows) const {
-    const std::int64_t row_tile = rows.first / tile_rows, head = rows.batch * call_.heads() + rows.head;
-    Checkpoint kept = kept_of(row_tile);
-    kept.offset = head * of_head(row_tiles()) + of_head(row_tile);
-    return kept;
-  }
-  // Number of elements, over all heads.
-  std::int64_t count() const { return call_.batch() * call_.heads() * of_head(row_tiles()); }
-
- private:
-  Checkpoint kept_of(std::int64_t row_tile) const {
-    const std::int64_t first = row_tile * tile_rows, query = call_.keys() - call_.queries() + first;
-    const std::int64_t rows = std::min(tile_rows, call_.queries() - first), begin = call_.mask.begin(query) / tile_keys;
-    return {std::min(begin, key_tiles_before(std::min(call_.mask.first, call_.keys()))), begin,
-            key_tiles_before(query + rows) - 1};
-  }
-  std::int64_t row_tiles() const { return (call_.queries() + tile_rows - 1) / tile_rows; }
-  // Number of elements of a head's first row tiles.
-  std::int64_t of_head(std::int64_t row_tiles) const {
-    std::int64_t tiles = 0;
-    for (std::int64_t n = 0; n < row_tiles; ++n) {
-      const Checkpoint kept = kept_of(n);
-      tiles += kept.always + kept.end - kept.begin;
-    }
-    return tiles * tile_rows;
-  }
-
-  const AttentionCall& call_;
 };
 
 // The loops for the widest vectors that both the processor and the build support.
@@ -168,13 +109,12 @@ class ScoreModTile {
         values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
         table_(arena.take<Entry<T>>(traits_.knots ? tile_rows * ld_ : 0)),
         d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)),
-        diagonals_(arena.take<T>((1 + traits_.heads) * tile_diagonals)),
-        kept_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
-        kept_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        kept_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        kept_entry_(
+        saved_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
+        saved_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
+        saved_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
+        saved_entry_(
             arena.take<T>(gradients != nullptr && looks_up() && !traits_.adds_entry ? tile_keys * tile_rows : 0)),
-        kept_slope_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
+        saved_slope_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
         d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * traits_.rows : 0)),
         sums_(arena.take<double>(gradients != nullptr && scalar_count_ > 0 ? (2 + 2 * scalar_count_) * tile_rows : 0)) {
   }
@@ -216,7 +156,7 @@ class ScoreModTile {
   // Applies the score modification to the scores, from the tile's last key to its first. for_gradient: saves the data
   // that `gradient` needs.
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) {
-    saturated_ = traits_.saturates && operands_.finite() && is_saturated(rows);
+    saturated_ = traits_.saturates && is_saturated(rows);
     const T* const gate_logit = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
     const auto add = for_gradient ? loops_.add_and_keep : loops_.add;
     add(views(rows, keys), score, gate_logit, carry_);
@@ -336,13 +276,12 @@ class ScoreModTile {
             entries_,
             ld_,
             call_.score_mod.knots.as<T>(),
-            diagonals_,
-            kept_score_,
-            kept_sum_,
-            kept_gate_slope_,
-            kept_entry_,
-            kept_slope_,
-            traits_.saturates && operands_.finite() ? saturated_keys_ : nullptr};
+            saved_score_,
+            saved_sum_,
+            saved_gate_slope_,
+            saved_entry_,
+            saved_slope_,
+            traits_.saturates ? saturated_keys_ : nullptr};
   }
 
   const AttentionCall& call_;
@@ -356,8 +295,7 @@ class ScoreModTile {
   std::int64_t ld_;
   T* values_;                  // [tile_rows, ld]
   Entry<T>*table_, *d_table_;  // [tile_rows, ld]
-  T* diagonals_;
-  T *kept_score_, *kept_sum_, *kept_gate_slope_, *kept_entry_, *kept_slope_;
+  T *saved_score_, *saved_sum_, *saved_gate_slope_, *saved_entry_, *saved_slope_;
   T* d_rows_;
   double* sums_;
   double* shared_ = nullptr;

@@ -45,20 +45,19 @@ template <class T>
 struct ScoreModTileViews {
   RowTile rows;
   KeyTile keys;
-  const T* row_scalars;   // [rows, tile_rows]
-  const T* head_scalars;  // [heads]
-  const T* values;        // table without knots: [tile_rows, ld]
-  const Entry<T>* table;  // table with knots: [tile_rows, ld]
-  Entry<T>* d_table;      // gradient of either table
-  std::int64_t entries;   // P+1, or the number of knots
-  std::int64_t ld;        // entries, plus one without knots
-  const T* knots;         // with knots: [entries]
-  T* diagonals;           // of_distance, then its derivatives by scalars of the head: [1 + heads, tile_diagonals]
-  T* kept_score;          // p.s; null if no gradient is computed
-  T *kept_sum, *kept_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
-  T *kept_entry, *kept_slope;     // without knots: p.entry unless it is only added, and its slope
+  const T* row_scalars;             // [rows, tile_rows]
+  const T* head_scalars;            // [heads]
+  const T* values;                  // table without knots: [tile_rows, ld]
+  const Entry<T>* table;            // table with knots: [tile_rows, ld]
+  Entry<T>* d_table;                // gradient of either table
+  std::int64_t entries;             // P+1, or the number of knots
+  std::int64_t ld;                  // entries, plus one without knots
+  const T* knots;                   // with knots: [entries]
+  T* saved_score;                   // p.s; null if no gradient is computed
+  T *saved_sum, *saved_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
+  T *saved_entry, *saved_slope;     // without knots: p.entry unless it is only added, and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
-  // or place is computed for these keys. Null: none.
+  // or place is computed for these keys.
   std::int64_t* saturated_keys;
 };
 
@@ -74,38 +73,12 @@ inline constexpr auto vectors_of_rows = static_cast<std::size_t>(tile_rows / lan
 
 // Rows of the tile whose queries see key j. Padding lanes may be included: their numbers are 0 and their results are
 // not used.
-TALLY_INLINE Lanes queries_seeing(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
-  Lanes seeing = keys.seeing(rows, j);
+TALLY_INLINE Lanes unmasked_queries(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
+  Lanes unmasked = keys.unmasked_lanes(rows, j);
   const auto queries = static_cast<std::int32_t>(rows.rows);
-  seeing.end = seeing.end < queries ? seeing.end : queries;
-  seeing.begin = seeing.begin < seeing.end ? seeing.begin : seeing.end;
-  return seeing;
-}
-
-// The pairs on a diagonal of a tile have the same distance. The diagonal of lane 0 and the last key comes first.
-inline constexpr std::int64_t tile_diagonals = tile_rows + tile_keys;
-
-// of_distance for every diagonal, if the score modification has it.
-template <class V, class Mod, bool differentiates>
-TALLY_INLINE void set_diagonals(const ScoreModTileViews<Scalar<V>>& tile) {
-  using T = Scalar<V>;
-  constexpr ScoreModTraits traits = attention::traits_of<Mod>;
-  if constexpr (traits.of_distance) {
-    attention::DistanceInputs<V, Mod, differentiates> shared{};
-    for (std::int64_t n = 0; n < traits.heads; ++n) {
-      shared.scalars[static_cast<std::size_t>(traits.rows + n)] = splat<V>(tile.head_scalars[n]);
-    }
-    V lane{};
-    for (std::int64_t l = 0; l < lanes_of<V>; ++l) lane[l] = static_cast<T>(l);
-    const std::int64_t first = tile.rows.last_key - tile.keys.first - (tile_keys - 1);
-    for (std::int64_t at = 0; at < tile_diagonals; at += lanes_of<V>) {
-      shared.distance = {lane + static_cast<T>(first + at), {}};
-      const auto y = attention::of_distance_of<Mod>(shared);
-      attention::detail::each_part(y, [&](std::size_t n, const V& x) TALLY_INLINED {
-        store_vector<V>(tile.diagonals + static_cast<std::int64_t>(n) * tile_diagonals + at, x);
-      });
-    }
-  }
+  unmasked.end = unmasked.end < queries ? unmasked.end : queries;
+  unmasked.begin = unmasked.begin < unmasked.end ? unmasked.begin : unmasked.end;
+  return unmasked;
 }
 
 // A vector of neighbouring rows.
@@ -116,13 +89,11 @@ struct PairLanes {
   using Count = std::conditional_t<sizeof(T) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
   static constexpr ScoreModTraits traits = attention::traits_of<Mod>;
 
-  Counts lane;         // within the tile
-  V row_distance;      // to key 0 of the tile
-  const T* diagonals;  // begins at the diagonal of the first row and key 0
+  Counts lane;     // within the tile
+  V row_distance;  // to key 0 of the tile
   std::array<V, scalar_count<Mod> == 0 ? 1 : scalar_count<Mod>> scalars;
 
-  TALLY_INLINE PairLanes(const ScoreModTileViews<T>& tile, std::int64_t first)
-      : diagonals(tile.diagonals + first + tile_keys - 1) {
+  TALLY_INLINE PairLanes(const ScoreModTileViews<T>& tile, std::int64_t first) {
     for (std::int64_t l = 0; l < lanes_of<V>; ++l) {
       lane[l] = static_cast<Count>(first + l);
       row_distance[l] = static_cast<T>(tile.rows.last_key - tile.keys.first + first + l);
@@ -134,21 +105,14 @@ struct PairLanes {
     }
   }
   // Whether these lanes see the key.
-  TALLY_INLINE auto seen(const Lanes& seeing) const {
-    return (lane >= Count{seeing.begin}) & (lane < Count{seeing.end});
+  TALLY_INLINE auto within(const Lanes& unmasked) const {
+    return (lane >= Count{unmasked.begin}) & (lane < Count{unmasked.end});
   }
   template <bool differentiates>
   TALLY_INLINE auto pair(const V& s, const V& gate_logit, const V& sum, std::int64_t key) const {
-    auto pair = attention::PairInputs<V, Mod, differentiates>::of(
-        s, gate_logit, sum, row_distance - static_cast<T>(key),
-        [&](std::size_t n) TALLY_INLINED -> const V& { return scalars[n]; });
-    if constexpr (traits.of_distance) {
-      // Overwrites the value computed for the pair; the compiler then drops that computation.
-      attention::detail::each_part(pair.of_distance, [&](std::size_t n, V& x) TALLY_INLINED {
-        x = load_vector<V>(diagonals + static_cast<std::int64_t>(n) * tile_diagonals - key);
-      });
-    }
-    return pair;
+    return attention::PairInputs<V, Mod, differentiates>::of(s, gate_logit, sum, row_distance - static_cast<T>(key),
+                                                             [&](std::size_t n)
+                                                                 TALLY_INLINED -> const V& { return scalars[n]; });
   }
 };
 

@@ -74,12 +74,11 @@ template <class V, class Mod, bool keep>
   std::array<KnotSegments<V>, traits.knots ? vectors_of_rows<V> : 0> segments{};
   std::array<bool, vectors_of_rows<V>> has_saturated{};
   if constexpr (traits.saturates) last = last_entries<V>(tile);
-  if (traits.saturates && tile.saturated_keys != nullptr) {
+  if (traits.saturates) {
     for (std::size_t n = 0; n < vectors_of_rows<V>; ++n) tile.saturated_keys[n] = 0;
   }
-  set_diagonals<V, Mod, keep>(tile);
   for (std::int64_t j = tile.keys.keys - 1; j >= 0; --j) {
-    if (traits.saturates && tile.saturated_keys != nullptr && (tile.keys.keys - 1 - j) % saturation_interval == 0) {
+    if (traits.saturates && (tile.keys.keys - 1 - j) % saturation_interval == 0) {
       for (std::int64_t first = 0; first < tile.rows.lanes; first += step) {
         const auto n = static_cast<std::size_t>(first / step);
         if (has_saturated[n]) continue;
@@ -91,7 +90,7 @@ template <class V, class Mod, bool keep>
     const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
       return traits.saturates && has_saturated[static_cast<std::size_t>(first / step)];
     };
-    const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+    const Lanes unmasked = unmasked_queries(tile.rows, tile.keys, j);
     const std::int64_t begin = tile.keys.first_lane(tile.rows, j);
     const auto load_gate_logit = [&](std::int64_t cell) TALLY_INLINED -> V {
       return traits.gate_logit ? load_vector<V>(gate_logit + cell) : V{};
@@ -104,10 +103,10 @@ template <class V, class Mod, bool keep>
         constexpr bool keeps_slope = keep && keeps_gate_slope<V, Mod>();
         const auto own = attention::gate_of<Mod>(
             at.template pair<keeps_slope>(load_vector<V>(score + cell), load_gate_logit(cell), V{}, j));
-        const auto seen = at.seen(seeing);
-        const V gate = choose(seen, own.value, V{});
+        const auto unmasked_here = at.within(unmasked);
+        const V gate = choose(unmasked_here, own.value, V{});
         if constexpr (keeps_slope) {
-          store_vector<V>(tile.kept_gate_slope + cell, choose(seen, own.derivatives.by[0], V{}));
+          store_vector<V>(tile.saved_gate_slope + cell, choose(unmasked_here, own.derivatives.by[0], V{}));
         }
         // Compensated summation: sums of hundreds of gates stay as accurate as their type.
         V& lost_here = lost[static_cast<std::size_t>(first / step)];
@@ -116,7 +115,7 @@ template <class V, class Mod, bool keep>
         lost_here += (before - next) + gate;
         store_vector<V>(carry + first, next);
         if constexpr (traits.sums_own_gate) position = next + lost_here;
-        if constexpr (keep) store_vector<V>(tile.kept_sum + cell, position);
+        if constexpr (keep) store_vector<V>(tile.saved_sum + cell, position);
       }
       return position;
     };
@@ -127,8 +126,8 @@ template <class V, class Mod, bool keep>
     const auto finish = [&](const PairLanes<V, Mod>& at, std::int64_t first, const auto& pair) TALLY_INLINED {
       const std::int64_t cell = j * tile_rows + first;
       const V logit = attention::logit_of<Mod>(pair).value;
-      store_vector<V>(score + cell, choose(at.seen(seeing), logit, splat<V>(-std::numeric_limits<T>::infinity())));
-      if constexpr (keep) store_vector<V>(tile.kept_score + cell, pair.s.value);
+      store_vector<V>(score + cell, choose(at.within(unmasked), logit, splat<V>(-std::numeric_limits<T>::infinity())));
+      if constexpr (keep) store_vector<V>(tile.saved_score + cell, pair.s.value);
     };
     for (std::int64_t first = begin; first < tile.rows.lanes; first += step) {
       const PairLanes<V, Mod> at(tile, first);
@@ -167,8 +166,8 @@ template <class V, class Mod, bool keep>
         finish(at, first, attention::PairWithEntry<V, Mod, false>(pair, value));
         if constexpr (keep) {
           const std::int64_t cell = j * tile_rows + first;
-          store_vector<V>(tile.kept_slope + cell, rise);
-          if constexpr (!traits.adds_entry) store_vector<V>(tile.kept_entry + cell, value);
+          store_vector<V>(tile.saved_slope + cell, rise);
+          if constexpr (!traits.adds_entry) store_vector<V>(tile.saved_entry + cell, value);
         }
       }
     }
@@ -198,29 +197,27 @@ template <class V, class Mod>
   TablePlaces<V> places;  // with the gradients of the entries
   std::array<KnotSegments<V>, traits.knots ? vectors_of_rows<V> : 0> segments{};
   if constexpr (traits.saturates) last = last_entries<V>(tile);
-  set_diagonals<V, Mod, true>(tile);
   for (std::int64_t begin = 0; begin < tile.keys.keys; begin += few_keys) {
     // Over few_keys keys: sums of dl, of the weights, and of both for each number.
     std::array<std::array<V, 2 + 2 * count>, vectors_of_rows<V>> few{};
     const std::int64_t end = begin + few_keys < tile.keys.keys ? begin + few_keys : tile.keys.keys;
     for (std::int64_t j = begin; j < end; ++j) {
-      const Lanes seeing = queries_seeing(tile.rows, tile.keys, j);
+      const Lanes unmasked = unmasked_queries(tile.rows, tile.keys, j);
       const std::int64_t lane = tile.keys.first_lane(tile.rows, j);
-      const auto is_passed = [&](std::int64_t first) TALLY_INLINED {
-        return traits.saturates && tile.saturated_keys != nullptr && j < tile.saturated_keys[first / step];
-      };
+      const auto is_passed = [&](std::int64_t first)
+                                 TALLY_INLINED { return traits.saturates && j < tile.saturated_keys[first / step]; };
       // passed: a constant after inlining
       const auto of_rows = [&](std::int64_t first, bool passed) TALLY_INLINED {
         const PairLanes<V, Mod> at(tile, first);
         const std::int64_t cell = j * tile_rows + first;
-        const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.kept_score + cell);
+        const V dl = load_vector<V>(d + cell), s = load_vector<V>(tile.saved_score + cell);
         const V gate_score = traits.gate_logit ? (own_operands ? load_vector<V>(d_gate_logit + cell) : s) : V{};
-        const V sum = traits.sums && !passed ? load_vector<V>(tile.kept_sum + cell) : V{};
-        const auto seen = at.seen(seeing);
+        const V sum = traits.sums && !passed ? load_vector<V>(tile.saved_sum + cell) : V{};
+        const auto unmasked_here = at.within(unmasked);
         auto& sums_here = few[static_cast<std::size_t>(first / step)];
         // Results of masked lanes may be anything.
         const auto take = [&]<int input>(const V& by, const auto& y)
-                              TALLY_INLINED -> V { return choose(seen, vjp<input>(by, y), V{}); };
+                              TALLY_INLINED -> V { return choose(unmasked_here, vjp<input>(by, y), V{}); };
         const auto pair = at.template pair<true>(s, gate_score, sum, j);
         const auto logit = [&]() TALLY_INLINED {
           if constexpr (!traits.table) {
@@ -234,8 +231,8 @@ template <class V, class Mod>
           } else {
             const V value = passed              ? last[static_cast<std::size_t>(first / step)]
                             : traits.adds_entry ? V{}
-                                                : load_vector<V>(tile.kept_entry + cell);
-            const V rise = passed ? V{} : load_vector<V>(tile.kept_slope + cell);
+                                                : load_vector<V>(tile.saved_entry + cell);
+            const V rise = passed ? V{} : load_vector<V>(tile.saved_slope + cell);
             const auto where = attention::position_of<Mod>(pair);
             if (!passed) places.set(first, at.lane, where.value, tile);
             return attention::logit_of<Mod>(attention::PairWithEntry<V, Mod, true>(pair, value, rise, where));
@@ -265,10 +262,10 @@ template <class V, class Mod>
           if constexpr (traits.knots) {
             KnotSegments<V>& here = segments[static_cast<std::size_t>(first / step)];
             here.d_value += d_entry;
-            here.d_rise += choose(seen, V(here.beyond * d_entry), V{});
+            here.d_rise += choose(unmasked_here, V(here.beyond * d_entry), V{});
           }
           if (looks_up && !passed) {
-            places.put(first, d_entry, choose(seen, V(places.get(first) * d_entry), V{}));
+            places.put(first, d_entry, choose(unmasked_here, V(places.get(first) * d_entry), V{}));
           }
         }
         if constexpr (traits.sums) {
@@ -279,7 +276,7 @@ template <class V, class Mod>
             store_vector<V>(run + first, after);
             if constexpr (keeps_gate_slope<V, Mod>()) {
               using Gate = decltype(attention::gate_of<Mod>(at.template pair<true>(s, gate_score, V{}, j)));
-              (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.kept_gate_slope + cell);
+              (Gate::template has<s_of> ? ds : d_gate_score) += d_gate * load_vector<V>(tile.saved_gate_slope + cell);
             } else {
               back_through(d_gate, attention::gate_of<Mod>(at.template pair<true>(s, gate_score, V{}, j)));
             }
@@ -312,7 +309,7 @@ template <class V, class Mod>
       segments[static_cast<std::size_t>(first / step)].close(tile, first);
     }
   }
-  for (std::int64_t i = 0; traits.saturates && tile.saturated_keys != nullptr && i < tile.rows.lanes; ++i) {
+  for (std::int64_t i = 0; traits.saturates && i < tile.rows.lanes; ++i) {
     if (tile.saturated_keys[i / step] == 0) continue;
     tile.d_table[i * tile.ld + tile.entries - 1].low += d_last[static_cast<std::size_t>(i / step)][i % step];
   }

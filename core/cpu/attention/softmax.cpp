@@ -257,16 +257,16 @@ void SoftmaxTile<T>::open_gradient(const RowTile& rows, const T* d_output, const
   std::fill_n(shift_, tile_rows, std::numeric_limits<T>::max());
   for (T* const of_row : {inverse_, leftover_, d_leftover_, d_row_, delta_, d_logit_sum_})
     std::fill_n(of_row, tile_rows, T{0});
-  const T* const kept = statistics(rows);
+  const T* const saved = statistics(rows);
   double of_outputs[tile_rows] = {};
-  dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto kept_type) {
-    products_of_rows(of_outputs, d_output, ld, Matrix<decltype(kept_type)>(call_.output, rows.batch, rows.head), rows,
+  dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto output_type) {
+    products_of_rows(of_outputs, d_output, ld, Matrix<decltype(output_type)>(call_.output, rows.batch, rows.head), rows,
                      width);
   });
   for (std::int64_t i = 0; i < rows.rows; ++i) {
-    shift_[i] = kept[statistics_per_row * i];
-    inverse_[i] = kept[statistics_per_row * i + 1];
-    leftover_[i] = kept[statistics_per_row * i + 2];
+    shift_[i] = saved[statistics_per_row * i];
+    inverse_[i] = saved[statistics_per_row * i + 1];
+    leftover_[i] = saved[statistics_per_row * i + 2];
     const double of_output = of_outputs[i];
     const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, width) : 0.0;
     delta_[i] = static_cast<T>(of_output);
@@ -324,10 +324,10 @@ template <class T>
 TALLY_CLONES void apply_mask(T* score, const RowTile rows, const KeyTile keys) {
   constexpr T none = -std::numeric_limits<T>::infinity();
   for (std::int64_t j = 0; j < keys.keys; ++j) {
-    const Lanes seeing = keys.seeing(rows, j);
+    const Lanes unmasked = keys.unmasked_lanes(rows, j);
     T* const row = score + j * tile_rows;
-    std::fill_n(row, seeing.begin, none);
-    std::fill(row + seeing.end, row + tile_rows, none);
+    std::fill_n(row, unmasked.begin, none);
+    std::fill(row + unmasked.end, row + tile_rows, none);
   }
 }
 
@@ -342,7 +342,7 @@ TALLY_CLONES void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int
 template <class T>
 TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
                                std::int64_t keys, std::int64_t lanes) {
-  const T kept = static_cast<T>(1.0 / (1.0 - rate));
+  const T scale = static_cast<T>(1.0 / (1.0 - rate));
   const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));  // as in the kernel `dropout`
   element += stream.first;
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -353,7 +353,7 @@ TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::u
       const std::uint32_t first = (index & 1) != 0 ? block[1] : block[0],
                           second = (index & 1) != 0 ? block[3] : block[2];
       const std::uint32_t bits = (index & 2) != 0 ? second : first;
-      mask[j * tile_rows + i] = static_cast<std::int32_t>(bits >> 8) >= threshold ? kept : T{0};
+      mask[j * tile_rows + i] = static_cast<std::int32_t>(bits >> 8) >= threshold ? scale : T{0};
     }
   }
 }

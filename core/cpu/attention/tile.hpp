@@ -43,7 +43,7 @@ struct Lanes {
 struct KeyTile {
   std::int64_t first = 0, keys = 0;
   // The lanes whose queries see key j, counted from the tile's first.
-  Lanes seeing(const RowTile& rows, std::int64_t j) const {
+  Lanes unmasked_lanes(const RowTile& rows, std::int64_t j) const {
     const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
     const std::int64_t key = first + j, begin = lane(key);
     const std::int64_t end = std::max(begin, lane(rows.mask.end(key)));
@@ -54,11 +54,11 @@ struct KeyTile {
     const std::int64_t after = first + j - rows.last_key, last = rows.lanes - 1;
     return (after < 0 ? 0 : after < last ? after : last) / lane_step * lane_step;
   }
-  bool seen_by_any(const RowTile& rows) const {
+  bool unmasked_for_any(const RowTile& rows) const {
     return rows.mask.attends_any(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
   // Whether every row sees every key.
-  bool seen_by_all(const RowTile& rows) const {
+  bool unmasked_for_all(const RowTile& rows) const {
     return rows.mask.attends_all(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
 };
@@ -77,7 +77,8 @@ struct Matrix {
   T& at(std::int64_t row, std::int64_t column) const { return data[row * row_step + column * column_step]; }
 };
 
-inline std::int64_t key_tiles_before(std::int64_t keys) { return (keys + tile_keys - 1) / tile_keys; }
+// Number of tiles of `size` that cover `count` rows or keys.
+constexpr std::int64_t tiles_of(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
 
 // Counts of computed and skipped tiles. Tests need them, because results are the same if a negligible tile is computed
 // after all. Fully masked tiles are not counted.

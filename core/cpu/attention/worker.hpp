@@ -49,7 +49,7 @@ class Worker {
               arena),
         of_v_(call.v, call.keys(),
               {.pairs = gradients != nullptr, .by_keys = gradients == nullptr, .by_rows = gradients != nullptr}, arena),
-        key_norm_(arena.take<double>(key_tiles_before(call.keys()))),
+        key_norm_(arena.take<double>(tiles_of(call.keys(), tile_keys))),
         rest_rows_(arena.take<T>(call.softmax_rule.rest ? tile_rows * value_ld_ : 0)),
         score_(arena.take<T>(tile_keys * tile_rows)),
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
@@ -66,7 +66,7 @@ class Worker {
     d_q_lanes_ = arena.take<T>(tile_rows * width_);
     rounded_rows_ = arena.take<T>(gradients->q && gradients->q.dtype == DType::bf16 ? tile_rows * width_ : 0);
     d_score_ = arena.take<T>(tile_keys * tile_rows);
-    kept_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
+    dropped_weight_ = arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0);
   }
 
   void forward(const WorkItem& chunk) {
@@ -81,25 +81,18 @@ class Worker {
   void backward(const WorkItem& chunk, T* key_memory, const SharedSums& shared) {
     const Bf16Scope in_bf16(multiplies_bf16(call_));
     const KeyAccumulators<T> sums(call_, key_memory);
-    sums.clear(call_, keys_of(call_, chunk.share, divide(call_).shares));
+    std::fill_n(key_memory, sums.count, T{0});
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
       open_head(chunk.batch, head, sums.score_mod, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
-  // Writes the gradients of a head of keys from the sums of `count` chunks, beginning with chunk `part`.
-  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t part,
-                           std::int64_t count) const {
+  // Writes the gradients of a head of keys from the sums of `count` chunks.
+  void write_key_gradients(std::int64_t batch, std::int64_t key_head, T* chunks, std::int64_t count) const {
     const KeyAccumulators<T> first(call_, chunks);
     const auto write = [&](const OperandRule& rule, const View& d, T* const& sums) {
-      if (!rule.is_of_keys() || !d) return;
-      const bool whole = !shares_neighbours(call_) || !KeyAccumulators<T>::belongs_to_keys(rule);
-      if (d.dtype == DType::bf16) {
-        write_key_sums<T, Bfloat16>(call_, d, batch, key_head, sums, first.count, part, count, whole);
-      } else {
-        write_key_sums<T, T>(call_, d, batch, key_head, sums, first.count, part, count, whole);
-      }
+      if (rule.is_of_keys() && d) write_key_sums(d, batch, key_head, sums, first.count, count);
     };
     for_each_operand(write, *gradients_, first);
   }
@@ -121,46 +114,38 @@ class Worker {
 
   template <class F>
   void for_each_row_tile(const WorkItem& chunk, std::int64_t head, F&& f) {
-    const RowTiles tiles = row_tiles_of(call_, chunk.share, divide(call_).shares);
-    for (std::int64_t tile = tiles.first; tile < tiles.end; tile += tiles.step) {
+    const std::int64_t shares = divide(call_).shares;
+    for (std::int64_t tile = chunk.share; tile < tiles_of(call_.queries(), tile_rows); tile += shares) {
       const std::int64_t first = tile * tile_rows;
       const std::int64_t rows = std::min(tile_rows, call_.queries() - first);
       f(RowTile{chunk.batch, head, first, call_.keys() - call_.queries() + first, rows, round_up(rows, lane_step),
                 call_.mask});
     }
   }
-  // The saved running sums of the current rows at the right edge of a key tile; null if none are saved.
-  T* checkpoint(std::int64_t key_tile) const {
-    return call_.scan_checkpoints && key_tile != checkpoint_.end
-               ? call_.scan_checkpoints.as<T>() + checkpoint_.at(key_tile)
-               : nullptr;
+  // The saved running sums of the rows at the right edge of a key tile; null if none are saved.
+  T* checkpoint(const RowTile& rows, std::int64_t key_tile) const {
+    if (!call_.scan_checkpoints) return nullptr;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head;
+    return call_.scan_checkpoints.as<T>() + checkpoint_at(call_, head, rows.first / tile_rows, key_tile);
   }
-  // Restores them for backward.
-  void restore_running_sums(std::int64_t key_tile) {
-    if (!call_.scan_checkpoints) return;
-    const T* const kept = checkpoint(key_tile);
-    for (std::int64_t row = 0; row < tile_rows; ++row)
-      score_mod_->running_sums()[row] = kept != nullptr ? kept[row] : T{0};
-  }
-  std::int64_t visible_keys(const RowTile& rows) const { return rows.last_key + rows.rows; }
+  // Number of key tiles up to the last query's own key.
+  static std::int64_t key_tiles(const RowTile& rows) { return tiles_of(rows.last_query() + 1, tile_keys); }
   // Without the keys at its left edge that are masked for all rows.
   KeyTile key_tile(const RowTile& rows, std::int64_t tile) const {
-    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, visible_keys(rows));
-    const std::int64_t visible = rows.mask.begin(rows.last_key);
-    const std::int64_t begin = multiplies_bf16(call_) ? visible / bf16_keys * bf16_keys : visible;
+    const std::int64_t first = tile * tile_keys, end = std::min(first + tile_keys, rows.last_query() + 1);
+    const std::int64_t unmasked = rows.mask.begin(rows.last_key);
+    const std::int64_t begin = multiplies_bf16(call_) ? unmasked / bf16_keys * bf16_keys : unmasked;
     const bool trimmed = first >= rows.mask.first && first < begin && begin < end;
     return {trimmed ? begin : first, end - (trimmed ? begin : first)};
   }
 
   void open_keys(const WorkItem& chunk) {
-    const KeyRange range = keys_of(call_, chunk.share, divide(call_).shares);
-    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head, range);
-    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head, range);
+    of_k_.open_keys(call_.k, chunk.batch, chunk.key_head);
+    of_v_.open_keys(call_.v, chunk.batch, chunk.key_head);
     distance_.open_keys(chunk.batch, chunk.key_head);
     if (!may_skip()) return;
-    for (std::int64_t first = range.begin; first < range.end; first += tile_keys) {
-      const std::int64_t tile = first / tile_keys;
-      key_norm_[tile] =
+    for (std::int64_t first = 0; first < call_.keys(); first += tile_keys) {
+      key_norm_[first / tile_keys] =
           largest_norm(of_k_.x() + first * width_, width_, std::min(tile_keys, call_.keys() - first), width_);
     }
   }
@@ -183,7 +168,6 @@ class Worker {
     of_k_.open_rows(call_.q, rows);
     if (score_mod_ != nullptr) score_mod_->open_rows(rows);
     distance_.open_rows(rows);
-    if (call_.scan_checkpoints) checkpoint_ = ScanCheckpoints(call_).of(rows);
     for (BiasTile<T>* const bias : biases()) bias->open_rows(rows);
     if (may_skip()) row_norm_ = std::abs(of_k_.factor_after()) * largest_norm(of_k_.y_rows(), ld_, rows.rows, width_);
     if (call_.softmax_rule.rest) {
@@ -200,7 +184,7 @@ class Worker {
   }
   // Whether every weight of the tile is negligible compared with the largest weight of its row.
   bool negligible(const RowTile& rows, const KeyTile& keys, std::int64_t tile) {
-    if (!may_skip() || !keys.seen_by_all(rows)) return false;
+    if (!may_skip() || !keys.unmasked_for_all(rows)) return false;
     double bound = row_norm_ * key_norm_[tile];
     for (BiasTile<T>* const bias : biases()) bound += bias->upper_bound(rows, keys);
     return bound < static_cast<double>(softmax_.least_shift(rows)) - static_cast<double>(negligible_exponent<T>) -
@@ -221,15 +205,15 @@ class Worker {
     for (BiasTile<T>* const bias : biases()) bias->add(rows, keys, score_);
     if (distance_.given()) distance_.add(rows, keys, score_);
     if (last) score_mod_->add(rows, keys, score_, for_gradient);
-    if (!keys.seen_by_all(rows)) apply_mask(score_, rows, keys);
+    if (!keys.unmasked_for_all(rows)) apply_mask(score_, rows, keys);
     if (score_mod_ != nullptr && score_mod_->saturated()) ++tiles_.saturated;
   }
 
   // y = the weights after dropout, with the mask in mask_. Without dropout returns false and does not write y.
   bool drop(const RowTile& rows, const KeyTile& keys, T* y, const T* weights) {
     if (call_.dropout == 0) return false;
-    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.dropout_columns(),
-                       row = head * call_.dropout_rows() + call_.dropout_first_row() + rows.first;
+    const std::int64_t head = rows.batch * call_.heads() + rows.head, columns = call_.keys(),
+                       row = head * call_.queries() + rows.first;
     draw_dropout(mask_, call_.dropout_stream.now(), call_.dropout,
                  static_cast<std::uint64_t>(row * columns + keys.first), static_cast<std::uint64_t>(columns), keys.keys,
                  rows.lanes);
@@ -241,10 +225,12 @@ class Worker {
     open_rows(rows);
     softmax_.open_rows(rows);
     std::fill_n(output_lanes_, tile_rows * value_width_, T{0});
-    for (std::int64_t tile = key_tiles_before(visible_keys(rows)) - 1; tile >= 0; --tile) {
+    for (std::int64_t tile = key_tiles(rows) - 1; tile >= 0; --tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (!keys.seen_by_any(rows)) continue;
-      if (T* const kept = checkpoint(tile); kept != nullptr) std::copy_n(score_mod_->running_sums(), tile_rows, kept);
+      if (!keys.unmasked_for_any(rows)) continue;
+      if (T* const saved = checkpoint(rows, tile); saved != nullptr) {
+        std::copy_n(score_mod_->running_sums(), tile_rows, saved);
+      }
       if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, false);
       if (softmax_.advance(rows, keys, score_)) {
@@ -272,16 +258,17 @@ class Worker {
     open_rows(rows);
     open_gradient(rows);
     std::fill_n(d_q_lanes_, tile_rows * width_, T{0});
-    const std::int64_t tiles = key_tiles_before(visible_keys(rows));
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    for (std::int64_t tile = 0; tile < key_tiles(rows); ++tile) {
       const KeyTile keys = key_tile(rows, tile);
-      if (!keys.seen_by_any(rows)) continue;
-      restore_running_sums(tile);
+      if (!keys.unmasked_for_any(rows)) continue;
+      if (const T* const saved = checkpoint(rows, tile); saved != nullptr) {
+        std::copy_n(saved, tile_rows, score_mod_->running_sums());
+      }
       if (skips(rows, keys, tile)) continue;
       compute_logits(rows, keys, true);
       softmax_.weights(rows, keys, score_);
-      const bool dropped = drop(rows, keys, kept_weight_, score_);
-      of_v_.add_rows(rows, keys, sums.v, dropped ? kept_weight_ : score_);
+      const bool dropped = drop(rows, keys, dropped_weight_, score_);
+      of_v_.add_rows(rows, keys, sums.v, dropped ? dropped_weight_ : score_);
       of_v_.pairs(rows, keys, d_score_);
       if (dropped) apply_dropout(d_score_, d_score_, mask_, keys.keys, rows.lanes);
       softmax_.gradient(rows, keys, d_score_, score_);
@@ -320,7 +307,6 @@ class Worker {
   std::int64_t ld_, value_ld_;        // rounded up to whole vectors
   ScoreModTile<T>* score_mod_;
   DistanceProducts<T> distance_;
-  ScanCheckpoints::Checkpoint checkpoint_{};
   SoftmaxTile<T> softmax_;
   BiasTile<T>** biases_;
 
@@ -337,7 +323,7 @@ class Worker {
   // For the tile [tile_keys, tile_rows].
   T* score_;  // first scores, then logits, then weights
   T* mask_;   // with dropout
-  T *d_score_ = nullptr, *kept_weight_ = nullptr;
+  T *d_score_ = nullptr, *dropped_weight_ = nullptr;
 };
 
 }  // namespace tally::cpu

@@ -214,13 +214,13 @@ class Matmul {
     tile.columns = std::min<std::int64_t>(kernel_->columns, at.columns - column);
     if (step.held != nullptr) {
       tile.c = step.held + row * step.ld_held + column;
-      tile.before = step.begins ? nullptr : tile.c;
-      tile.ld_c = tile.ld_before = step.ld_held;
+      tile.add = !step.begins;
+      tile.ld_c = step.ld_held;
     }
     if (!step.ends) return kernel_->multiply(step.depth, a, panel, tile);
     const TileEpilogue<T> to = block.at(0, row, column);
     to.prefetch(tile.rows, tile.columns);
-    if (to.is_identity()) {
+    if (to.is_identity() && !tile.add) {
       tile.c = to.c;
       tile.ld_c = to.ld_c;
       return kernel_->multiply(step.depth, a, panel, tile);

@@ -50,8 +50,7 @@ struct SumTile {
   // Valid rows and columns. 64-bit, because two adjacent 32-bit fields are loaded together and stall on store
   // forwarding.
   std::int64_t rows = 0, columns = 0;
-  const float* before = nullptr;  // sums over the earlier k, may be c; null: none
-  std::int64_t ld_before = 0;
+  bool add = false;  // to the sums over the earlier k, in c
 };
 
 // A matrix to be packed: element (x, k) at data[x step_x + k step_k]. One of the steps is 1.
@@ -95,7 +94,7 @@ bool has_amx_bf16();  // also true if the system denies this process its use
 #endif
 extern const Microkernel bf16_emulated_amx;  // the code of AMX with arrays for its registers, on every processor
 
-// s [rows][ld_s] = the sums before, or zero; the tile = s.
+// s [rows][ld_s] = the sums in c if the tile adds to them, else zero; c = s.
 void load_tile(float* s, std::int64_t ld_s, std::int64_t rows, const SumTile& tile);
 void store_tile(const float* s, std::int64_t ld_s, const SumTile& tile);
 inline void nothing_to_do() {}

@@ -94,16 +94,16 @@ thread_local std::uint32_t Arrays::tile[8][side][side];
 // Tiles 0 to 3 are sums, 4 and 5 rows of a, 6 and 7 columns of b. `lower`, `right`: whether there are more rows than
 // one tile has, and more columns.
 template <class Tiles, bool lower, bool right>
-void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b,
-              const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
+void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, const std::uint32_t* b, bool add, float* s,
+              std::int64_t ld_s) {
   constexpr std::int64_t b_step = bf16_columns * sizeof(std::uint32_t);
   const auto bytes = [](std::int64_t elements) { return elements * static_cast<std::int64_t>(sizeof(float)); };
-  if (before != nullptr) {
-    const float* const below = before + side * ld_before;
-    Tiles::template load<0>(before, bytes(ld_before));
-    if constexpr (right) Tiles::template load<1>(before + side, bytes(ld_before));
-    if constexpr (lower) Tiles::template load<2>(below, bytes(ld_before));
-    if constexpr (lower && right) Tiles::template load<3>(below + side, bytes(ld_before));
+  float* const below = s + side * ld_s;
+  if (add) {
+    Tiles::template load<0>(s, bytes(ld_s));
+    if constexpr (right) Tiles::template load<1>(s + side, bytes(ld_s));
+    if constexpr (lower) Tiles::template load<2>(below, bytes(ld_s));
+    if constexpr (lower && right) Tiles::template load<3>(below + side, bytes(ld_s));
   } else {
     Tiles::template clear<0>();
     if constexpr (right) Tiles::template clear<1>();
@@ -121,7 +121,6 @@ void multiply(std::int64_t pairs, const std::uint32_t* a, std::int64_t ld_a, con
     if constexpr (lower) Tiles::template add_product<2, 5, 6>();
     if constexpr (lower && right) Tiles::template add_product<3, 5, 7>();
   }
-  float* const below = s + side * ld_s;
   Tiles::template store<0>(s, bytes(ld_s));
   if constexpr (right) Tiles::template store<1>(s + side, bytes(ld_s));
   if constexpr (lower) Tiles::template store<2>(below, bytes(ld_s));
@@ -132,18 +131,18 @@ template <class Tiles>
 void multiply(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, const SumTile& tile) {
   static_assert(bf16_columns == 2 * side && bf16_pairs == side);
   const bool lower = tile.rows > side, right = tile.columns > side;
-  const auto from_to = [&](const float* before, std::int64_t ld_before, float* s, std::int64_t ld_s) {
+  const auto multiply_to = [&](float* s, std::int64_t ld_s) {
     const auto all = [&]<bool low, bool far>() {
-      multiply<Tiles, low, far>(depth, a.words, a.row_step, panel, before, ld_before, s, ld_s);
+      multiply<Tiles, low, far>(depth, a.words, a.row_step, panel, tile.add, s, ld_s);
     };
     if (lower) return right ? all.template operator()<true, true>() : all.template operator()<true, false>();
     return right ? all.template operator()<false, true>() : all.template operator()<false, false>();
   };
   const bool whole = tile.rows % side == 0 && tile.columns % side == 0;
-  if (whole) return from_to(tile.before, tile.ld_before, tile.c, tile.ld_c);
+  if (whole) return multiply_to(tile.c, tile.ld_c);
   alignas(row_bytes) float s[amx_rows * bf16_columns];
-  if (tile.before != nullptr) load_tile(s, bf16_columns, amx_rows, tile);
-  from_to(tile.before != nullptr ? s : nullptr, bf16_columns, s, bf16_columns);
+  load_tile(s, bf16_columns, amx_rows, tile);
+  multiply_to(s, bf16_columns);
   store_tile(s, bf16_columns, tile);
 }
 

@@ -144,9 +144,8 @@ TALLY_AVX512_BF16 void multiply(std::int64_t depth, RowsOfA a, const std::uint32
   for (int i = 0; i < avx512_rows; ++i) {
     TALLY_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      const bool there = tile.before != nullptr && i < tile.rows;
-      s[i][v] =
-          there ? _mm512_maskz_loadu_ps(columns[v], tile.before + i * tile.ld_before + v * lanes) : _mm512_setzero_ps();
+      const bool there = tile.add && i < tile.rows;
+      s[i][v] = there ? _mm512_maskz_loadu_ps(columns[v], tile.c + i * tile.ld_c + v * lanes) : _mm512_setzero_ps();
     }
   }
   const std::uint32_t* const words = a.words;

@@ -99,9 +99,8 @@ const Choice& choice() {
 
 void load_tile(float* s, std::int64_t ld_s, std::int64_t rows, const SumTile& tile) {
   std::fill_n(s, rows * ld_s, 0.0F);
-  for (std::int64_t i = 0; tile.before != nullptr && i < tile.rows; ++i) {
-    std::copy_n(tile.before + i * tile.ld_before, tile.columns, s + i * ld_s);
-  }
+  for (std::int64_t i = 0; tile.add && i < tile.rows; ++i)
+    std::copy_n(tile.c + i * tile.ld_c, tile.columns, s + i * ld_s);
 }
 void store_tile(const float* s, std::int64_t ld_s, const SumTile& tile) {
   for (std::int64_t i = 0; i < tile.rows; ++i) std::copy_n(s + i * ld_s, tile.columns, tile.c + i * tile.ld_c);

@@ -21,17 +21,15 @@ template <class T>
 struct Operands {
   T* c;
   std::int64_t ld_c;
-  const T* start;
-  std::int64_t ld_start;
   const T* a;
   std::int64_t step_m, step_k;
   const T* b;
   std::int64_t ld_b, k;
+  bool add;
 
   TALLY_INLINE Operands at(std::int64_t i, std::int64_t j) const {
     Operands from = *this;
     from.c += i * ld_c + j;
-    from.start += start != nullptr ? i * ld_start + j : 0;
     from.a += i * step_m;
     from.b += j;
     return from;
@@ -47,7 +45,7 @@ TALLY_INLINE void multiply_block(const Operands<T>& of) {
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
-      sum[i][v] = of.start != nullptr ? load_vector<V>(of.start + i * of.ld_start + v * lanes) : V{};
+      sum[i][v] = of.add ? load_vector<V>(of.c + i * of.ld_c + v * lanes) : V{};
     }
   }
   for (std::int64_t x = 0; x < of.k; ++x) {
@@ -139,8 +137,8 @@ void multiply_f32(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, con
   const auto *from = reinterpret_cast<const float*>(a.words), *b = reinterpret_cast<const float*>(panel);
   const std::int64_t whole = round_up(tile.columns, vector_lanes<float>);
   if (whole == tile.columns) {
-    return gemm_microkernel(tile.c, tile.ld_c, tile.before, tile.ld_before, from, a.row_step, a.depth_step, b, columns,
-                            tile.rows, whole, depth);
+    return gemm_microkernel(tile.c, tile.ld_c, from, a.row_step, a.depth_step, b, columns, tile.rows, whole, depth,
+                            tile.add);
   }
   float s[static_cast<std::size_t>(tile_rows * columns)];
   load_tile(s, columns, tile.rows, tile);
@@ -160,10 +158,9 @@ int register_bytes() {
 }
 
 template <class T>
-void gemm_microkernel(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
-                      std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n,
-                      std::int64_t k) {
-  const Operands<T> of{c, ld_c, start, ld_start, a, step_m, step_k, b, ld_b, k};
+void gemm_microkernel(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
+                      std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
+  const Operands<T> of{c, ld_c, a, step_m, step_k, b, ld_b, k, add};
   switch (register_bytes()) {
 #ifdef TALLY_FOR
     case 64: return multiply_in_64(of, m, n);
@@ -174,8 +171,8 @@ void gemm_microkernel(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_s
 }
 
 #define TALLY_INSTANTIATE(T)                                                                                     \
-  template void gemm_microkernel(T*, std::int64_t, const T*, std::int64_t, const T*, std::int64_t, std::int64_t, \
-                                 const T*, std::int64_t, std::int64_t, std::int64_t, std::int64_t);
+  template void gemm_microkernel(T*, std::int64_t, const T*, std::int64_t, std::int64_t, const T*, std::int64_t, \
+                                 std::int64_t, std::int64_t, std::int64_t, bool);
 TALLY_INSTANTIATE(float)
 TALLY_INSTANTIATE(double)
 #undef TALLY_INSTANTIATE

@@ -12,19 +12,11 @@ inline constexpr std::int64_t vector_lanes = static_cast<std::int64_t>(64 / size
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
-// c[m][n] = start[m][n] + sum_k a(m, k) b[k][n] with a(m, k) = a[m step_m + k step_k], n a multiple of vector_lanes<T>.
-// start: null for 0, or c itself; its rows lie ld_start apart, 0 for one row that all begin with. Every element is one
-// sum in rising k from there on, whatever the instruction set.
-template <class T>
-void gemm_microkernel(T* c, std::int64_t ld_c, const T* start, std::int64_t ld_start, const T* a, std::int64_t step_m,
-                      std::int64_t step_k, const T* b, std::int64_t ld_b, std::int64_t m, std::int64_t n,
-                      std::int64_t k);
-// c (+)= a b
+// c[m][n] = sum_k a(m, k) b[k][n], plus the former c[m][n] with `add`. a(m, k) = a[m step_m + k step_k]; n is a
+// multiple of vector_lanes<T>. Every element is one sum in rising k, whatever the instruction set.
 template <class T>
 void gemm_microkernel(T* c, std::int64_t ld_c, const T* a, std::int64_t step_m, std::int64_t step_k, const T* b,
-                      std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool accumulate) {
-  gemm_microkernel<T>(c, ld_c, accumulate ? c : nullptr, ld_c, a, step_m, step_k, b, ld_b, m, n, k);
-}
+                      std::int64_t ld_b, std::int64_t m, std::int64_t n, std::int64_t k, bool add);
 
 // Bytes of the registers for which the code that runs was compiled: 64, 32 or 16.
 int register_bytes();
