@@ -13,8 +13,8 @@ enum class Schedule : std::uint8_t { forward, reverse, random };
 struct Settings {
   Schedule schedule = Schedule::forward;  // TALLY_CUDA_SCHEDULE=forward, reverse, random or random:<seed>
   std::uint64_t seed = 0;                 // of random orders
-  // TALLY_CUDA_DELAY=1: work in streams runs late and in a random order, and asynchronous copies to shared memory arrive
-  // late, as far as CUDA's rules allow.
+  // TALLY_CUDA_DELAY=1: work in streams runs late and in a random order, and asynchronous copies to shared memory
+  // arrive late, as far as CUDA's rules allow.
   bool delay_streams = false;
   // TALLY_CUDA_PROTECT=1: only kernels and copies can access device memory that is allocated from now on.
   bool protect_memory = false;

@@ -21,6 +21,16 @@
 namespace tally {
 namespace {
 
+// Shows a default, but no type, range or excluded options: the help text names values, and errors explain the rest.
+class HelpFormatter final : public CLI::Formatter {
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";  // a flag
+    if (!option->get_default_str().empty()) return "=" + option->get_default_str();
+    if (!option->get_positional()) return option->get_expected_min() == 0 ? "" : " VALUE";
+    return option->get_expected_max() > 1 ? " ..." : "";
+  }
+};
+
 constexpr auto any_least = std::numeric_limits<std::int64_t>::min(),
                any_most = std::numeric_limits<std::int64_t>::max();
 
@@ -31,14 +41,12 @@ CLI::Option* declare(CLI::App& app, const Option& option, T* value) {
   if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) declared->delimiter(',');
   if (std::is_same_v<T, std::vector<std::string>> && option.names.starts_with('-')) declared->expected(1)->take_all();
   if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::int64_t>) declared->capture_default_str();
-  if constexpr (std::is_same_v<T, std::string>)
-    declared->type_name(value->empty() || !option.rules.allowed.empty() ? "TEXT" : "");
   return declared;
 }
 
 CLI::Option* declare(CLI::App& app, const Option& option, const std::function<void(const std::string&)>& set) {
   CLI::Option* declared = app.add_option_function<std::string>(option.names, set, option.help);
-  declared->expected(option.rules.flag ? 0 : 1, 1)->type_name("");
+  declared->expected(option.rules.flag ? 0 : 1, 1);
   // CLI11 would use a default as the value of a flag given without one.
   if (!option.rules.flag) declared->default_str(option.rules.usual);
   return declared;
@@ -49,7 +57,10 @@ void declare(CLI::App& app, const Option& option) {
   const Rules& rules = option.rules;
   if (option.names.starts_with('-')) declared->group(rules.group);
   if (rules.least > any_least || rules.most < any_most) declared->check(CLI::Range(rules.least, rules.most));
-  if (!rules.allowed.empty()) declared->check(CLI::IsMember(rules.allowed));
+  if (!rules.allowed.empty()) {
+    declared->check(CLI::IsMember(rules.allowed));
+    declared->description(formatted("{} ({})", option.help, joined(rules.allowed, "|")));
+  }
   for (const std::string& other : rules.excludes) {
     if (other.find('=') == std::string::npos) declared->excludes(app.get_option(other));
   }
@@ -84,9 +95,10 @@ std::string usage_text(const CLI::App& app, const CLI::ParseError& error, const 
   }
   if (const auto* required = dynamic_cast<const CLI::RequiredError*>(&error)) return required_text(app, *required);
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    const std::string text = error.what();
-    if (text.find(" required ") != std::string::npos)
-      return formatted("{} needs a value", text.substr(0, text.find(':')));
+    const std::string text = error.what(), name = text.substr(0, text.find(':'));
+    const auto gives = [&](const std::string& word) { return word.substr(0, word.find('=')) == name; };
+    if (std::ranges::count_if(words, gives) > 1) return formatted("{} is given more than once", name);
+    if (text.find(" required ") != std::string::npos) return formatted("{} needs a value", name);
   }
   return error.what();
 }
@@ -167,6 +179,7 @@ std::string CommandLine::look_ahead_folder() const {
 
 std::string CommandLine::parse(std::string_view command, std::string_view summary, std::string_view examples) {
   CLI::App app(formatted("{}\n\nExamples:\n{}", summary, examples), formatted("tally {}", command));
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(34);
   app.footer(footer);
   std::vector<Option> common_options = common.options();
@@ -188,55 +201,59 @@ std::string CommandLine::parse(std::string_view command, std::string_view summar
 std::vector<Option> CommonOptions::options() {
   const std::vector<std::string> precisions(matmul_precision_names.begin(), matmul_precision_names.end());
   const Rules rules{.group = "Common"};
-  return {{"--threads",
-           &threads,
-           "threads to compute with; 0: all cores. Results are the same bits",
-           {.group = "Common", .least = 0, .most = 4096}},
-          {"--device", &device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU", rules},
-          {"--precision",
-           &precision,
-           "what matrix products of f32 round their operands to (core/precision.md); tf32, of CUDA devices, and bf16 "
-           "are faster",
-           {.group = "Common", .allowed = precisions}},
-          {"--debug-nan", &debug_nan, "name the operation whose result is not finite; slower", rules},
-          {"--quiet", &quiet, "print results only", rules},
-          {"--json", &json, "", rules}};
-}
+  return {
+    {"--threads",
+     &threads,
+     "number of threads; 0: all cores. Results have the same bits for any number",
+     {.group = "Common", .least = 0, .most = 4096}},
+        {"--device", &device, "cpu, cuda, cuda:1, or cuda-host: the CUDA kernels executed on the CPU", rules},
+        {"--precision",
+         &precision,
+         "precision of matmul operands in f32 models (core/precision.md); bf16 and, on CUDA devices, tf32 are faster",
+         {.group = "Common", .allowed = precisions}},
+        {"--debug-nan",
+         &debug_nan,
+         "stop at the first result that is not finite, and name its operation; slower",
+         "
+         "rules},
+         {"--quiet", &quiet, "print only results", rules},
+         {"--json", &json, "", rules}};
+  }
 
-std::vector<std::string> CommonOptions::words() {
-  std::vector<std::string> words;
-  for (const Option& option : options()) {
-    if (bool* const* flag = std::get_if<bool*>(&option.target)) {
-      if (**flag) words.push_back(option.names);
-    } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {
-      words.push_back(formatted("{}={}", option.names, **number));
-    } else {
-      words.push_back(formatted("{}={}", option.names, *std::get<std::string*>(option.target)));
+  std::vector<std::string> CommonOptions::words() {
+    std::vector<std::string> words;
+    for (const Option& option : options()) {
+      if (bool* const* flag = std::get_if<bool*>(&option.target)) {
+        if (**flag) words.push_back(option.names);
+      } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {
+        words.push_back(formatted("{}={}", option.names, **number));
+      } else {
+        words.push_back(formatted("{}={}", option.names, *std::get<std::string*>(option.target)));
+      }
     }
+    return words;
   }
-  return words;
-}
 
-void CommonOptions::apply() const {
-  Device wanted = as_usage([&] { return device_from_text(device); });
-  if (wanted.type == DeviceType::cuda && !ProcessGroup::world().alone()) {
-    if (wanted.index != 0) {
-      throw UsageError(
-          formatted("[mpi] --device {} is one GPU; of several processes each takes the one of its number on its "
-                    "machine: --device cuda",
-                    device));
+  void CommonOptions::apply() const {
+    Device wanted = as_usage([&] { return device_from_text(device); });
+    if (wanted.type == DeviceType::cuda && !ProcessGroup::world().alone()) {
+      if (wanted.index != 0) {
+        throw UsageError(
+            formatted("[mpi] --device {} is one GPU; of several processes each takes the one of its number on its "
+                      "machine: --device cuda",
+                      device));
+      }
+      wanted.index = static_cast<int>(mpi::own_rank_on_machine());
     }
-    wanted.index = static_cast<int>(mpi::own_rank_on_machine());
+    kernels(wanted);  // an unbuilt backend is refused before any work starts
+    if (precision == "tf32" && wanted.type == DeviceType::cpu) {
+      throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
+    }
+    const auto found = std::ranges::find(matmul_precision_names, precision);
+    set_matmul_precision(static_cast<MatmulPrecision>(found - matmul_precision_names.begin()));
+    set_default_device(wanted);
+    set_finite_checks(debug_nan);
+    if (threads > 0) set_thread_count(static_cast<int>(threads));
   }
-  kernels(wanted);  // an unbuilt backend is refused before any work starts
-  if (precision == "tf32" && wanted.type == DeviceType::cpu) {
-    throw UsageError("--precision tf32 is for --device cuda and cuda-host; the CPU's products are f32 or bf16");
-  }
-  const auto found = std::ranges::find(matmul_precision_names, precision);
-  set_matmul_precision(static_cast<MatmulPrecision>(found - matmul_precision_names.begin()));
-  set_default_device(wanted);
-  set_finite_checks(debug_nan);
-  if (threads > 0) set_thread_count(static_cast<int>(threads));
-}
 
 }  // namespace tally

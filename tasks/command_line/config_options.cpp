@@ -148,12 +148,12 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
            several
                ? "position encodings with commas between them: cope,rope,cope+rope; with semicolons where one "
                  "names layers or heads: 'cope;0:none,1-3:cope'"
-               : "position encoding, a sum (cope+rope), or what acts where: by layer (0:none,1-3:cope), by heads "
+               : "position encoding, a combination (cope+rope), or an assignment: by layer (0:none,1-3:cope), by heads "
                  "(cope@0-1,alibi@2-3), or both (0:rope,1-3:cope@0-1,alibi@2-3: an assignment without layers goes on "
                  "with those before it); 'tally describe encodings' shows them");
   line.add("--preset", &options->preset_,
            formatted("the task's settings: {} ('tally describe presets')", preset_names(line.look_ahead("--task"))));
-  line.add("--config", &options->file_, "JSON file of settings; single options win over it");
+  line.add("--config", &options->file_, "JSON file of settings; options on the command line override it");
   std::vector<const PresetEntry*> suite;
   if (several) {
     const std::string name = line.look_ahead("--suite");

@@ -88,7 +88,7 @@ std::string duration_text(double seconds);
 std::int64_t peak_rss_mib();
 
 // Help of the option that becomes the argument `profile`.
-inline constexpr const char* profile_help = "file for a Chrome trace; a table by operation is printed at the end";
+inline constexpr const char* profile_help = "file for a Chrome trace; a table of the operations is printed at the end";
 
 // Checks before any file is written that task and model can be made. The model must accept the sequences of all splits
 // (UsageError otherwise) and fit in memory (Error with the estimate). Returns the estimate.
@@ -114,6 +114,6 @@ void check_ranks(const RunConfig& config);
 Result run_training(RunFolder folder, const CommonOptions& common, const std::string& profile,
                     OptimizerState state = OptimizerState::whole);
 inline constexpr const char* split_optimiser_help =
-    "of several processes each keeps its share of the optimiser's state alone (ZeRO-1); the same bits";
+    "with several processes, each stores only its share of the optimiser's state (ZeRO-1); the same bits";
 
 }  // namespace tally

@@ -260,24 +260,23 @@ std::function<Result()> declare_bench(CommandLine& line) {
   line.add("WHAT", &settings->what,
            "step: the training step of 'tally train'; attention: a layer's attention alone, forward and backward",
            {.allowed = {"step", "attention"}, .required = true});
-  line.add("--task", &settings->task, "whose batches a step trains on");
+  line.add("--task", &settings->task, "task that provides the batches");
   line.add("--preset", &settings->preset, "the task's settings");
   line.add("--pe", &settings->encoding,
            "position encoding, a combination, or one by layer and head (as in 'tally train'); or several with commas "
            "between them (as in 'tally sweep')");
   line.add("--set", &settings->grid,
            "key=value,value: measure with each of these values of an option; may be given several times");
-  line.add("--steps", &settings->steps, "runs that are measured", {.least = 1, .most = 1 << 24});
-  line.add("--warmup", &settings->warmup, "runs before those", {.least = 0, .most = 1 << 24});
-  line.add("--rounds", &settings->rounds,
-           "several encodings or values are measured in turns, so many times; 0: 3 times",
+  line.add("--steps", &settings->steps, "measured runs", {.least = 1, .most = 1 << 24});
+  line.add("--warmup", &settings->warmup, "unmeasured runs before them", {.least = 0, .most = 1 << 24});
+  line.add("--rounds", &settings->rounds, "rounds in which several encodings or values are measured in turn; 0: 3",
            {.least = 0, .most = 1 << 24});
   line.add("--dry-run", &settings->dry_run,
-           "run nothing: print parameters and memory, for attention those of the encoding and of the layer",
+           "only print parameters and memory; for attention, those of the encoding and the layer",
            {.excludes = {"--steps", "--warmup", "--rounds"}});
   const bool of_attention = std::ranges::count(line.words(), "attention") > 0;
   if (!of_attention) {
-    line.add("--vocab", &settings->vocabulary, "symbols of the model; 0: the task's",
+    line.add("--vocab", &settings->vocabulary, "vocabulary of the model; 0: the task's",
              {.least = 0, .most = 1 << 24, .needs = {"--dry-run"}});
   }
   const RunConfig config = as_usage([&] {

@@ -158,11 +158,11 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
 
 std::function<Result()> declare_check(CommandLine& line) {
   const auto settings = std::make_shared<CheckSettings>();
-  line.add("--pe", &settings->encoding, "an encoding, a sum, or what acts where (as in 'tally train')",
+  line.add("--pe", &settings->encoding, "an encoding, a combination, or an assignment (as in 'tally train')",
            {.required = true});
   line.add("--against", &settings->against,
-           "another one that should be the same function, such as the form in which an idea was first written: instead "
-           "of promises, compares logits and gradients in f64, with its parameters taken by name");
+           "another encoding that should be the same function, such as a simpler form of the idea: compare logits and "
+           "gradients in f64 instead of testing properties; parameters are matched by name");
   line.add("--only", &settings->only, "only these properties: gradients,forms", {.excludes = {"--against"}});
   const auto options =
       ConfigOptions::declare_for_encodings(line, {line.look_ahead("--pe"), line.look_ahead("--against")});

@@ -320,8 +320,8 @@ std::function<Result()> declare_convert(CommandLine& line) {
            "options of a run of that model: data, length, encoding, optimiser",
            {.required = true});
   line.add("TARGET", &settings->target,
-           "of a run: the safetensors file of its weights, or with --as a folder; of another model: the folder of the "
-           "new run",
+           "for a run: safetensors file of its weights, or with --as a folder; for another model: folder of the new "
+           "run",
            {.required = true});
   const Rules of_run{.group = "From a run", .idle = to_run ? "SOURCE is not a run" : ""};
   const auto with_format = [&](std::vector<std::string> allowed) {
@@ -329,15 +329,15 @@ std::function<Result()> declare_convert(CommandLine& line) {
   };
   line.add("--as", &settings->format,
            "gpt2, llama, neox or qwen2: config.json and model.safetensors as transformers reads them", of_run);
-  line.add("--floats", &settings->floats, "the weights as they are, or rounded to two bytes each",
+  line.add("--floats", &settings->floats, "keep the weights' type, or round them to 16 bits",
            with_format({"given", "f16", "bf16"}));
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help, of_run);
   const Rules of_model{.group = "From a model of another library", .idle = from_run ? "SOURCE is a run" : ""};
   line.add("--pe", &settings->encoding,
-           "the model's own encoding in a combination, such as rope+cope; the other parts begin untrained", of_model);
+           "the model's own encoding in a combination, such as rope+cope; the other parts are initialised", of_model);
   line.add("--ignore-key", &settings->ignored,
-           "a key of config.json that tally does not know and that does not change the model, such as "
-           "quantization.note in an object; may be given again",
+           "a key of config.json to ignore, because it does not change the model; quantization.note is a key in an "
+           "object; may be repeated",
            of_model);
   line.add("--force", &settings->force, "move an existing folder aside", of_model);
   auto options = std::make_shared<ConfigOptions>();

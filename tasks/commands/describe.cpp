@@ -331,7 +331,7 @@ JsonValue lstm_value() {
   return JsonValue::object(
       {{"kind", "model"},
        {"name", "lstm"},
-       {"summary", "layers of LSTM, which take tokens in their order; --model.kind lstm, with no --pe"},
+       {"summary", "LSTM layers, which read tokens in order; --model.kind lstm, without --pe"},
        {"formula", "i, f, o = sigmoid, g = tanh of W x_t + b + U h_{t-1};  c_t = f c_{t-1} + i g;  h_t = o tanh(c_t)"},
        {"sizes", "1 layer; D width, V symbols; blocks of D rows for i, f, g, o"},
        {"parameters", std::move(tensors)},

@@ -141,30 +141,29 @@ Result run_eval(const EvalSettings& settings, const CommonOptions& common) {
 
 std::function<Result()> declare_eval(CommandLine& line) {
   const auto settings = std::make_shared<EvalSettings>();
-  line.add("RUN", &settings->folders, "folder of the run; with --over also several, or folders with finished runs",
+  line.add("RUN", &settings->folders, "folder of the run; with --over also several runs, or folders with finished runs",
            {.required = true});
   line.add("--over", &settings->over,
-           "option=value,value of the task: a table of the errors at each value: task.length=64,256, "
+           "option=value,value: a table of the errors for each value of a task's option: task.length=64,256, "
            "task.p-ignore=0.1,0.9, task.blanks=8,64");
   line.add("--split", &settings->split,
-           "one split; all but the training split without it, or the first of these with --over");
-  line.add("--lengths", &settings->lengths, "sequences of these lengths, where the task has one: 64,128",
+           "one split; default: all except the training split, or with --over the first of these");
+  line.add("--lengths", &settings->lengths, "sequences of these lengths, if the task has a length: 64,128",
            {.least = 1, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--over"}});
   line.add("--stride", &settings->stride,
-           "on text: windows end every so many tokens, whose targets count; 0: side by side, or with --lengths half "
-           "the shortest, all lengths on the same targets",
+           "on text: step between windows; only the new targets of a window count; 0: side by side, or with --lengths "
+           "half the shortest, so that all lengths have the same targets",
            {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--over"}});
   line.add("--data", &settings->data,
-           "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
-           "programs, with the ids of that tokenizer",
+           "on text: another folder made by `tally prepare` with the same tokenizer, or token files of other programs "
+           "with the same ids",
            {.excludes = {"--over"}});
   line.add("--token-type", &settings->token_type, formatted("of --data: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
-  line.add("--count", &settings->count, "sequences of each split; 0: all", {.least = 0, .most = endless_count});
-  line.add("--generate", &settings->generate,
-           "the model goes on from its own answers: each is fed back, where the task gives the right ones else");
+  line.add("--count", &settings->count, "sequences per split; 0: all", {.least = 0, .most = endless_count});
+  line.add("--generate", &settings->generate, "feed the model's own answers back, instead of the right ones");
   line.add("--by", &settings->by,
-           "a table of the errors by length, gap or whatever the task breaks them down by; --json always has it",
+           "a table of the errors by length, gap or another key of the task; always part of --json",
            {.excludes = {"--over"}});
   line.add("--set", &settings->changes, changes_help);
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help, {.excludes = {"--over"}});

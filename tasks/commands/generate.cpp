@@ -278,7 +278,7 @@ class Generator {
 std::function<Result()> declare_generate(CommandLine& line) {
   const auto settings = std::make_shared<GenerateSettings>();
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
-  line.add("--prompt", &settings->prompt, "text to go on from; empty: the beginning of a text");
+  line.add("--prompt", &settings->prompt, "text to continue; empty: the beginning of a text");
   line.add("--prompt-file", &settings->prompt_file, "the same from a file, or - from the standard input",
            {.excludes = {"--prompt"}});
   line.add("--count", &settings->count, "tokens at most", {.least = 1, .most = 1 << 24});
@@ -293,15 +293,15 @@ std::function<Result()> declare_generate(CommandLine& line) {
              {.excludes = option.name == "temperature" ? std::vector<std::string>{} : drawn,
               .usual = to_text(option.value)});
   }
-  line.add("--seed", &settings->seed, "of the random numbers: the same seed gives the same text",
+  line.add("--seed", &settings->seed, "random seed: the same seed gives the same text",
            {.least = 0, .excludes = drawn});
   line.add("--samples", &settings->samples, "texts from the same prompt", {.least = 1, .most = 1024});
   line.add("--specials", &settings->specials,
-           "on text: a special token whose name in the prompt means the token; else it is text like any other");
-  line.add("--stop", &settings->stop, "a text before which it ends");
-  line.add("--full", &settings->full, "where the model takes no longer text: stop, or go on from its last half",
+           "on text: treat the name of this special token in the prompt as the token; default: as ordinary text");
+  line.add("--stop", &settings->stop, "stop before this text");
+  line.add("--full", &settings->full, "at the model's longest text: stop, or continue from its second half",
            {.allowed = {"stop", "slide"}});
-  line.add("--raw", &settings->raw, "bytes as they are: nothing is escaped, and no line end is added");
+  line.add("--raw", &settings->raw, "print raw bytes: no escapes and no final line end");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] {
     const TrainedModel trained = load_trained(settings->run, settings->checkpoint);

@@ -97,16 +97,16 @@ std::vector<Example> examples_in_file(const std::string& path, std::int64_t voca
 }
 
 void SequenceChoice::declare(CommandLine& line) {
-  line.add("--split", &split, "where sequences come from; the first evaluation split");
+  line.add("--split", &split, "split of the sequences; default: the first evaluation split");
   line.add("--count", &count,
            "sequences; 0: 100 for the summary, 4 for a file, or all if there are fewer, and at most 5 MB for a page",
            {.least = 1, .most = endless_count});
-  line.add("--start", &start, "number of the first one", {.least = 0, .most = endless_count - 1});
+  line.add("--start", &start, "index of the first sequence", {.least = 0, .most = endless_count - 1});
   line.add("--tokens", &tokens, ".npy file of token ids [sequences, tokens] instead of a split",
            {.excludes = {"--split", "--count", "--start"}});
   line.add("--text", &text,
-           "a sequence as 'tally describe TASK --sequences 1' prints it, instead of a split; without --out, the "
-           "answer to it",
+           "a sequence in the form of 'tally describe TASK --sequences 1', instead of a split; without --out, prints "
+           "the answer",
            {.excludes = {"--split", "--count", "--start", "--tokens"}});
 }
 
@@ -397,29 +397,28 @@ Result run_inspect(const InspectSettings& settings) {
 
 std::function<Result()> declare_inspect(CommandLine& line) {
   const auto settings = std::make_shared<InspectSettings>();
-  line.add("RUN", &settings->runs, "folder of a run; a page shows several, of tasks with the same symbols",
+  line.add("RUN", &settings->runs, "folder of a run; a page can show several runs whose tasks have the same symbols",
            {.required = true});
   line.add("--out", &settings->out, "file to write: .html, a page for a browser; .safetensors, all activations");
   settings->sequences.declare(line);
   line.add("--data", &settings->data,
-           "on text: another folder that `tally prepare` made, with the same tokenizer; or token files of other "
-           "programs, with the ids of that tokenizer");
+           "on text: another folder made by `tally prepare` with the same tokenizer, or token files of other programs "
+           "with the same ids");
   line.add("--token-type", &settings->token_type, formatted("of --data: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}});
   line.add(
-      "--at", &settings->at, "on text: the token of the split at which the first sequence begins",
+      "--at", &settings->at, "on text: first token of the first sequence",
       {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens", "--start"}});
-  line.add("--length", &settings->length, "tokens of a sequence, where the task has a length; 0: the run's",
+  line.add("--length", &settings->length, "sequence length, if the task has one; 0: the run's",
            {.least = 0, .most = std::numeric_limits<std::int32_t>::max(), .excludes = {"--text", "--tokens"}});
-  line.add(
-      "--mark", &settings->mark,
-      "on a page: lines to point out, as a pattern of PCRE2; on text without it paragraphs, sections and functions",
-      {.needs = {"--out=*.html|*.htm"}});
-  line.add("--gradients", &settings->gradients, "with the activations: the gradient of the loss for every parameter",
+  line.add("--mark", &settings->mark,
+           "on a page: mark lines that match this PCRE2 pattern; default on text: paragraphs, sections and functions",
+           {.needs = {"--out=*.html|*.htm"}});
+  line.add("--gradients", &settings->gradients, "also store the gradient of the loss for every parameter",
            {.needs = {"--out=*.safetensors"}});
-  line.add("--queries", &settings->queries, "of the summary: means over the queries where something is scored, or all",
+  line.add("--queries", &settings->queries, "for the summary: average over scored queries, or over all",
            {.allowed = {"scored", "all"}, .excludes = {"--out", "--text"}});
-  line.add("--top", &settings->top, "of the answer: candidates, and keys of each head, that are shown",
+  line.add("--top", &settings->top, "for the answer: number of candidates, and of keys per head",
            {.least = 1, .most = 1000, .excludes = {"--out"}, .needs = {"--text"}});
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings] { return run_inspect(*settings); };

@@ -40,8 +40,8 @@ void check_name(const std::string& name) {
 std::function<Result()> declare_new_encoding(CommandLine& line) {
   const auto name = std::make_shared<std::string>();
   const auto score_mod = std::make_shared<bool>(false);
-  line.add("NAME", name.get(), "of the encoding: small letters, digits and '-'", {.required = true});
-  line.add("--score-mod", score_mod.get(), "a formula of the pair and of a sum along the keys");
+  line.add("NAME", name.get(), "name of the encoding: lower-case letters, digits and '-'", {.required = true});
+  line.add("--score-mod", score_mod.get(), "with a score modification: a formula of a pair and of a running sum");
   line.footer = "The file is printed: tally new-encoding my-idea > nn/position/my_idea.cpp; the next build finds it.";
   return [name, score_mod] {
     as_usage([&] { check_name(*name); });

@@ -131,21 +131,23 @@ std::function<Result()> declare_prepare(CommandLine& line) {
   CorpusRules& rules = settings.rules;
   choices->recipe = line.look_ahead("--recipe");
   fill_in(choices->recipe, settings);
-  line.add("OUT", &choices->out, "folder to make; it comes before the sources", {.required = true});
-  line.add("SOURCE", &choices->sources, "files and folders of text; of .jsonl and .ndjson files each line is a text");
-  line.add("--field", &rules.field, "member of a line of JSON that is its text");
-  line.add("--train", &choices->train, "a source that is the training split", {.group = "Split"});
-  line.add("--validation", &choices->validation, "a source that is the validation split", {.group = "Split"});
-  line.add("--test", &choices->test, "a source that is the test split", {.group = "Split"});
+  line.add("OUT", &choices->out, "folder to create; it comes before the sources", {.required = true});
+  line.add("SOURCE", &choices->sources, "files and folders of text; in .jsonl and .ndjson files each line is a text");
+  line.add("--field", &rules.field, "member of a JSON line that holds the text");
+  line.add("--train", &choices->train, "source of the training split", {.group = "Split"});
+  line.add("--validation", &choices->validation, "source of the validation split", {.group = "Split"});
+  line.add("--test", &choices->test, "source of the test split", {.group = "Split"});
   line.add("--validation-part", [&rules](const std::string& text) { rules.validation = part_of(text); },
-           "part of the texts that is for validation", {.group = "Split", .usual = "0.05"});
+           "fraction of the texts for validation", {.group = "Split", .usual = "0.05"});
   line.add("--test-part", [&rules](const std::string& text) { rules.test = part_of(text); },
-           "part of the texts that is for the test", {.group = "Split", .usual = "0.05"});
-  line.add("--tokenizer", &settings.tokenizer, "tokenizer to use, a file or bytes; else one is trained",
+           "fraction of the texts for the test split", {.group = "Split", .usual = "0.05"});
+  line.add("--tokenizer", &settings.tokenizer, "tokenizer to use: a file, or bytes; default: train one",
            {.group = "Tokenizer"});
-  line.add("--vocabulary", &settings.vocabulary, "tokens of the one that is trained; 257: bytes and <|endoftext|>",
+  line.add("--vocabulary", &settings.vocabulary, "vocabulary of a trained tokenizer; 257: bytes and <|endoftext|>",
            {.group = "Tokenizer", .least = 257, .most = 1 << 24});
-  line.add("--pattern", &settings.pattern, "what cuts text into pieces: gpt2, llama3, cl100k, or a pattern",
+  line.add("--pattern", &settings.pattern,
+           "pattern that splits text into pieces: gpt2, llama3, cl100k, or a PCRE2 "
+           "pattern",
            {.group = "Tokenizer"});
   line.add("--special-id",
            [&settings](const std::string& text) {
@@ -157,21 +159,21 @@ std::function<Result()> declare_prepare(CommandLine& line) {
       "special token that ends a document, or its id; without it the first that the tokenizer has of <|endoftext|>, "
       "<|end_of_text|>, </s> and their like, or else the eos_token of its tokenizer_config.json",
       {.group = "Tokenizer"});
-  line.add("--min-count", &settings.min_count, "a pair that stands less often is not merged",
+  line.add("--min-count", &settings.min_count, "pairs that occur less often are not merged",
            {.group = "Tokenizer", .least = 1});
-  line.add("--recipe", &choices->recipe, "fills in the rules for the corpora of tasks/text/fetch.sh",
+  line.add("--recipe", &choices->recipe, "use the rules for the corpora of tasks/text/fetch.sh",
            {.group = "Rules", .allowed = {"code", "prose"}});
-  line.add("--include", &rules.include, "PCRE2: paths below a folder that are taken", {.group = "Rules"});
-  line.add("--exclude", &rules.exclude, "PCRE2: paths that are not", {.group = "Rules"});
-  line.add("--min-bytes", &rules.min_bytes, "smaller texts are not taken", {.group = "Rules", .least = 0});
-  line.add("--max-bytes", &rules.max_bytes, "larger texts are not taken; 0: any are", {.group = "Rules", .least = 0});
-  line.add("--skip-if", &rules.skip_if, "PCRE2: texts with such a line are not taken", {.group = "Rules"});
+  line.add("--include", &rules.include, "PCRE2 pattern of paths to read in a folder", {.group = "Rules"});
+  line.add("--exclude", &rules.exclude, "PCRE2 pattern of paths to skip", {.group = "Rules"});
+  line.add("--min-bytes", &rules.min_bytes, "skip smaller texts", {.group = "Rules", .least = 0});
+  line.add("--max-bytes", &rules.max_bytes, "skip larger texts; 0: no limit", {.group = "Rules", .least = 0});
+  line.add("--skip-if", &rules.skip_if, "PCRE2 pattern: skip texts with a matching line", {.group = "Rules"});
   line.add("--strict", &rules.strict,
            "a file that cannot be read or changes meanwhile, binary data, text that is not UTF-8, or a line of JSON "
            "without a text is an error",
            {.group = "Rules"});
-  line.add("--licence", &settings.licence, "what the manifest says of the licence", {.group = "Rules"});
-  line.add("--force", &settings.force, "move a folder that is there aside");
+  line.add("--licence", &settings.licence, "licence to record in the manifest", {.group = "Rules"});
+  line.add("--force", &settings.force, "move an existing folder aside");
   return [choices, &common = line.common] { return run_prepare(*choices, common); };
 }
 

@@ -274,16 +274,16 @@ std::function<Result()> declare_reproduce(CommandLine& line) {
                      "'encodings' and language models: {}",
                      names_of_texts()),
            {.allowed = {"quick", "paper"}});
-  line.add("--dir", &settings->folder, "folder for the runs; runs/<scale>, which all tables share");
+  line.add("--dir", &settings->folder, "folder of the runs; default: runs/<scale>, shared by all tables");
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
   line.add("--rows", &settings->rows,
-           "only these rows, by their labels: cope,rope; may be given again, for labels with commas in them");
+           "only the rows with these labels: cope,rope; may be repeated, for labels with commas");
   line.add("--tasks", &settings->tasks, "only the columns of these tasks: flip-flop,group-word");
-  line.add("--set", &settings->changes, "key=value: a change of every run, to try things out; may be given again");
-  line.add("--jobs", &settings->jobs, "runs at a time, sharing the cores; 0: one for each core as far as memory goes",
+  line.add("--set", &settings->changes, "key=value: change a setting of every run; may be repeated");
+  line.add("--jobs", &settings->jobs, "parallel runs, which share the cores; 0: one per core if memory suffices",
            {.least = 0, .most = 1024});
-  line.add("--out", &settings->out, "page to write, .md; a figure's learning curves go beside it, .svg");
-  line.add("--dry-run", &settings->dry_run, "name the runs, their states and the time left, and stop",
+  line.add("--out", &settings->out, "page to write, .md; a figure's learning curves are written next to it, .svg");
+  line.add("--dry-run", &settings->dry_run, "print the runs, their states and the time left, then stop",
            {.excludes = {"--out"}});
   return [settings, &common = line.common] { return run_reproduce(*settings, common); };
 }

@@ -134,14 +134,14 @@ Result run_resume(const ResumeSettings& settings, const ConfigOptions& options, 
 std::function<Result()> declare_resume(CommandLine& line) {
   const auto settings = std::make_shared<ResumeSettings>();
   line.add("RUN", &settings->run, "folder of the run", {.required = true});
-  line.add("--task", &settings->task, "must be the run's own");
-  line.add("--pe", &settings->encoding, "must be the run's own");
+  line.add("--task", &settings->task, "must equal the run's own");
+  line.add("--pe", &settings->encoding, "must equal the run's own");
   auto options = std::make_shared<ConfigOptions>();
   if (const std::string run = line.look_ahead_folder(); !run.empty()) {
     options = ConfigOptions::declare_for(line, RunFolder::open(run).config());
   }
   line.add("--restart", &settings->restart,
-           "begin again at step 0; checkpoints, metrics and results are moved to checkpoints.old in the run");
+           "start again at step 0; checkpoints, metrics and results are moved to checkpoints.old in the run");
   line.add("--profile", &settings->profile, profile_help);
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   line.add("--claim", &settings->claim, "the claim of the sweep that trains it", {.group = "", .least = 1});

@@ -205,22 +205,21 @@ std::function<Result()> declare_sweep(CommandLine& line) {
   line.add("DIR", &settings->folder, "folder for the runs", {.required = true});
   const auto options = ConfigOptions::declare(line, true);
   line.add("--seeds", &settings->seeds, "1..3, or 1,2,5");
-  line.add("--set", &settings->grid, "key=value,value: an option with several values; may be given again");
+  line.add("--set", &settings->grid, "key=value,value: an option with several values; may be repeated");
   line.add("--jobs", &settings->jobs,
-           "runs at a time, sharing the cores; 0: one for each core as far as memory goes, on a GPU one",
+           "parallel runs, which share the cores; 0: one per core if memory suffices, one on a GPU",
            {.least = 0, .most = 1024});
   line.add("--dry-run", &settings->dry_run,
            "name the runs, how far they are, who trains them and the time left, and stop; without a --task those that "
            "the folder lists");
   const std::string machines = "Many machines";
-  line.add(
-      "--worker", &settings->worker,
-      "train runs that no one else does, beside other workers on any machine that shares the folder, until all are "
-      "done; without a --task those that the folder lists",
-      {.group = machines, .excludes = {"--dry-run"}});
-  line.add("--only", &settings->only, "a run by its name; may be given again", {.group = machines});
+  line.add("--worker", &settings->worker,
+           "train unclaimed runs until all are done, together with other workers on machines that share the folder; "
+           "without --task: the runs that the folder lists",
+           {.group = machines, .excludes = {"--dry-run"}});
+  line.add("--only", &settings->only, "train only the run with this name; may be repeated", {.group = machines});
   line.add("--lease", &settings->lease,
-           "seconds after which a worker that gives no sign of life is taken for dead; 60 and more where NFS is shared",
+           "seconds without a heartbeat after which a worker counts as dead; at least 60 on NFS",
            {.group = machines, .least = 1, .most = 86'400});
   line.add("--print", &settings->print, "list the runs in the folder and print a script that trains them with Slurm",
            {.group = machines, .allowed = {"slurm"}, .excludes = {"--dry-run", "--worker"}});

@@ -199,32 +199,34 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
 std::function<Result()> declare_tokenizer(CommandLine& line) {
   const auto settings = std::make_shared<TokenizerSettings>();
   line.add("WHAT", &settings->what,
-           "train: make a tokenizer from texts; encode: a text to ids; decode: ids to the text; show: the tokens of a "
-           "text, and the longest there are",
+           "train: make a tokenizer from texts; encode: text to ids; decode: ids to text; show: the tokens of a text, "
+           "and the longest tokens",
            {.allowed = {"train", "encode", "decode", "show"}, .required = true});
   line.add(
       "TOKENIZER", &settings->tokenizer,
-      "tokenizer.json, vocab.json, merges.txt, a .tiktoken file, a folder with one of these, or bytes; of train the "
+      "tokenizer.json, vocab.json, merges.txt, a .tiktoken file, a folder with one of these, or bytes; for train: the "
       "file to write",
       {.required = true});
-  line.add("FILE", &settings->files, "texts; of decode ids or a .bin file of tokens; - for the standard input");
-  line.add("--text", &settings->text, "the text (or the ids) itself", {.excludes = {"FILE"}});
-  line.add("--out", &settings->out, "of encode: token file to write (headerless); of decode: file of the bytes",
+  line.add("FILE", &settings->files, "texts; for decode: ids or a .bin file of tokens; -: standard input");
+  line.add("--text", &settings->text, "the text (or the ids) as an argument", {.excludes = {"FILE"}});
+  line.add("--out", &settings->out, "for encode: token file to write (headerless); for decode: file of bytes to write",
            {.needs = {"WHAT=encode|decode"}});
   line.add("--token-type", &settings->token_type, formatted("of decode: {}", token_format_help),
            {.allowed = {std::begin(token_format_names), std::end(token_format_names)}, .needs = {"WHAT=decode"}});
-  line.add("--specials", &settings->specials, "of encode and show: a special token whose name means the token",
+  line.add("--specials", &settings->specials, "for encode and show: treat the name of this special token as the token",
            {.needs = {"WHAT=encode|show"}});
   line.add("--special-id",
            [settings](const std::string& text) {
              settings->special_ids.push_back(as_usage([&] { return parse_special(text); }));
            },
            special_id_help, {.needs = {"TOKENIZER=*.tiktoken"}});
-  line.add("--vocabulary", &settings->vocabulary, "of train: bytes, merges and <|endoftext|>",
+  line.add("--vocabulary", &settings->vocabulary,
+           "for train: number of tokens, which are bytes, merges and "
+           "<|endoftext|>",
            {.least = 257, .most = 1 << 24, .needs = {"WHAT=train"}});
-  line.add("--min-count", &settings->min_count, "of train: a rarer pair is not merged",
+  line.add("--min-count", &settings->min_count, "for train: rarer pairs are not merged",
            {.least = 1, .needs = {"WHAT=train"}});
-  line.add("--pattern", &settings->pattern, "of train and .tiktoken: gpt2, llama3, cl100k, or a pattern of PCRE2");
+  line.add("--pattern", &settings->pattern, "for train and .tiktoken: gpt2, llama3, cl100k, or a PCRE2 pattern");
   return [settings, &common = line.common] {
     if (settings->what == "train") return train(*settings, common);
     if (settings->what == "encode") return encode(*settings, common);

@@ -93,11 +93,11 @@ std::function<Result()> declare_train(CommandLine& line) {
   const auto settings = std::make_shared<TrainSettings>();
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);
-  line.add("--force", &settings->force, "move what the folder holds aside");
+  line.add("--force", &settings->force, "move existing contents of the folder aside");
   line.add("--profile", &settings->profile, profile_help);
   line.add(
       "--dry-run", &settings->dry_run,
-      "print the configuration, parameters, memory and steps, and stop; also the time if a run takes less than 1 GiB",
+      "print configuration, parameters, memory and steps, then stop; also the time, if a run needs less than 1 GiB",
       {.excludes = {"--force", "--profile"}});
   line.add("--split-optimiser", &settings->split_optimiser, split_optimiser_help);
   return [settings, options, &common = line.common] { return run_train(*settings, *options, common); };

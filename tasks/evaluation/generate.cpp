@@ -149,10 +149,11 @@ Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::strin
 
 void SamplingOptions::visit(OptionVisitor& visitor) {
   visitor.real("temperature", temperature,
-               "logits are divided by it: below 1 likelier tokens, above 1 more of the others; 0: the likeliest", 0,
-               1e6);
+               "divisor of the logits: below 1 favours likely tokens, above 1 unlikely ones; 0: always the "
+               "likeliest",
+               0, 1e6);
   visitor.integer("top-k", top_k, "only the k likeliest; 0: all", 0);
-  visitor.real("top-p", top_p, "of these the fewest whose probability together reaches p", above(0), 1);
+  visitor.real("top-p", top_p, "sample from the fewest tokens whose probabilities add up to p", above(0), 1);
 }
 
 Sampled sample(std::span<const double> logits, const SamplingOptions& options, double uniform) {

@@ -132,33 +132,30 @@ bool starts_any(std::string_view name, std::string_view prefix, std::string_view
 
 void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("steps", steps, "training steps", 1);
-  visitor.integer("batch", batch, "sequences a step", 1, 1 << 20);
+  visitor.integer("batch", batch, "sequences per step", 1, 1 << 20);
   visitor.integer("micro-batch", micro_batch,
-                  "sequences of a step at once, which takes less memory; their gradients are added. 0: the whole batch",
-                  0, 1 << 20);
+                  "sequences in memory at once; gradients are accumulated over a step. 0: the whole batch", 0, 1 << 20);
   visitor.integer("micro-batches", micro_batches,
-                  "the same by their number: parts of a step's batch, of one size but for the last. 0: as micro-batch "
-                  "says",
+                  "alternative to micro-batch: number of equal parts of a step's batch; the last part may be smaller. "
+                  "0: not used",
                   0, 1 << 20);
-  visitor.integer("eval-every", eval_every, "steps between evaluations; 0: at the end alone");
+  visitor.integer("eval-every", eval_every, "steps between evaluations; 0: only at the end");
   visitor.integer("save-every", save_every, "steps between checkpoints; 0: with every evaluation");
   visitor.integer("log-every", log_every, "steps between training lines in metrics.jsonl", 1);
   visitor.integer(
       "eval-batch", eval_batch,
-      "sequences at once where answers are generated; what a loss is taken of is computed 1,024 tokens at a "
-      "time, with the same bits whatever this is",
+      "batch size of generated answers in evaluations. Losses are computed 1,024 tokens at a time; this does not "
+      "change their bits",
       1, 1 << 20);
   visitor.integer("eval-count", eval_count,
-                  "sequences of each split in evaluations before the last; 0: the whole split");
+                  "sequences of each split in all evaluations except the last; 0: the whole split");
   visitor.flag("eval-generated", eval_generated,
-               "after the last evaluation the model also goes on from its own answers, as in 'tally eval --generate'");
-  visitor.integer("seed", seed, "start values, training stream, dropout", 0);
-  visitor.integer("data-seed", data_seed, "evaluation sets and fixed training sets", 0);
+               "after the last evaluation, also let the model generate its answers, as 'tally eval --generate' does");
+  visitor.integer("seed", seed, "seed of initial values, training data and dropout", 0);
+  visitor.integer("data-seed", data_seed, "seed of evaluation sets and fixed training sets", 0);
   visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");
-  visitor.text(
-      "train", train,
-      "parameters that are trained: all, or patterns of their names: 'pe.*,blocks.0.*'. The others stay as they "
-      "are");
+  visitor.text("train", train,
+               "parameters to train: all, or name patterns such as 'pe.*,blocks.0.*'. The others stay unchanged");
 }
 
 RunConfig RunConfig::make(std::string_view task, std::string_view encoding, std::string_view preset) {

@@ -38,8 +38,8 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t eval_batch = 64;
   std::int64_t eval_count = 0;  // sequences of each split while training; 0: all. The last evaluation uses all.
   bool eval_generated = false;  // at the end, also evaluate generated answers
-  std::int64_t seed = 1;        // start values, training stream, dropout
-  std::int64_t data_seed = 0;   // evaluation sets and fixed training sets
+  std::int64_t seed = 1;        // seed of initial values, training data and dropout
+  std::int64_t data_seed = 0;   // seed of evaluation sets and fixed training sets
   std::string dtype = "f32";    // f32, f64
   std::string train = "all";    // trained parameters, by patterns of their names (nn/parameter_choice.hpp)
 

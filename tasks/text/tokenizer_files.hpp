@@ -34,8 +34,8 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
 SpecialToken parse_special(std::string_view text);
 // Help of an option that becomes one of them.
 inline constexpr const char* special_id_help =
-    "of a .tiktoken file, which does not say it: a special token and its id, as <|endoftext|>=100257 of cl100k; may be "
-    "given again";
+    "for a .tiktoken file, which lacks them: a special token and its id, such as <|endoftext|>=100257 in cl100k; may "
+    "be repeated";
 
 // tokenizer.json. The same tokenizer gives the same text.
 std::string tokenizer_json(const TokenizerParts& parts);

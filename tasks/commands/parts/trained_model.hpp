@@ -51,8 +51,7 @@ TrainedModel load_trained(const std::string& run, const std::string& checkpoint 
 
 // Help of an option that becomes the argument `changes`.
 inline constexpr const char* changes_help =
-    "key=value: an option of an encoding that decides what it does beyond the trained length, such as "
-    "pe.relative.far=cap; may be given again";
+    "key=value: an encoding's option for lengths beyond training, such as pe.relative.far=cap; may be repeated";
 
 // Help of an option that becomes the argument `checkpoint`.
 inline constexpr const char* checkpoint_help = "newest, best, or the step of a checkpoint";

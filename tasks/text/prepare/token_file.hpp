@@ -32,8 +32,8 @@ enum class TokenFormat { detect, uint8, uint16, uint32, int64, own };
 // Values, in the order of TokenFormat, and help of an option that names a format.
 inline constexpr std::string_view token_format_names[] = {"auto", "uint8", "uint16", "uint32", "int64"};
 inline constexpr const char* token_format_help =
-    "integers of a token file without a header (uint32 reads int32 too); auto: uint16, or uint32 where the vocabulary "
-    "is over 65,536";
+    "integer type of a token file without a header (uint32 also reads int32); auto: uint16, or uint32 for a "
+    "vocabulary above 65,536";
 // Throws Error for another name.
 TokenFormat token_format(std::string_view name);
 
