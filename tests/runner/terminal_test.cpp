@@ -112,15 +112,14 @@ TEST(Terminal, ANarrowLineLosesItsLeastImportantFields) {
 
 TEST(Terminal, ColoursAreForTerminalsThatShowThem) {
   const TemporaryFolder folder;
-  ASSERT_EQ(run_tally(tiny_training(folder / "run", "cope"), folder).code, 0);
-  const std::vector<std::string> report{"report", folder / "run"}, evaluation{"eval", folder / "run"};
+  ASSERT_EQ(run_tally(words_of(tiny("run", "cope")), folder).code, 0);
   const std::string coloured = "unset NO_COLOR; TERM=xterm";
-  EXPECT_TRUE(holds(run_on_terminal(report, folder, coloured).bytes, "\n\033[1m| encoding"));
-  EXPECT_TRUE(holds(run_on_terminal(evaluation, folder, coloured).bytes, "%\033[0m wrong ("));
+  EXPECT_TRUE(holds(run_on_terminal("report run", folder, coloured).bytes, "\n\033[1m| encoding"));
+  EXPECT_TRUE(holds(run_on_terminal("eval run", folder, coloured).bytes, "%\033[0m wrong ("));
   for (const char* before : {"export NO_COLOR=1", "export TERM=dumb"}) {
-    EXPECT_FALSE(holds(run_on_terminal(report, folder, before).bytes, "\033")) << before;
+    EXPECT_FALSE(holds(run_on_terminal("report run", folder, before).bytes, "\033")) << before;
   }
-  EXPECT_FALSE(holds(run_tally(report, folder).out, "\033"));
+  EXPECT_FALSE(holds(run_tally({"report", "run"}, folder).out, "\033"));
 }
 
 TEST(Terminal, NothingIsDrawnWhenQuiet) {
