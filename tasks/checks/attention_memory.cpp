@@ -56,12 +56,11 @@ std::vector<std::string> square_memory_notes(const EncodingChoice& choice) {
       continue;
     }
     if (!memory.squares) continue;
-    notes.push_back(
-        formatted("{}{}: memory grows with the square of the length; {} heads of width {} take {} for {} tokens",
-                  assignment.sum_text(),
-                  memory.form == "composed" ? " uses reference attention"
-                                            : " uses fused attention and a number for each pair",
-                  heads, head_width, bytes_text(memory.bytes), with_commas(attention_memory_length)));
+    notes.push_back(formatted(
+        "{}{}: memory grows with the square of the length; {} heads of width {} take {} for {} tokens",
+        assignment.sum_text(),
+        memory.form == "composed" ? " uses reference attention" : " uses fused attention and a number for each pair",
+        heads, head_width, bytes_text(memory.bytes), with_commas(attention_memory_length)));
   }
   return notes;
 }

@@ -187,7 +187,8 @@ void RecallOptions::visit(OptionVisitor& visitor) {
   visitor.integer("vocabulary", vocabulary, "number of ids V: one filler, V/2 - 1 keys, V/2 values", 4, 1 << 20);
   visitor.integer("pairs", pairs, "pairs K of a key and a value", 1, 1 << 16);
   visitor.integer("length", length, "tokens T, even; ood-long has 2T", 8, 1 << 19);
-  visitor.choice("filler", filler, {"zero", "random"}, "symbols between the queries: one filler symbol, or random symbols");
+  visitor.choice("filler", filler, {"zero", "random"},
+                 "symbols between the queries: one filler symbol, or random symbols");
   visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
 }
 

@@ -12,9 +12,8 @@ class CheckCommand : public Program {};
 class NewEncoding : public Program {};
 
 TEST_F(CheckCommand, TellsOfEveryPromise) {
-  expect_parts(done("check --pe=alibi"),
-               {"gradients", "causality", "parameters", "forms", "generation", "precision", "threads", "devices",
-                "length", "all promises are kept"});
+  expect_parts(done("check --pe=alibi"), {"gradients", "causality", "parameters", "forms", "generation", "precision",
+                                          "threads", "devices", "length", "all promises are kept"});
   const JsonValue found = json("check --pe=hard --quiet");
   EXPECT_EQ(found.integer("wrong"), 0);
   EXPECT_EQ(found.elements("properties").size(), 9u);
@@ -62,8 +61,7 @@ TEST_F(CheckCommand, ChecksGradientsOnEveryDevice) {
 }
 
 TEST_F(CheckCommand, HoldsAnEncodingAgainstAnother) {
-  expect_parts(done("check --pe=none --against=none[window=4096]"),
-               {"none is the same function as none[window=4096]"});
+  expect_parts(done("check --pe=none --against=none[window=4096]"), {"none is the same function as none[window=4096]"});
   // Options of both are accepted, and only shared options are changed.
   const Finished other = tally("check --pe=cope --against=cope[window=9] --pe.p-max=5");
   EXPECT_EQ(other.code, 1);

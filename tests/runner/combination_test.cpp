@@ -72,7 +72,7 @@ TEST_F(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
   const auto planned = [&](const std::string& option) {
     return done("train run --task=flip-flop --preset=quick --pe=alibi+ssmax --dry-run --pe.whole=" + option);
   };
-  expect_parts(planned("true"), {"note: alibi+ssmax" + tiled});
+  expect_parts(planned("true"), {"note: alibi+ssmax" + composed});
   EXPECT_FALSE(holds(planned("false"), "note: alibi+ssmax"));
 }
 

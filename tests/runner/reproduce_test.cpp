@@ -138,7 +138,7 @@ TEST_F(Reproduce, ADamagedRunDoesNotStopTheOthers) {
   const Finished dry = tally(rope + " --dry-run");
   EXPECT_EQ(dry.code, 1);
   expect_parts(dry.err, {runs[0] + "/results.json"});
-  expect_parts(dry.out, {"-seed1: failed\n", "-seed2: waiting\n"});
+  expect_parts(dry.out, {"-seed1: failed; ", "-seed2: waiting\n"});
   expect_parts(tally(rope).out, {"1 of 2 runs finished, 1 failed"});
 }
 

@@ -83,7 +83,7 @@ TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
   const Finished told = tally(vary);
   EXPECT_EQ(told.code, 1);
   expect_parts(told.out, {"perplexity against task.length with task.after=32 task.stride=4",
-                          "far = cap or none goes on beyond the table", "- at 16: context 16, stride 4, "});
+                          "far = cap or none allows longer sequences", "- at 16: context 16, stride 4, "});
   const JsonValue values = json(vary + "--set pe.relative.far=cap").elements("tables")[0].elements("rows")[0];
   const JsonValue::Array evaluations =
       json("eval runs/relative --split=test --lengths=8,16,32 --set=pe.relative.far=cap").elements("evaluations");
