@@ -330,7 +330,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
     }
     const AttentionMask& mask = group.mask;
     check(mask.is_causal_only() || !traits.mixes, "encoding",
-          "{}: {} computes the whole attention and does not know what its queries are to see", assignment.sum_text(),
+          "{}: {} computes the whole attention and supports no attention mask", assignment.sum_text(),
           assignment.sum.front()->name);
     const bool own_key_only = mask.first == 0 && (mask.window == 1 || mask.chunk == 1);
     check(!own_key_only || !group.encoding->excludes_own_key(), "encoding",

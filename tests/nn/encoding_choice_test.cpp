@@ -214,11 +214,10 @@ TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
   choice.parts.push_back({&whole, whole.make_options()});
   choice.assignments.push_back({.mask = {.window = 3}, .sum = {&whole}});
   EXPECT_EQ(error_of([&] { make_encoding(choice, AttentionSizes{}, nullptr); }),
-            "[encoding] whole[window=3]: whole computes the whole attention and does not know what its queries are to "
-            "see");
+            "[encoding] whole[window=3]: whole computes the whole attention and supports no attention mask");
 }
 
-// A factor of whole logits is part of fused attention only where it multiplies scores alone.
+// Fused attention supports a factor of whole logits only if nothing is added to the scores.
 TEST(EncodingTraits, FollowFromTheScoreOfTheseOptions) {
   const auto traits_of = [](const std::string& text, const std::string& whole) {
     EncodingChoice choice = EncodingChoice::parse(text);
