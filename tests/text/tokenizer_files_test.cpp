@@ -236,6 +236,9 @@ TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
   };
   const std::string dropped = R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Dropped", "invert": false})",
                     text = R"({"type": "Split", "pattern": {"Text": "a"}, "behavior": "Isolated", "invert": false})";
+  const auto with_member = [](const std::string& name, const JsonValue& value) {
+    return changed([&](JsonValue& file) { file.set(name, value); });
+  };
   for (const auto& [name, value, message] : std::vector<std::array<std::string, 3>>{
            {"version", R"("2.0")", "version: only"},
            {"truncation", "{}", "truncation: is not read"},
@@ -251,7 +254,7 @@ TEST(TokenizerFiles, WhatIsNotUnderstoodIsRefusedWithItsPlace) {
            {"pre_tokenizer", steps(R"({"type": "Punctuation"})", bytes),
             "pre_tokenizer.pretokenizers[0].type: 'Punctuation' is not read; Split and Digits are"},
            {"pre_tokenizer", steps(bytes, split), "pretokenizers[0].type: 'ByteLevel' is not read"}}) {
-    expect_refused(changed([&](JsonValue& file) { file.set(name, parse_json(value, {}, "value")); }), message);
+    expect_refused(with_member(name, parse_json(value, {}, "value")), message);
   }
 }
 
@@ -297,14 +300,14 @@ TEST(TokenizerFiles, ModelsThatCannotBe) {
     member(file, "model").set("merges", JsonValue::array());
   });
   expect_refused(no_byte, "no token is the byte 97 alone, written 'a'");
+  const auto with_special = [](const std::string& name, const JsonValue& value) {
+    return changed([&](JsonValue& file) { const_cast<JsonValue&>(file.elements("added_tokens")[0]).set(name, value); });
+  };
   for (const auto& [name, value, message] : {Case{"special", "1", "added_tokens[0].special: is an integer"},
                                              {"content", R"("")", "added_tokens: a special token without a name"},
                                              {"id", "5", "the id 5 stands for two tokens"},
                                              {"id", R"("5")", "added_tokens[0].id: is a string"}}) {
-    expect_refused(changed([&](JsonValue& file) {
-                     const_cast<JsonValue&>(file.elements("added_tokens")[0]).set(name, parse_json(value, {}, "value"));
-                   }),
-                   message);
+    expect_refused(with_special(name, parse_json(value, {}, "value")), message);
   }
 }
 
