@@ -6,26 +6,6 @@
 
 namespace tally::testing {
 
-std::size_t Array::offset(const Index& index) const {
-  std::int64_t result = 0;
-  for (int axis = 0; axis < shape.rank; ++axis) {
-    const std::int64_t n = index[index.rank - shape.rank + axis];
-    result = result * shape[axis] + (shape[axis] == 1 ? 0 : n);
-  }
-  return static_cast<std::size_t>(result);
-}
-
-Index with_last(Index index, std::int64_t last) {
-  index[index.rank - 1] = last;
-  return index;
-}
-
-Index with_last_two(Index index, std::int64_t before_last, std::int64_t last) {
-  index[index.rank - 2] = before_last;
-  index[index.rank - 1] = last;
-  return index;
-}
-
 Array to_array(const Tensor& x) {
   Array array(x.shape());
   array.values = x.to(Device{}).to(DType::f64).to_vector<double>();

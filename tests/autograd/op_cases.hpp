@@ -12,7 +12,7 @@
 
 namespace tally::testing {
 
-using Index = Shape;  // a index: one number an axis
+using Index = Shape;  // an index: one number for each axis
 
 // Plain numbers for the references: simple loops in double that share nothing with the kernels.
 struct Array {
@@ -25,7 +25,14 @@ struct Array {
   double operator[](const Index& index) const { return values[offset(index)]; }
 
  private:
-  std::size_t offset(const Index& index) const;
+  std::size_t offset(const Index& index) const {
+    std::int64_t result = 0;
+    for (int axis = 0; axis < shape.rank; ++axis) {
+      const std::int64_t n = index[index.rank - shape.rank + axis];
+      result = result * shape[axis] + (shape[axis] == 1 ? 0 : n);
+    }
+    return static_cast<std::size_t>(result);
+  }
 };
 
 // Calls f(index) for every index of the shape, row-major.
@@ -43,8 +50,15 @@ void for_each_index(const Shape& shape, F&& f) {
 }
 
 // index with another last number, and with its two last ones.
-Index with_last(Index index, std::int64_t last);
-Index with_last_two(Index index, std::int64_t before_last, std::int64_t last);
+inline Index with_last(Index index, std::int64_t last) {
+  index[index.rank - 1] = last;
+  return index;
+}
+inline Index with_last_two(Index index, std::int64_t before_last, std::int64_t last) {
+  index[index.rank - 2] = before_last;
+  index[index.rank - 1] = last;
+  return index;
+}
 
 Array to_array(const Tensor& x);
 
