@@ -48,7 +48,7 @@ double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64
   return scale * sum;
 }
 
-// Output row t of one head; x holds q, k, v and what the rule needs.
+// Output row t of one head; x holds q, k, v and the inputs of the rule.
 std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, std::int64_t b, std::int64_t h,
                                std::int64_t t) {
   const std::int64_t query = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];

@@ -81,7 +81,7 @@ struct OpCase {
   double tolerance = 8;
 };
 
-// Deterministic values of an operand; dtype is that of the floating ones.
+// Deterministic values of an operand; dtype is the type of floating-point operands.
 Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype, Device device);
 std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype, Device device);
 

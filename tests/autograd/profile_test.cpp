@@ -67,7 +67,7 @@ TEST(Profile, AnErrorEndsItsEvent) {
 class ProfileOf : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(ProfileOf);
 
-// Kernels are started long before they are done: what counts is the device's time, and its memory.
+// Kernels start long before they finish, so the device's time and memory are measured.
 TEST_P(ProfileOf, TheDeviceTellsItsOwnTimeAndMemory) {
   const cuda_host::Settings before = cuda_host::settings();
   cuda_host::set_settings({.delay_streams = true});

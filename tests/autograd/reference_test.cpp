@@ -162,7 +162,7 @@ const std::map<std::string, Run> runs = {
     {"adamw", run_adam},
 };
 
-// Checked where they are computed, in tests/nn; log_softmax is part of cross_entropy here and no operation.
+// Checked in tests/nn, which computes them; log_softmax is part of cross_entropy here and no operation.
 const std::set<std::string> elsewhere = {"log_softmax", "clip", "schedule"};
 
 void expect_equal(const Tensor& found, const Tensor& expected, double epsilons) {

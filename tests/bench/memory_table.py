@@ -49,7 +49,7 @@ def long_texts(tally, names):
         for length in LONG:
             command = [tally, "bench", "step", "--dry-run", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
             done = subprocess.run(command, capture_output=True, text=True)
-            told = json.loads(done.stdout) if done.returncode == 0 else None  # not all take as many tokens
+            told = json.loads(done.stdout) if done.returncode == 0 else None  # some cannot use so long a text
             gib.append(told["memory_bytes"] / 2**30 if told else None)
             form = told["attention"] if told else form
         rows.append((gib, form, name))

@@ -31,7 +31,7 @@ int main() {
     tally::ProcessGroup::join();
     const tally::ProcessGroup& ranks = tally::ProcessGroup::world();
     tally::check(!ranks.alone(), "bench", "to be started by mpirun -np 2");
-    constexpr int words = 100;  // one after the other: an answer alone may have come before it is asked for
+    constexpr int words = 100;  // one after the other: without a question an answer may arrive early
     const double asked = best_seconds(ranks, 20,
                                       [&] {
                                         for (int i = 0; i < words; ++i) ranks.any(false);

@@ -3,7 +3,7 @@
 
     python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
     python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md
-    python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
+    python3 tests/bench/step_table.py --bf16       # with bf16 matmuls, ours and PyTorch's (autocast), next to f32
     python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
     python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
 

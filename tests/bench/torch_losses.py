@@ -28,7 +28,7 @@ import tensor_file  # noqa: E402
 from torch_encodings import EMBEDDINGS, ENCODINGS  # noqa: E402
 from torch_step import Model  # noqa: E402
 
-TOLERANCE = 1e-5  # nats a token: what language models are promised to
+TOLERANCE = 1e-5  # nats a token: the promised precision of language models
 
 # Options that change no parameter's shape: others are found by the weights that are missing or too many.
 DEFAULTS = {"position-scale": "none", "gates": "keys", "layout": "half", "base": 10000.0, "rotary-dims": 0,

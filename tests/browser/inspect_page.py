@@ -232,7 +232,7 @@ class InspectPage(unittest.TestCase):
         self.assertRegex(table, r"elsewhere\s+section\s+paragraph\s+layer 0 · head 0\s+0\.\d\d\s+0\.\d\d \([+−]0\.\d\d\)")
         self.assertEqual(page.problems, [])
 
-    # Its times are printed beside what is wanted, and no test: a machine that does other things makes them longer.
+    # Its times are printed next to the goals and are not tested: a busy machine makes them longer.
     def test_a_large_page_answers(self):
         page = self.open(self.train("cope", LARGE), width=1600)
         size = (self.folder / "page.html").stat().st_size

@@ -36,7 +36,7 @@ class FloatingMode : public ::testing::Test {
   int threads_ = thread_count();
 };
 
-// Of the threads of a region that is none of the library's.
+// The modes of the threads of an OpenMP region outside the library.
 std::vector<std::uint64_t> modes_of_threads(int threads) {
   std::vector<std::uint64_t> modes(static_cast<std::size_t>(threads));
 #pragma omp parallel num_threads(threads)

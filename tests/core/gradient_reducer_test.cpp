@@ -59,7 +59,7 @@ TEST(GradientReducer, AddsInTheTreeOfTheTerms) {
   }
 }
 
-// As kernels do, by which one process adds: what is below the normal numbers is zero, and -0 + -0 is -0.
+// As the kernels of one process add: subnormal numbers are zero, and -0 + -0 is -0.
 TEST(GradientReducer, AddsAsKernelsDo) {
   const float small = std::bit_cast<float>(std::uint32_t{0x00c00000});  // 1.5 2^-126
   const std::vector<std::vector<float>> terms{{small, -0.0F, 1.0F}, {-std::bit_cast<float>(0x00800000U), -0.0F, -1.0F}};
@@ -102,7 +102,7 @@ class LateTransport final : public Transport {
   [[noreturn]] void abort_all(int code) override { std::_Exit(code); }
 };
 
-// What is told of its memory is that of all buckets on their way at once.
+// The counted memory is the memory of all buckets in transit at once.
 TEST(GradientReducer, TakesTheMemoryThatIsCounted) {
   LateTransport late;
   for (std::int64_t rank = 0; rank < 3; ++rank) {

@@ -52,7 +52,7 @@ inline std::string bytes_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The number as it lies in a little-endian file.
+// The number's bytes in a little-endian file.
 template <class T>
 std::string little_endian(T value) {
   std::string bytes(sizeof value, '\0');

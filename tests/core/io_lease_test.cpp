@@ -1,5 +1,5 @@
-// Claims with a lease: of many that want one a single one gets it, whoever lives keeps it, what is stale is taken over
-// once, and clocks are never compared.
+// Claims with a lease. One of many workers gets a claim and keeps it while it lives. A stale claim is taken over once,
+// and clocks are never compared.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -158,7 +158,7 @@ TEST_F(Leases, AHolderSeesThatAnotherHasTakenItOver) {
   EXPECT_EQ(newest_claim(path_).holder.host, "elsewhere");
 }
 
-// As while it is being written, or after a full disk: nobody is thrown out, and it goes stale.
+// As while it is being written, or after a full disk: its owner keeps it until it goes stale.
 TEST_F(Leases, WhatCannotBeUnderstoodIsTakenForHeld) {
   for (const char* text : {"", "{\"format\":1", "not JSON"}) {
     std::ofstream(file(1)) << text;

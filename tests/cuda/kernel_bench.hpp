@@ -1,4 +1,4 @@
-// What runs small kernels on cuda-host and look at what they leave.
+// Helpers that run small kernels on cuda-host and check their results.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -71,7 +71,7 @@ TEST_F(Nccl, FailuresNameTheCall) {
   }
 }
 
-// Of one rank nothing is sent: its sum is what it has, with the kernel that adds.
+// One rank sends nothing: its sum is its own value, computed by the kernel that adds.
 TEST_F(Nccl, OfOneRankChangesNothing) {
   const Device device{DeviceType::cuda_host, 0};
   const std::unique_ptr<GradientReducer> exchange = tally::make_gradient_reducer(ProcessGroup::one(), device);

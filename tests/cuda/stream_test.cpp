@@ -160,7 +160,7 @@ TEST_F(Streams, ProductsCheckTheirArguments) {
         multiply(CUBLAS_OP_N, 2, 3, 2, 2, 2, 4, 1), multiply(CUBLAS_OP_N, 2, 3, 2, 3, 1, 4, 1),
         multiply(CUBLAS_OP_N, 2, 4, 2, 4, 2, 4, 1),     // a and b end before
         multiply(CUBLAS_OP_N, 2, 3, 2, 3, 2, 4, 2),     // no second c
-        multiply(CUBLAS_OP_N, 1, 3, 2, 3, 1, 1, 2)}) {  // columns of one are those of the other
+        multiply(CUBLAS_OP_N, 1, 3, 2, 3, 1, 1, 2)}) {  // its columns are the columns of the other
     EXPECT_EQ(status, CUBLAS_STATUS_INVALID_VALUE);
   }
 }
@@ -202,8 +202,7 @@ TEST_F(Streams, CapturesAreLost) {
   cudaGetLastError();
 }
 
-// A device that has little: what graphs keep between launches and what is kept for other tensors make way for each
-// other.
+// A device with little memory: graphs' memory between launches and cached tensors make way for each other.
 TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device); };
@@ -223,7 +222,7 @@ TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   EXPECT_THROW(tensor(4), Error);
 }
 
-// Times are of the work itself, however late it runs.
+// Times measure the work itself, however late it runs.
 TEST_F(Streams, EventsTellWhenTheyWereReached) {
   const WithSettings with({.delay_streams = true});
   cudaEvent_t events[2], untimed{};

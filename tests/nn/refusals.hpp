@@ -1,5 +1,5 @@
-// Which choices of encodings must be refused: by what each of them tells of itself (EncodingTraits), and by what it
-// refuses when it is alone. That not all are refused, Together.OnlyThoseAreLeftOutThatMustBe sees to.
+// The choices of encodings that must be refused: by their traits (EncodingTraits), and because a part refuses when it
+// is the only one. Together.OnlyThoseAreLeftOutThatMustBe checks that not all are refused.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tally::testing {
 
-// A part by itself, on all heads; null where it refuses to act from its first layer on.
+// One part as the only encoding, on all heads; null if it refuses to act from its first layer on.
 inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const EncodingChoice::Part& part,
                                        std::int64_t max_length) {
   ModelOptions model;
@@ -32,7 +32,7 @@ inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const Encod
   }
 }
 
-// Whether a part by itself has another rule than the softmax.
+// Whether a part, as the only encoding, has another rule than the softmax.
 inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice::Part& part, std::int64_t max_length) {
   const auto encoding = alone(choice, part, max_length);
   if (encoding == nullptr) return false;

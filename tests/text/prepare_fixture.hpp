@@ -1,4 +1,4 @@
-// Forty texts, and what is made of them.
+// Forty texts, and the files prepared from them.
 #pragma once
 
 #include <gtest/gtest.h>
