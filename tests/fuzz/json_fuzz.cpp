@@ -1,5 +1,5 @@
 // Any bytes parse as JSON or throw tally::Error. A parsed value is written and parses again as the same value. The
-// library that reads for us accepts the same texts if it sees all of their bytes, except those that we refuse on
+// library that reads for us accepts the same texts if it sees all of their bytes, except texts that we refuse on
 // purpose.
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Memory that attention takes, against what the counters of a device tell of it: what they do not count no estimate
-// (tasks/checks/estimate.hpp) can know.
+// The memory of attention compared with the counters of a device: no estimate (tasks/checks/estimate.hpp) can include
+// memory that they do not count.
 #include <gtest/gtest.h>
 
 #include <malloc.h>
@@ -49,7 +49,7 @@ std::int64_t beside_counters_on_the_device() {
 TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnTheCpu) {
   constexpr std::int64_t little = 1 << 16;
   for (const bool tiled : {true, false}) {
-    attend(tiled, [] {});  // whatever is made once is there
+    attend(tiled, [] {});  // tensors that are made once exist now
     const std::int64_t before = beside_counters_on_the_host();
     attend(tiled, [&] { EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled; });
     EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled;

@@ -34,8 +34,7 @@ ModelOptions small_model() {
   return options;
 }
 
-// Moves every parameter off its start, so that none is at a place where gradients vanish by themselves (a table of
-// zeros).
+// Moves every parameter off its initial value, because gradients vanish at some of them (a table of zeros).
 void perturb(Transformer& model, double deviation) {
   for (auto& [path, parameter] : model.parameters()) {
     const Tensor noise = normal_tensor(path, parameter.shape(), deviation).to(parameter.dtype());
@@ -150,7 +149,8 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
   }
 }
 
-// How near to an integer, where interpolation has a kink, any position in the model is; infinite where it has none.
+// The smallest distance of a position in the model from an integer, where interpolation has a kink; infinite if it has
+// no positions.
 double distance_to_integers(Transformer& model, const Tensor& tokens) {
   const NoGrad only_values;
   std::vector<AttentionTrace> trace;
@@ -166,8 +166,8 @@ double distance_to_integers(Transformer& model, const Tensor& tokens) {
   return nearest;
 }
 
-// Tokens for which no position lies that near to an integer; found on the CPU, whose numbers are those of the other
-// devices but for rounding.
+// Tokens whose positions keep this distance from integers. They are found on the CPU; the numbers of other devices
+// equal its numbers up to rounding.
 std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t length, double apart) {
   constexpr std::uint64_t most_draws = 10;
   const Device device = default_device();
@@ -279,7 +279,7 @@ TEST_P(Encodings, AreCausal) {
   }
 }
 
-// Longer than announced: refused with the limit, or the outputs of the first tokens stay what they were.
+// Longer than announced: either an error names the limit, or the outputs of the first tokens do not change.
 constexpr std::int64_t trained = 8, longer = 13;
 
 void expect_to_go_on(const EncodingCase& one, Transformer& model) {
@@ -340,7 +340,7 @@ TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
   }
 }
 
-// f32 differs from f64 by rounding alone.
+// f32 differs from f64 only by rounding.
 TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   constexpr std::int64_t length = 20;
   const NoGrad only_values;

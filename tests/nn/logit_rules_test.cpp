@@ -1,5 +1,5 @@
-// Rules for the weights that see more than one logit: what they promise beyond what all encodings must pass
-// (tests/nn/encoding_test.cpp) and their reference values, which are of seven tokens.
+// Rules for the weights that use more than one logit: properties in addition to the tests of all encodings
+// (tests/nn/encoding_test.cpp) and the reference values, which have seven tokens.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -121,7 +121,7 @@ TEST_P(LogitRules, ConvolutionsOfOneKeyAreTheNetworkOfAPair) {
   }
 }
 
-// The hidden layer goes on behind the last key of the last row as behind those of all others.
+// The hidden layer extends beyond the last key of the last row as it does in all other rows.
 TEST_P(LogitRules, NoRowDependsOnTheLength) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   for (const char* name : {"dape2", "mta"}) {

@@ -17,7 +17,7 @@ using testing::OfFile;
 
 constexpr const char* folder = TALLY_SOURCE_DIR "/tests/reference";
 
-// What is of pairs that are not seen means nothing: 0 there, as in the files.
+// Numbers of masked pairs have no meaning: 0 here, as in the files.
 Tensor of_seen(const Tensor& x, const AttentionMask& mask = {}) {
   std::vector<double> seen;
   for (std::int64_t i = 0; i < x.size(2); ++i) {
