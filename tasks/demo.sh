@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, trains four encodings with three seeds each on flip-flop, prints their errors and
-# draws learning curves. About five minutes on two cores that have nothing else to do.
+# draws learning curves. About five minutes on two idle cores.
 #
 #   tasks/demo.sh [FOLDER] [options of tally sweep]
 #
-# FOLDER (runs/demo) keeps the runs; when the script is started again, those that are finished are not trained again.
+# FOLDER (runs/demo) keeps the runs; when the script is started again, finished runs are not trained again.
 set -euo pipefail
 case ${1:-} in
   -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
