@@ -48,8 +48,8 @@ inline bool only_small_kernels(Device device) {
   return (void)device, false;
 }
 
-// Whether calling the same kernels again, to compare bits, shows this build nothing new: AddressSanitizer has seen
-// every address of the first call, and takes ten times as long.
+// Whether repeated calls of the same kernels, to compare bits, show nothing new in this build: AddressSanitizer has
+// checked every address of the first call, and takes ten times as long.
 inline bool repeats_show_nothing() {
 #if defined(__SANITIZE_ADDRESS__)
   return !asked_for("TALLY_TEST_EVERYTHING");

@@ -68,8 +68,8 @@ else
   cmake --build --preset "$preset"
 fi
 
-# What the result of a folder's tests depends on, as one number: its executable, the runner for the runner's tests, and all
-# files of the folder, the reference data and the outside check that are not compiled into it.
+# The result of a folder's tests depends on these, as one number: its executable, the runner for the runner's tests, and
+# all files of the folder, the reference data and the outside check that are not compiled into it.
 fingerprint() {
   local folder=$1
   {

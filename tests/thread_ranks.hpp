@@ -1,5 +1,5 @@
 // A ProcessGroup (core/distributed/process_group.hpp) whose ranks are threads of one process. So tests of communication
-// need no MPI, and sanitizers see all of it.
+// need no MPI, and sanitizers check all of it.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +55,7 @@ class Mailbox {
 
   void wake() { moved_.notify_all(); }
 
-  // Nobody waits for a rank that has failed. The first error of all is kept.
+  // No rank waits for a failed one. The first error of all is kept.
   void fail(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::move(error);

@@ -1,4 +1,4 @@
-// What operations ask of a device: few large calls where the shapes allow them.
+// Operations use few large kernel calls if the shapes allow them.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -317,7 +317,7 @@ TEST(Backward, AfterAnErrorTheNextPassIsRight) {
   EXPECT_EQ(gradient_of(x), Values({6}));
 }
 
-// What the failed pass had added up is forgotten with its gradients: the next sums are fresh tensors again.
+// The partial sums of the failed pass are dropped with its gradients: the next sums are fresh tensors again.
 TEST(Backward, AfterAnErrorSumsDoNotReachTheirNeighbours) {
   const Tensor x = leaf({2}), other = leaf({3});
   const Tensor waiting = x * 2.0, beside = other * 2.0;

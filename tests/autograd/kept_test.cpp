@@ -1,4 +1,4 @@
-// What is kept for backward as products read it (core/precision.md): once, in half the memory, read by kernels as the
+// Saved activations that matmuls read (core/precision.md): stored once, in half the memory. Kernels read them as the
 // same numbers in f32.
 #include <gtest/gtest.h>
 

@@ -117,7 +117,7 @@ TEST_P(Kinks, SoftplusAndSigmoidDoNotOverflow) {
   EXPECT_EQ(gradient_of(x), Values({0, 1}));
 }
 
-// What is masked out is not read as a class.
+// A masked target is not read as a class.
 TEST_P(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
   const Tensor logits = leaf({0, 0, 5, 9}, {2, 2});
   const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, -100}, {2}, default_device());

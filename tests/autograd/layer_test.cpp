@@ -201,7 +201,7 @@ TEST_P(Layers, NormsWriteForProducts) {
   EXPECT_EQ(rms_norm(x, weight, 1e-6, OutputPrecision::matmul_input).dtype(), DType::f32);
 }
 
-// What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
+// Its input may be read again, each time with another gradient, and the precision may have changed.
 TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
   const auto gradients = [&](int readers, MatmulPrecision later, MatmulPrecision first = MatmulPrecision::bf16) {

@@ -48,7 +48,7 @@ Index with_last_two(Index index, std::int64_t before_last, std::int64_t last);
 
 Array to_array(const Tensor& x);
 
-// What an argument of a case holds. Numbers are drawn from [low, high).
+// The contents of an argument. Numbers are drawn from [low, high).
 struct Operand {
   enum class Kind {
     real,          // floating, takes a gradient

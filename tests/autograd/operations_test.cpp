@@ -55,7 +55,7 @@ struct Evaluation {
 // Which operands take gradients: all that can, or only one.
 constexpr std::size_t all_operands = std::numeric_limits<std::size_t>::max();
 
-// What an operation is given in place of a leaf.
+// Makes the operand that an operation gets instead of a leaf.
 using MakeView = std::function<Tensor(const Tensor& leaf)>;
 
 // Requests the gradients of the operands that have one, and returns whether there are any.
@@ -147,7 +147,7 @@ TEST_P(Operation, EqualsThePlainReference) {
   }
 }
 
-// What an operation without a derivative does with operands that take gradients.
+// An operation without a derivative is constant or refuses operands that take gradients.
 void expect_constant_or_refused(const OpCase& op, Device device) {
   std::vector<Tensor> operands = make_operands(op, op.shapes[0], DType::f64, device);
   for (Tensor& operand : operands) {
@@ -381,7 +381,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Operation, all_cases_on({Device{}}), name_of_case)
 INSTANTIATE_TEST_SUITE_P(CudaHost, Operation, all_cases_on({on_cuda_host}), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Cuda, Operation, all_cases_on(cuda_devices()), name_of_case);
 
-// A kernel without a row in the table would go untested. That the rows tell the truth is CallsTheKernelsItNames.
+// A kernel without a row in the table would go untested. CallsTheKernelsItNames checks that the rows are true.
 TEST(Coverage, EveryKernelHasACase) {
   std::set<std::string> covered;
   for (const OpCase& op : op_cases()) covered.insert(op.kernels.begin(), op.kernels.end());

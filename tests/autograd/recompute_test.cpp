@@ -1,4 +1,4 @@
-// What is computed again instead of kept.
+// Results that are recomputed instead of saved.
 #include "autograd/recompute.hpp"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ CONFIGURATIONS = [
     ["--pe", "transformer-xl", *QUICK],
 ]
 EDGE = [["--pe", "none", *FLIP_FLOP], ["--pe", "cope", *FLIP_FLOP], ["--pe", "hard", *FLIP_FLOP]]
-LONG = {16384: 2, 65536: 6}  # tokens, and GiB that a step is to keep to
+LONG = {16384: 2, 65536: 6}  # tokens, and the goal in GiB for a step
 
 
 def long_texts(tally, names):

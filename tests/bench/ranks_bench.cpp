@@ -1,5 +1,5 @@
-// What the exchange of gradients costs between processes: mpirun -np 2 ranks_bench. Seconds of a sum over all ranks by
-// the bytes that each has, and of the least that they can say to each other.
+// The cost of exchanging gradients between processes: mpirun -np 2 ranks_bench. Prints the seconds of a sum over all
+// ranks by the bytes of each, and of the shortest possible exchange.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>

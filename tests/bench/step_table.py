@@ -30,7 +30,7 @@ FUSED_BIAS = {"alibi", "fox", "relative"}
 BEGIN, END = "<!-- step_table.py{} -->", "<!-- step_table.py{} ends -->"
 MAKERS = ["AMD", "Intel"]  # of the processors that measurements.md has a table for
 PEERS = ("eager", "fused", "compiled")
-BF16 = " bf16"  # behind a column's name
+BF16 = " bf16"  # the end of a column's name
 HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
               "bias fused", "compiled", "bf16 as fast as the best of them", "f32 as the best in f32", "bf16 as own f32",
               "memory: tally bf16", "tally f32", "best of PyTorch"]

@@ -99,7 +99,7 @@ def loss_of(run, given):
     tensors, _ = tensor_file.read(newest)
     args.vocab = tensors["model.embedding.weight"].shape[0]
     model = Model(args)
-    # What is computed once (masks, angles) is no weight and in no checkpoint.
+    # Masks and angles, which are computed once, are not weights and not in checkpoints.
     buffers = dict(model.named_buffers())
     weights = weights_of(tensors, args.pe)
     missing = set(model.state_dict()) - set(buffers) ^ set(weights)

@@ -188,7 +188,7 @@ class InspectPage(unittest.TestCase):
                     for cell, (a, b) in enumerate(zip(ours, theirs)):
                         if cell % length <= cell // length:
                             self.assertLess(abs(a - b), exact(b) + 2e-5, f"{show} {layer} {head} {cell}")
-        # What the tip says of the square's lowest row but one, leftmost key.
+        # The tip at the square's second row from below, leftmost key.
         page.evaluate("page.pane.hover(30, 0, {clientX: 100, clientY: 100})")
         tip = page.evaluate("document.getElementById('tip').innerText")
         position = tensor(dump, "blocks.0.positions")

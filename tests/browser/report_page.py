@@ -61,7 +61,7 @@ class ReportPage(unittest.TestCase):
             self.assertAlmostEqual(low, error["low"], places=12)
             self.assertAlmostEqual(high, error["high"], places=12)
 
-        # An encoding is switched off and on; a point says its run, with the way to its page.
+        # An encoding is switched off and on; a point names its run and links to its page.
         page.click("#groups button:nth-child(3)")
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 12)
         page.click("#groups button:nth-child(3)")

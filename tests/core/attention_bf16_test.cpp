@@ -61,7 +61,7 @@ std::vector<float> numbers(unsigned seed, std::int64_t count) {
   return x;
 }
 
-// What one kind makes of a case, with NaN wherever nothing may be read.
+// The results of one kind for a case. Numbers that must not be read are NaN.
 struct Products {
   std::vector<float> pairs, by_lanes, by_keys;
 };

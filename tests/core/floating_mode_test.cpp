@@ -1,4 +1,4 @@
-// The floating-point mode of kernels: in every thread that computes, and gone from all of them afterwards.
+// The floating-point mode of kernels: set in every thread that computes, and restored in all of them afterwards.
 #include "core/cpu/floating_mode.hpp"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST_F(FloatingMode, HoldsForWhatAKernelComputesByItself) {
   }
 }
 
-// By each number of threads, the same bits in whatever mode the caller is.
+// With any number of threads, and in any mode of the caller, the bits are the same.
 TEST_F(FloatingMode, OfTheCallerIsOfNoConsequence) {
   const Shape shape{64, 2048};
   std::vector<std::vector<float>> seen;

@@ -1,4 +1,4 @@
-// Sums over ranks: which additions they make, whatever the number of ranks and the order in which messages arrive.
+// Sums over ranks: their additions do not depend on the number of ranks or on the order in which messages arrive.
 #include "core/distributed/gradient_reducer.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::on_ranks;
 
-// What rank r has as element i: no two orders of adding give the same sum.
+// Element i of rank r: no two orders of addition give the same sum.
 float value(std::int64_t rank, std::int64_t bucket, std::int64_t i) {
   std::mt19937 random(static_cast<unsigned>(1 + rank + 100 * bucket + 10000 * i));
   return std::normal_distribution<float>()(random) * std::exp2(static_cast<float>(random() % 8));

@@ -1,4 +1,4 @@
-// What the tests of core/io share: a folder of their own, files made from bytes, and the message of an Error.
+// Shared by the tests of core/io: a temporary folder, files made from bytes, and the message of an Error.
 #pragma once
 
 #include <gtest/gtest.h>

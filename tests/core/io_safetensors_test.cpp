@@ -1,4 +1,4 @@
-// What safetensors files hold, and their checksums.
+// The contents of safetensors files, and their checksums.
 #include <cmath>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// What a query sees: every answer of AttentionMask against its definition, one pair after the other.
+// Every answer of AttentionMask compared with its definition, one pair after the other.
 #include "core/attention/mask.hpp"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ std::string describe(const Case& c) {
                    c.add ? " add" : "");
 }
 
-// [batch, rows, columns] of random numbers with gaps of NaN behind each row.
+// [batch, rows, columns] of random numbers with gaps of NaN after each row.
 struct Matrices {
   std::vector<float> data;
   View view;
@@ -70,7 +70,7 @@ struct Matrices {
 
 float rounded(float x) { return static_cast<float>(Bfloat16(x)); }
 
-// The sums of numbers begin .. end - 1 in the order that the tiles promise.
+// The sums of numbers begin .. end - 1 in the order of the tiles.
 float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std::size_t begin, std::size_t end,
                    bool halves) {
   const auto term = [&](std::size_t k, float s) { return k < end ? std::fma(rounded(a[k]), rounded(b[k]), s) : s; };
@@ -227,8 +227,8 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
   }
 }
 
-// What an activation is taken of and its result; its derivative times the sums, and the sums of their columns; an
-// residual. Each by the same operations after the product.
+// An activation's argument and result; its derivative times the sums, and the sums of their columns; and a residual.
+// Each equals the same operation after the matmul.
 TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
   const Kernels& on = kernels(Device{});
   for (const Kind& kind : bf16_kinds()) {

@@ -21,7 +21,7 @@
 namespace tally {
 namespace {
 
-// By the f32 microkernel, or else by OpenBLAS, whatever the shape.
+// The f32 microkernel, or else OpenBLAS, for any shape.
 enum class By { choice, microkernel, blas };
 
 // Copies operands that are neither row-major nor transposed, which is the operation's task (autograd/ops/matmul.cpp).
@@ -51,7 +51,7 @@ struct Matrices {
 
 constexpr int untouched = 77;  // fills the gaps between rows
 
-// [batch, rows, columns] with small random numbers; pad: gap behind each row.
+// [batch, rows, columns] with small random numbers; pad: gap after each row.
 template <class T>
 Matrices<T> matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                      Order order = Order::rows, std::int64_t pad = 0) {

@@ -1,4 +1,4 @@
-// What the environment says of the host execution is read once, by a program that begins: each case is one of its own.
+// The emulator reads its environment variables once, when a program begins: each case is a program of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What is left of a fiber's stack when the fiber is gone.
+// The state of a fiber's stack after the fiber has ended.
 #include "cuda/emulator/fiber.hpp"
 
 #include <gtest/gtest.h>

@@ -21,7 +21,7 @@ class Graph : public testing::OnDevice {
   static Device device() { return GetParam(); }
   static const Kernels& k() { return kernels(device()); }
 
-  // What f is refused with; empty if it is not.
+  // The message with which f is refused; empty if it is not.
   static std::string refusal_of(const std::function<void()>& f) {
     try {
       f();

@@ -1,5 +1,5 @@
-// NCCL's calls on the CPU: arguments that NCCL refuses, or takes for granted, are refused. What is sent between ranks
-// is tested by whole runs (tests/runner/ranks_test.cpp).
+// NCCL's calls on the CPU: arguments that NCCL refuses, or relies on, are checked. Whole runs test the messages between
+// ranks (tests/runner/ranks_test.cpp).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -309,7 +309,7 @@ TEST_F(Planted, OverrunOfDeviceMemory) {
 
 #endif
 
-#if !TALLY_ADDRESS_SANITIZER && !TALLY_TEST_RACES  // which tell of it themselves
+#if !TALLY_ADDRESS_SANITIZER && !TALLY_TEST_RACES  // which report it themselves
 
 // Frames of 2 KiB, one below the other.
 [[gnu::noinline]] float sum_of_frames(const float* above, int depth) {

@@ -1,4 +1,4 @@
-// Streams, events, graphs, copies and cuBLAS of the host: what CUDA promises, and nothing beyond it.
+// Streams, events, graphs, copies and cuBLAS of the emulator: they guarantee only what CUDA guarantees.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,7 +31,7 @@ class Streams : public ::testing::Test {
   }
   float* y() const { return y_.view().as<float>(); }
 
-  // What y holds after both streams have done set_kernel, b after the event in a if it waits; over many tries.
+  // The values of y after both streams have done set_kernel, b after the event in a if it waits; over many tries.
   std::set<double> results(bool wait) {
     std::set<double> found;
     for (int n = 0; n < 60; ++n) {
@@ -186,7 +186,7 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
   }
 }
 
-// What a GPU refuses while it captures is refused here, and loses the capture.
+// A call that a GPU refuses during capture is refused here too, and ends the capture.
 TEST_F(Streams, CapturesAreLost) {
   float host = 0;
   const std::vector<std::function<cudaError_t()>> mistakes{

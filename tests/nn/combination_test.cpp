@@ -14,7 +14,7 @@ using testing::error_of;
 
 std::string written(const std::string& text) { return EncodingChoice::parse(text).text(); }
 
-// What a model of 4 layers with 4 heads says of it.
+// The error of a model of 4 layers with 4 heads.
 std::string complaint(const std::string& text) {
   return error_of([&] { EncodingChoice::parse(text).check_covers(4, 4, 4); });
 }
@@ -167,7 +167,8 @@ TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
                                 "blocks.0.position.cope.table [4, 4]"}));
 }
 
-// What acts on heads one by one gives the same in groups; tables are shared, so that both models have one of the name.
+// An encoding that acts on each head gives the same in groups. Tables are shared, so both models have one with this
+// name.
 TEST(Combination, GroupsOfTheSameAreTheWhole) {
   const auto expect_same = [](const std::string& groups, const std::string& whole,
                               const std::vector<std::pair<std::string, std::string>>& settings) {
@@ -275,7 +276,7 @@ TEST(Combination, HasTheDirectionalDerivative) {
     }
     const double by_difference = (losses[0] - losses[1]) / (2 * eps);
     EXPECT_NEAR(by_backward, by_difference, 1e-6 + 1e-6 * std::abs(by_difference));
-    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison is too weak
   }
 }
 

@@ -66,7 +66,7 @@ TALLY_ON_EVERY_DEVICE(Gates);
 class RotatedQuery : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(RotatedQuery);
 
-// p_ij = i-j+1 then: the slopes of ALiBi against distances, and one more step that a row's softmax does not see.
+// Then p_ij = i-j+1: the slopes of ALiBi by distance, and one more step, which a row's softmax cancels.
 TEST_P(CopeAlibi, WithAllGatesOneIsAlibi) {
   const AttentionSizes sizes;
   const Operands in = Operands(sizes).open_gates();

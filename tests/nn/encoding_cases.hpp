@@ -1,5 +1,5 @@
-// What the tests of encodings share: no encoding is named here. Every combination of an encoding's choices and flags,
-// and an encoding with its attention as one function of tensors.
+// Shared by the tests of encodings, without naming one. Every combination of an encoding's choices and flags, and an
+// encoding with its attention as one function of tensors.
 #pragma once
 
 #include <algorithm>
@@ -161,7 +161,7 @@ inline std::vector<EncodingCase> plain_singles() {
 }
 inline std::vector<EncodingCase> plain_cases() { return asked(plain_singles()); }
 
-// The same, where queries do not see all keys before them.
+// The same with masks in which queries do not attend to all keys before them.
 inline std::vector<EncodingCase> windowed_cases() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {

@@ -1,4 +1,4 @@
-// What every encoding must pass, for every combination of its options: nothing here names one.
+// Tests of every encoding, for every combination of its options. No encoding is named here.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -159,7 +159,7 @@ double distance_to_integers(Transformer& model, const Tensor& tokens) {
   for (const AttentionTrace& layer : trace) {
     if (!layer.positions.defined()) continue;
     for (const double position : testing::seen_positions(layer.positions)) {
-      // What counts has whole numbers, which nothing interpolates between; heads without positions have zeros.
+      // Counting encodings have whole positions, without interpolation; heads without positions have zeros.
       if (position != std::round(position)) nearest = std::min(nearest, std::abs(position - std::round(position)));
     }
   }
@@ -180,9 +180,9 @@ std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t len
   return draw;
 }
 
-// The loss of a whole model along a random direction in the space of all parameters, along which it changes enough for
-// the comparison to say something. The step is small, since thousands of positions must not pass an integer, where
-// interpolation has a kink, on the way.
+// The loss of a whole model along a random direction in the space of all parameters. It changes enough along this
+// direction for a meaningful comparison. The step is small, because thousands of positions must not pass an integer,
+// where interpolation has a kink.
 void expect_directional_derivative(const EncodingCase& one, Transformer& model, std::int64_t length) {
   constexpr double eps = 1e-9;
   const Tensor tokens = some_tokens(1, length, draw_apart_from_integers(one, length, 100 * eps));

@@ -130,7 +130,7 @@ TEST_P(Forms, AreTheSameForEncodingsTogether) {
   expect_same_forms(testing::every(fast() ? 3 : 15, together_cases(fast() ? 1 : 4)));
 }
 
-// Else the tests of them say little.
+// Otherwise the tests of combinations are weak.
 TEST(Together, OnlyThoseAreLeftOutThatMustBe) {
   for (const EncodingCase& one : plain_cases()) {
     EXPECT_FALSE(testing::refused(one.choice, longest, longest)) << one.label;

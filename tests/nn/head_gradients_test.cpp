@@ -29,7 +29,7 @@ struct Sizes {
 enum class Reads { none, distances };
 enum class Query { q, copy };  // the operand: q itself, or other tensors with the same elements
 
-// By name the gradients of x and of the weights; q, k and v as products read them, or in f32.
+// The gradients of x and of the weights, by name; q, k and v in the precision that matmuls read, or in f32.
 std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query,
                                                      OutputPrecision precision, DType dtype = DType::f32,
                                                      double scale = 0.3) {
@@ -48,7 +48,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
     const Tensor weight = leaf(name, {count * of.width, inputs}) * 0.2;
     const Tensor y = linear(x, weight, {}, {}, precision);
     EXPECT_EQ(y.dtype(), rounds ? DType::bf16 : dtype);
-    // What is given back is looked at by an operation of the graph.
+    // An operation of the graph checks the type of the gradients.
     Tensor seen = y.detached_reshape(y.shape());
     record("seen", seen, {y}, [rounds, dtype](const Tensor& d_y, Gradients& d) {
       EXPECT_EQ(d_y.dtype(), rounds ? DType::bf16 : dtype);

@@ -102,7 +102,7 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
   }
 }
 
-// A convolution that sees one key is the network that sees one pair.
+// A convolution over one key is the network of one pair.
 TEST_P(LogitRules, ConvolutionsOfOneKeyAreTheNetworkOfAPair) {
   const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   for (const char* bias : {"none", "kerple"}) {
@@ -137,7 +137,7 @@ TEST_P(LogitRules, NoRowDependsOnTheLength) {
   }
 }
 
-// What a rule is given for pairs that are not seen may be anything.
+// Numbers of masked pairs may be anything.
 TEST_P(LogitRules, LogitsOfUnseenPairsDoNotCount) {
   const AttentionMask mask{.window = 4, .chunk = 0, .first = 1};
   const Tensor logits = logits_of(12), seen = mask_tensor(mask, 12, DType::f64, default_device());

@@ -35,7 +35,7 @@ void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   }
 }
 
-// Texts of two blocks each, of x [1, 1, T, w]: a block behind the one before it.
+// Texts of two blocks each, of x [1, 1, T, w]: a block and the one before it.
 Tensor pairs_of_blocks(const Tensor& x) {
   const Tensor blocks = reshape(x, {length / block, 1, block, x.size(3)});
   const Tensor before = concat(

@@ -15,7 +15,7 @@ const SafetensorsFile& reference() {
   return file;
 }
 
-// "adam.basic" and the like for each of the operations named.
+// "adam.basic" and similar names for each of the named operations.
 std::vector<std::string> reference_cases(const std::set<std::string>& operations) {
   std::set<std::string> cases;
   for (const SafetensorsEntry& entry : reference().entries()) {
@@ -309,7 +309,7 @@ TEST(Optimizer, RefusesOptionsOfAnotherRule) {
   EXPECT_NE(refusal("adamw", "beta", "0.9").find("did you mean 'beta1'?"), std::string::npos);
 }
 
-// What two rules call by the same name goes from one to the other; a copy is a copy.
+// Options with the same name in two rules are carried over; a copy is independent.
 TEST(Optimizer, KeepsOptionsThatTheNextRuleHasToo) {
   OptimizerOptions options;
   options.set("beta2", "0.5");

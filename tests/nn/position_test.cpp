@@ -30,7 +30,7 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << n;
 }
 
-// Where every key up to itself is seen.
+// Every key up to the query itself is unmasked.
 Tensor weights_of(const Encoding& encoding, const Tensor& logits) {
   const Tensor seen = mask_tensor({}, logits.size(2), logits.dtype(), logits.device());
   return encoding.weights(logits, seen, {logits, logits, logits, logits, 1.0});

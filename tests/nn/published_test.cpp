@@ -24,7 +24,7 @@ void check_file(const SafetensorsFile& file) {
   const OfFile own(file);
   Tensor output = testing::attention_output(*own.encoding, own.x, own.q, own.k, own.v, nullptr, own.mask());
   backward(output, file.read("d_output").to(default_device()));
-  // Rows behind these are not the same; no gradient comes from them.
+  // Later rows are not the same, and no gradient comes from them.
   if (const auto rows = metadata.find("rows"); rows != metadata.end()) {
     const Tensor expected = file.read("output");
     output = concat({slice(output, 2, 0, std::stoll(rows->second)),

@@ -1,5 +1,5 @@
-// What encodings become where their parameters say so: another encoding, or a formula of a line. In both forms of
-// attention, over more tokens than a tile has.
+// Special parameters turn encodings into others, or into formulas of one line. Tested in both forms of attention, with
+// more tokens than a tile.
 #include <gtest/gtest.h>
 
 #include <cmath>

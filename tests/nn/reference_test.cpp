@@ -26,7 +26,7 @@ Tensor of_seen(const Tensor& x, const AttentionMask& mask = {}) {
   return x * Tensor::from(seen, {x.size(2), x.size(3)}, x.device());
 }
 
-// What goes into the weights, where the file holds it.
+// The inputs of the weights, if the file holds them.
 void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, const SafetensorsFile& file) {
   const NoGrad only_values;
   const auto [operands, score] = encoded_attention(encoding, in);

@@ -42,7 +42,7 @@ inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice
   return !score.softmax_rule.is_softmax();
 }
 
-// Whether the encodings cannot act together, whatever the length.
+// Whether the encodings cannot act together at any length.
 inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
     const auto count = [&](auto&& holds) {
@@ -81,8 +81,8 @@ inline bool refused(const EncodingChoice& choice, std::int64_t length, std::int6
   return refused_together(choice, max_length) || refused_for_length(choice, length, max_length);
 }
 
-// What `make` makes of a case, or null where the case must be refused, and is: with an error that says which encoding
-// it is about.
+// The result of `make` for a case, or null if the case must be refused. Then it checks that an error names the
+// encoding.
 template <class Make>
 auto unless_refused(const EncodingCase& one, std::int64_t length, std::int64_t max_length, Make&& make)
     -> decltype(make()) {

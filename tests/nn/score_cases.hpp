@@ -1,4 +1,4 @@
-// What tests of tiled attention share: attention of every shape that joins a score in both forms.
+// Shared by tests of tiled attention: attention with every score shape in both forms.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -275,7 +275,7 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
-      // Gates see the score without the product.
+      // Gates use the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));

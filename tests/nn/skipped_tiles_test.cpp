@@ -133,7 +133,7 @@ TEST_P(SkippedTiles, CountWhereManyLittleWeightsAddUp) {
   }
 }
 
-// e^-28 to e^-38 is left of the sticks of the rows when they come to the far tile, of the last row's nothing.
+// When they reach the far tile, e^-28 to e^-38 of the rows' sticks is left, and nothing of the last row's.
 TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
   const Values values = [](const std::string& name, const Shape& shape, double) {
     if (name == "v") return filled(shape, [](std::int64_t j, std::int64_t) { return j < tile_keys ? 1.0 : 0.0; });

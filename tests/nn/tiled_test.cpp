@@ -36,8 +36,8 @@ class Tiled : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Tiled);
 
 std::vector<Sizes> all_sizes() {
-  // One token; fewer rows than lanes; a tile and a bit; several tiles of keys, several shares of a head; widths that
-  // are no whole vectors. Heads as wide as models have them, wider than a tile of rows, of one number.
+  // One token; fewer rows than lanes; a tile and a few more rows; several tiles of keys, several shares of a head;
+  // widths that are no whole vectors. Heads as wide as in models, wider than a tile of rows, and of width one.
   if (testing::only_small_kernels(default_device())) return {{1, 2, 35, 4, 4, 2}};
   std::vector<Sizes> all{{2, 1, 1, 8, 8},    {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17},  {1, 2, several_tiles(), 16, 16},
                          {1, 2, 70, 64, 64}, {1, 1, 9, 1, 1}, {1, 1, 35, 130, 40}, {1, 1, 20, 40, 150}};
@@ -146,10 +146,9 @@ TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
-// Every form of the kernels with every shape: each width that a block has in shared memory, heads that take several
-// turns, each precision of products, with weights dropped. What another order of threads and blocks changes lacks a
-// barrier. One of the other orders has less shared memory, which decides how wide the slices of a head are and none of
-// the bits. The two take turns.
+// Every form of the kernels with every shape: each width of a block in shared memory, heads in several parts, each
+// precision of matmuls, with dropout. If another order of threads and blocks changes a bit, a barrier is missing. One
+// of the other orders has less shared memory, which changes the width of a head's slices but no bit. The two alternate.
 TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   if (GetParam() != testing::on_cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
   const bool few = testing::only_small_kernels(GetParam());

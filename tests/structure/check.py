@@ -33,7 +33,7 @@ ONE_FILE = {pathlib.Path("tasks/tally.py")}  # people copy it next to their note
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
 RUNS_KERNELS = pathlib.Path("tasks/course/11_gpu")  # a chapter on kernels, which the CPU executes
-MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
+MAY_READ_FILES = {"tasks"}  # autograd, nn and cuda only compute, wherever their numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
 LIBRARIES = {"nlohmann": ("core/io/json_reader.cpp",), "CLI": ("tasks/command_line/", "tasks/sweep/", "tasks/commands/")}
 BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")

@@ -64,7 +64,7 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
     EXPECT_EQ(counts.at("dropped").integer(rule), 1) << rule;
   }
   const std::string generated = settings_.rules.skip_if;
-  // A rule for lines sees one at a time, without its end.
+  // A rule for lines gets one at a time, without its end.
   settings_.rules.skip_if = R"(^first\s+//|T\.\s|\A// Code)";
   EXPECT_EQ(prepare("lines").at("counts").at("dropped").integer("content"), 1);
   settings_.rules.skip_if = R"(^(?:f|i|r|s|t)+$)";

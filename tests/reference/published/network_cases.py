@@ -11,7 +11,7 @@ from published_case import Sizes, Source, linear, over_root, published
 from published_code import Given, attend, merged, scores, split, with_parameters
 
 HIDDEN = 5
-ROWS_OF_DAPE2 = 8  # of 9: the last row of a batch has no hidden layer behind its last key
+ROWS_OF_DAPE2 = 8  # of 9: the last row of a batch has no hidden layer after its last key
 
 
 def dape(*names):
