@@ -24,7 +24,7 @@ build=build/release
 mkdir -p "$build"
 echo "building in $build"
 log=$build/demo.log
-# What the demo does not run is a quarter of the build: the CUDA kernels for the CPU. tests/run.sh adds them, and then
+# A quarter of the build is not needed here: the CUDA kernels for the CPU. tests/run.sh adds them, and then
 # they stay.
 parts=(-D TALLY_CUDA_HOST=OFF)
 if grep -qs '^TALLY_CUDA_HOST:BOOL=ON' "$build/CMakeCache.txt"; then parts=(); fi
