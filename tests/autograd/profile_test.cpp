@@ -35,7 +35,7 @@ TEST(Profile, NamesForwardAndBackwardInOrder) {
   }
 }
 
-// mean is a sum and a product, the loss a sum of its own: they appear by the name that was called.
+// mean is a sum and a product, and the loss contains a sum, but both appear once, by the called name.
 TEST(Profile, ComposedOperationsAppearOnce) {
   const Tensor x = Tensor::full({2, 3}, 0.5);
   start_profile();

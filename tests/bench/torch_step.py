@@ -85,7 +85,7 @@ class Model(nn.Module):
 def step_of(args):
     """A function that does one training step; its parts' times are one."""
     model = Model(args).to(args.device)
-    # On a GPU all parameters in one kernel, as tally has it.
+    # On a GPU all parameters in one kernel, as in tally.
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=args.graph, fused=args.device == "cuda" or None)
     run = torch.compile(model) if args.compile else model
     data = torch.randint(args.vocab, (args.batch, args.length + 1)).to(args.device)

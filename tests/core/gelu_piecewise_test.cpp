@@ -1,4 +1,4 @@
-// GELU where argument and result are bf16, against libm in double, for every argument that there is.
+// GELU of bf16 numbers to bf16, compared with libm in double, for every argument.
 #include "core/cpu/matmul/gelu_piecewise.hpp"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
   EXPECT_EQ(product(a, one), rounded);
   EXPECT_EQ(product(one, a), rounded);
   EXPECT_TRUE(std::isinf(product({INFINITY, 0, 0, 1}, one)[0]));
-  // bf16 has 7 bits, and half of the last goes to the even neighbour.
+  // bf16 has 7 bits, and half of the last one is rounded to the even neighbour.
   set_matmul_precision(MatmulPrecision::bf16);
   const std::vector<float> wide{1 + 0x1p-7f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1.1p-8f};
   const std::vector<float> even{1 + 0x1p-7f, 1, 1 + 0x1p-6f, -1 - 0x1p-7f};

@@ -13,8 +13,8 @@
 namespace tally::cuda_host {
 namespace {
 
-// Products as attention makes them: columns of a thread (a warp's tile has 16 rows), size of k, and elements from line
-// to line of both factors.
+// The forms of attention's matmuls: columns of a thread (a warp's tile has 16 rows), size of k, and the strides of both
+// factors.
 struct Form {
   int columns, depth, ld_a, ld_b;
   constexpr int lines() const { return columns * row_lanes; }  // columns of the product

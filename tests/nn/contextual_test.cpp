@@ -167,7 +167,7 @@ TEST_P(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
   }
 }
 
-// Where layer 0 has none, the option would leave no layer that has one.
+// If layer 0 has no network, no layer would have one.
 TEST_P(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
   ModelOptions options;
   options.layers = 2;

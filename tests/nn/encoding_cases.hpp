@@ -255,7 +255,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   return asked(std::move(cases));
 }
 
-// Encodings together: with options as they are set at first, then, one of each `step`, with others.
+// Encodings together: with default options, then one of each `step` cases with other options.
 inline std::vector<EncodingCase> together_cases(std::size_t step = 1) {
   std::vector<EncodingCase> all = asked(pairs(plain_singles()));
   std::set<std::string> labels;
@@ -354,7 +354,7 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
   return seen;
 }
 
-// Where a score modification without a sum reads its table.
+// The positions at which a score modification without a sum reads its table.
 inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& applied) {
   const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
   ScoreModTensors pairs;

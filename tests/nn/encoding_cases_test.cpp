@@ -9,7 +9,7 @@ namespace tally::encoding_cases_test {
 
 using testing::EncodingCase;
 
-// Where combinations are many only some are taken; no value may be lost by that.
+// Only some of many combinations are tested, but every value must be in one of them.
 TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
   for (const EncodingEntry* entry : encoding_registry()) {
     std::set<std::string> seen;

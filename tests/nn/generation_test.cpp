@@ -359,7 +359,7 @@ TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
 
   GenerationState shorter;
   model->step(slice(tokens, 1, 0, 4), shorter);
-  // Ids are looked at where that waits for nothing: on the CPU (autograd/ops/index.cpp).
+  // Ids are checked only on the CPU, where that needs no wait (autograd/ops/index.cpp).
   if (GetParam() == Device{}) {
     EXPECT_THROW(model->step(Tensor::from(std::vector<std::int32_t>{99}, {1, 1}), shorter), Error);
   }

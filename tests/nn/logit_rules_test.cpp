@@ -47,7 +47,7 @@ void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
 
 Tensor logits_of(std::int64_t length) { return normal_tensor("logits", {1, heads, length, length}); }
 
-// Where the kernels and mixes are the identity, and nothing follows.
+// Initially the kernels and mixes are the identity, and no norm or gate follows.
 TEST_P(LogitRules, MultiTokenAttentionStartsAsPlainAttention) {
   const auto mta = make("mta", {{"norm", "false"}, {"gate", "false"}}, false);
   for (const std::int64_t length : {1, 5, 64, 65, 150}) {

@@ -66,7 +66,7 @@ void check_file(const SafetensorsFile& file) {
   EXPECT_EQ(own.expect_gradients(file), expected);
 }
 
-// "cope.share=none". A number or a text is one of two kinds: as it is set at first, or another.
+// "cope.share=none". A number or a text counts as default or other.
 std::string setting(const EncodingEntry& entry, const OptionInfo& info, const std::string& value) {
   return formatted("{}.{}={}", entry.name, info.name, value);
 }
@@ -93,8 +93,8 @@ std::set<std::string> settings_of(const EncodingChoice& choice) {
   return settings;
 }
 
-// All that reference values must be there for: each encoding, each value of its choices and flags, numbers and texts
-// off their start.
+// Reference values are required for each encoding, each value of its choices and flags, and numbers and texts other
+// than the defaults.
 std::set<std::string> all_settings() {
   std::set<std::string> settings;
   for (const EncodingEntry* entry : encoding_registry()) {

@@ -7,7 +7,7 @@ namespace tally::testing {
 
 // Keys with a score above a number of the row count, and others have no weight.
 const ScoreMod& threshold_score_mod();
-// Reads all that there is to read, and sums without the key's own gate.
+// Reads every input, and sums without the key's own gate.
 const ScoreMod& reading_score_mod();
 // No sum, after biases.
 const ScoreMod& bounded_score_mod();

@@ -1,4 +1,4 @@
-// Every shape that joins a score, as tests of tiled attention take it.
+// Every score shape, for the tests of tiled attention.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// One shape that joins a score, as tests make it from sizes and named tensors.
+// One score shape, made from sizes and named tensors.
 #pragma once
 
 #include <functional>

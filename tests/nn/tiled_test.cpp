@@ -51,8 +51,8 @@ std::vector<Sizes> all_sizes() {
   return all;
 }
 
-// Where the CPU executes kernels of a GPU every case takes a quarter of the sizes, its neighbours the others; under
-// AddressSanitizer an eighth.
+// If the CPU executes the kernels of a GPU, every case has a quarter of the sizes, and its neighbours have the others.
+// Under AddressSanitizer it has an eighth.
 bool left_to_neighbours(std::size_t one, std::size_t size) {
   return testing::takes_a_share() && (one + size) % (testing::repeats_show_nothing() ? 8 : 4) != 0;
 }
