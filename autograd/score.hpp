@@ -104,7 +104,7 @@ struct Dense {
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
 
-// Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
+// Turns the logits of a row into weights. sink [H]; rest [B, H, T, e], the value of the leftover mass.
 using SoftmaxRule = SoftmaxRuleOperands<Tensor>;
 
 struct Score {

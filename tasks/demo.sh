@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, trains four encodings with three seeds each on flip-flop, prints their errors and
-# draws learning curves. About five minutes on two cores that have nothing else to do.
+# draws learning curves. About five minutes on two idle cores.
 #
 #   tasks/demo.sh [FOLDER] [options of tally sweep]
 #
-# FOLDER (runs/demo) keeps the runs; when the script is started again, those that are finished are not trained again.
+# FOLDER (runs/demo) keeps the runs; when the script is started again, finished runs are not trained again.
 set -euo pipefail
 case ${1:-} in
   -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
@@ -24,7 +24,7 @@ build=build/release
 mkdir -p "$build"
 echo "building in $build"
 log=$build/demo.log
-# What the demo does not run is a quarter of the build: the CUDA kernels for the CPU. tests/run.sh adds them, and then
+# A quarter of the build is not needed here: the CUDA kernels for the CPU. tests/run.sh adds them, and then
 # they stay.
 parts=(-D TALLY_CUDA_HOST=OFF)
 if grep -qs '^TALLY_CUDA_HOST:BOOL=ON' "$build/CMakeCache.txt"; then parts=(); fi

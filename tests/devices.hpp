@@ -1,4 +1,4 @@
-// The devices that tests run on: the CPU, CUDA kernels executed by the CPU, and a GPU where there is one.
+// The devices that tests run on: the CPU, CUDA kernels executed by the CPU, and a GPU if there is one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,10 +34,10 @@ inline bool takes_a_share(Device device = default_device()) {
   return (sanitized || device == on_cuda_host) && !asked_for("TALLY_TEST_EVERYTHING");
 }
 
-// Under ThreadSanitizer every thread of a kernel is a fiber of its own, which takes 60 microseconds to make: the large
-// shapes of all operations would take hours. There tests on cuda-host keep to small ones, and leave out what calls the
-// same kernels again with other numbers. TALLY_TEST_EVERYTHING=1 in the environment leaves out nothing.
-// TALLY_TEST_SMALL=1 asks for the same on every device: compute-sanitizer slows a GPU down as much.
+// Under ThreadSanitizer every thread of a kernel is a fiber, which takes 60 microseconds to make: the large shapes of
+// all operations would take hours. There tests on cuda-host use small shapes, and skip calls of the same kernels with
+// other numbers. TALLY_TEST_EVERYTHING=1 in the environment skips nothing. TALLY_TEST_SMALL=1 selects the small shapes
+// on every device: compute-sanitizer slows a GPU down as much.
 inline bool only_small_kernels(Device device) {
   if (asked_for("TALLY_TEST_SMALL")) return true;
 #if defined(__has_feature)
@@ -48,8 +48,8 @@ inline bool only_small_kernels(Device device) {
   return (void)device, false;
 }
 
-// Whether calling the same kernels again, to compare bits, shows this build nothing new: AddressSanitizer has seen
-// every address of the first call, and takes ten times as long.
+// Whether repeated calls of the same kernels, to compare bits, show nothing new in this build: AddressSanitizer has
+// checked every address of the first call, and takes ten times as long.
 inline bool repeats_show_nothing() {
 #if defined(__SANITIZE_ADDRESS__)
   return !asked_for("TALLY_TEST_EVERYTHING");
@@ -80,7 +80,7 @@ inline std::vector<Device> kernel_devices() {
   return devices;
 }
 
-// Makes the default device that of the test; helpers of tests make their tensors there.
+// Makes the test's device the default device, on which helpers of tests make their tensors.
 class OnDevice : public ::testing::TestWithParam<Device> {
  protected:
   void SetUp() override { set_default_device(GetParam()); }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what tally needs to be built and tested, and only what is missing: on Debian and its like with apt-get,
-# elsewhere it names what it does not find and exits 1. Says nothing when all is there.
+# Installs the packages that tally needs to be built and tested, if they are missing: on Debian and similar systems with
+# apt-get. On others it names the missing ones and exits 1. Prints nothing if all are installed.
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
-# --with-browser: also Chromium, in which pages are opened; without it that test is skipped.
+# --with-browser: also Chromium, which opens pages; without it that test is skipped.
 # --with-mpi: also OpenMPI, by which several processes train one run; without it those tests are skipped.
 # --with-slurm: also Slurm, which starts the workers of a sweep; without it that test is skipped.
 set -euo pipefail
@@ -70,7 +70,7 @@ need "ninja" ninja --version
 need "GoogleTest (gtest/gtest.h)" has_header gtest/gtest.h
 need "nlohmann-json (nlohmann/json.hpp)" has_header nlohmann/json.hpp
 need "CLI11 (CLI/CLI.hpp)" has_header CLI/CLI.hpp
-need "PCRE2 (libpcre2-dev)" has_header pcre2posix.h  # pcre2.h alone asks for a width
+need "PCRE2 (libpcre2-dev)" has_header pcre2posix.h  # pcre2.h does not compile without a width
 need "utf8proc (libutf8proc-dev)" has_header utf8proc.h
 need "zlib (zlib1g-dev)" has_header zlib.h
 need "OpenMP (omp.h)" has_header omp.h

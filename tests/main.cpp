@@ -1,8 +1,8 @@
 // main() of all test programs.
 #include <gtest/gtest.h>
 
-// The exit status is 77, ctest's word for skipped (cmake/discover_suites.cmake), where all that was asked for was
-// skipped: GoogleTest's own is that of what passed.
+// The exit status is 77, which means skipped to ctest (cmake/discover_suites.cmake), if every selected test was
+// skipped: GoogleTest would return the status of passed tests.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const int status = RUN_ALL_TESTS();

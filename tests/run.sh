@@ -4,12 +4,12 @@
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #
 # --quick          only tests whose executable or data changed since they last passed. Tests that are labelled slow or
-#                  long, or took more than a second, are left out. If only one encoding's file changed, all tests that go
-#                  over encodings run, for that encoding only
+#                  long, or took more than a second, are left out. If only one encoding's file changed, all tests that
+#                  loop over encodings run, for that encoding only
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
-# --folders A,B    builds and runs the tests of these folders alone: core, cuda, autograd, nn, text, tasks, runner, sanitize
-# --encoding NAME  builds and runs what is asked of this encoding alone, by itself and beside each of the others, within a
-#                  minute: the tests that go over encodings (label encodings)
+# --folders A,B    builds and runs only the tests of these folders: core, cuda, autograd, nn, text, tasks, runner, sanitize
+# --encoding NAME  builds and runs only the tests of this encoding, also in combination with each of the others, within a
+#                  minute: the tests that loop over encodings (label encodings)
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
 set -euo pipefail
@@ -68,8 +68,8 @@ else
   cmake --build --preset "$preset"
 fi
 
-# What the result of a folder's tests depends on, as one number: its executable, the runner for the runner's tests, and all
-# files of the folder, the reference data and the outside check that are not compiled into it.
+# The result of a folder's tests depends on these, as one number: its executable, the runner for the runner's tests, and
+# all files of the folder, the reference data and the outside check that are not compiled into it.
 fingerprint() {
   local folder=$1
   {
@@ -88,8 +88,8 @@ if [ ${#only[@]} -eq 0 ]; then
   done
 fi
 
-# Every file that is compiled or says how, with its digest; and the one encoding whose file alone differs from what last
-# passed, if that is all: no other file knows it, so nothing else that goes over encodings can have changed.
+# Lists every file that is compiled or read by the build, with its digest. If only one encoding's file differs from the
+# last passed state, it names that encoding: no other file includes it, so tests of other encodings cannot have changed.
 sources() {
   find CMakeLists.txt CMakePresets.json core autograd nn cuda tasks tests \( -name '*.[ch]pp' -o -name '*.cu' -o -name '*.def' \
     -o -name '*.cmake' -o -name '*.json' -o -name CMakeLists.txt \) -type f -print0 | sort -z | xargs -0 sha256sum

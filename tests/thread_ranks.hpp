@@ -1,5 +1,5 @@
-// ProcessGroup (core/distributed/process_group.hpp) that are threads of one process, so that tests of what they
-// exchange need no MPI, and sanitizers see all of it.
+// A ProcessGroup (core/distributed/process_group.hpp) whose ranks are threads of one process. So tests of communication
+// need no MPI, and sanitizers check all of it.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +55,7 @@ class Mailbox {
 
   void wake() { moved_.notify_all(); }
 
-  // Nobody waits for a rank that has failed. The first error of all is kept.
+  // No rank waits for a failed one. The first error of all is kept.
   void fail(std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (!error_) error_ = std::move(error);
@@ -64,7 +64,7 @@ class Mailbox {
   std::exception_ptr error() const { return error_; }
 
  private:
-  // Of the messages between two ranks with one tag the first that is sent is the first that is received.
+  // Messages between two ranks with one tag arrive in the order in which they were sent.
   void move_all() {
     for (Message& receiver : messages_) {
       if (receiver.sends || receiver.arrived) continue;
@@ -125,7 +125,7 @@ class ThreadTransport final : public Transport {
   std::int64_t rank_;
 };
 
-// f(ranks) for each of `size` ranks, in a thread of its own. Throws what the first of them threw.
+// f(ranks) for each of `size` ranks, in a thread of its own. Throws the first rank's exception.
 template <class F>
 void on_ranks(std::int64_t size, F&& f) {
   Mailbox mailbox;

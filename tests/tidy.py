@@ -55,7 +55,7 @@ def main():
     failed = 0
 
     def end(number, _):
-        os._exit(1 if failed else 128 + number)  # at once: threads wait for what still runs
+        os._exit(1 if failed else 128 + number)  # at once: threads wait for running work
 
     signal.signal(signal.SIGTERM, end)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

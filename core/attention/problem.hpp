@@ -54,7 +54,7 @@ struct SoftmaxRuleOperands {
   Kind kind = Kind::softmax;
   X sink{};           // of softmax
   double offset = 0;  // of sigmoid
-  X rest{};           // r: o_i += (1 - sum_j a_ij) r_i; absent: the leftover mass is dropped
+  X rest{};           // r, the value of the leftover mass: o_i += (1 - sum_j a_ij) r_i; absent: it is dropped
 
   bool is_softmax() const { return kind == Kind::softmax && !sink.defined(); }  // for tensors
 };

@@ -1,7 +1,7 @@
-// TALLY_FOR("v4") and TALLY_FOR("v3") before a function compile it for that level of x86-64 alone, with vectors as wide
-// as its registers: for code that register_bytes() (core/cpu/matmul/microkernel_f32.hpp) chooses, where TALLY_CLONES
-// would compile every width for every level. What such a function calls must be inlined into it. Undefined where there
-// are no clones: on wider vectors than the baseline has registers for compilers spend minutes.
+// TALLY_FOR("v4") and TALLY_FOR("v3") before a function compile it only for that level of x86-64, with vectors as wide
+// as its registers. Used for code that register_bytes() (core/cpu/matmul/microkernel_f32.hpp) chooses: TALLY_CLONES
+// would compile every width for every level. All functions that it calls must be inlined into it. Undefined in builds
+// without clones, because compilers spend minutes on vectors that are wider than the baseline's registers.
 #pragma once
 
 #include "core/cpu/parallel.hpp"

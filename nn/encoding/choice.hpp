@@ -9,8 +9,8 @@
 //   cope+rope                       on all heads of all layers
 //   0:none,1-3:cope                 by layer
 //   cope@0-1,alibi@2-3              by groups of heads, in every layer
-//   0:rope,1-3:cope@0-1,alibi@2-3   an assignment without layers continues the layers of the one before: alibi is in
-//   1-3 0-2:rope[window=256],3:none     with an attention mask (core/attention/mask.hpp)
+//   0:rope,1-3:cope@0-1,alibi@2-3   an assignment without layers has those of the one before: alibi is in 1-3
+//   0-2:rope[window=256],3:none     with an attention mask (core/attention/mask.hpp)
 //
 // Every head of every layer is named exactly once. Encodings of the embeddings (absolute) act once, before layer 0 and
 // for all heads, so they must be named for all of layer 0. They have no effect in further layers.

@@ -99,7 +99,7 @@ struct AttentionInput {
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
 
-// What combinations, attention and the transformer have to know of an encoding.
+// Facts about an encoding that combinations, attention and the transformer use.
 struct EncodingTraits {
   // Stated at the end of the registration line, if they differ from these.
 

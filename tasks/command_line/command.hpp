@@ -173,7 +173,7 @@ int signal_exit_code();
 // is a table, with a header if it has more than two columns. Control characters are escaped.
 std::string value_text(const JsonValue& value);
 
-// What each command file defines; see Command::declare.
+// Each command file defines one of these functions; see Command::declare.
 
 #define TALLY_COMMAND(name, ...) std::function<Result()> declare_##name(CommandLine& line);
 #include "tasks/command_line/commands.def"

@@ -86,7 +86,7 @@ class RunPlan {
   void execute(std::int64_t jobs);
   // Makes the folder, and lists the runs in its sweep.json.
   void write_list();
-  // What execute did: "4 runs trained in 12 min, 2 at a time with 1 thread each".
+  // The summary of execute: "4 runs trained in 12 min, 2 at a time with 1 thread each".
   std::string work_text() const;
 
   // The outcome of a command that executed the plan: "3 of 4 runs finished, 1 diverged", the exit code, states as JSON.

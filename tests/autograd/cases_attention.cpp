@@ -15,7 +15,8 @@ constexpr double scale = 0.6;
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus_of(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// What a shape adds to the logit of query t (of T, the last of K tokens) and key j, p the sum of gates from j to it.
+// The term that a shape adds to the logit of query t (of T, the last of K tokens) and key j; p is the sum of gates from
+// j to it.
 using Term = std::function<double(const std::vector<Array>& x, std::int64_t b, std::int64_t h, std::int64_t t,
                                   std::int64_t j, double p)>;
 
@@ -48,7 +49,7 @@ double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64
   return scale * sum;
 }
 
-// Output row t of one head; x holds q, k, v and what the rule needs.
+// Output row t of one head; x holds q, k, v and the inputs of the rule.
 std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, std::int64_t b, std::int64_t h,
                                std::int64_t t) {
   const std::int64_t query = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];

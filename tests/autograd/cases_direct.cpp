@@ -1,4 +1,4 @@
-// Kernels that no operation calls: what makes random numbers, and what updates parameters.
+// Kernels that no operation calls: random numbers and parameter updates.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

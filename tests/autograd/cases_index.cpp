@@ -161,7 +161,7 @@ Array linear_cross_entropy_reference(const std::vector<Array>& x) {
   return cross_entropy_reference({logits, x[2], x[3]});
 }
 
-// In strips of so many rows.
+// In strips of strip_rows rows.
 Tensor run_linear_cross_entropy(const std::vector<Tensor>& x, std::int64_t strip_rows) {
   const auto count = static_cast<double>(counted_targets(x[2], x[3], x[1].size(0)));
   const Tensor weight = Tensor::scalar(1 / count, x[0].dtype(), x[0].device());

@@ -87,7 +87,7 @@ std::vector<OpCase> product_cases() {
       product_case(
           "linear_without_bias", {{{2, 3, 4}, {2, 4}}, {{2, 0}, {3, 0}}, {{2, 3}, {0, 3}}}, {{5, 111, 67}, {130, 67}},
           [](const auto& x) { return linear(x[0], x[1]); }, linear_reference),
-      // Small below the diagonal: what comes of 70 rows stays in bounds.
+      // Small below the diagonal, so that the results of 70 rows stay bounded.
       {.name = "solve_unit_lower",
        .kernels = {"solve_unit_lower", "solve_unit_lower_backward"},
        .operands = {{Kind::real, -0.2, 0.2}, {}},

@@ -73,7 +73,7 @@ Reference cumsum_reference(bool reverse, bool causal) {
   };
 }
 
-// Every y[j] by itself, a sum of all before it with the decays between.
+// Every y[j] directly: the sum of all earlier x with the decays between them.
 Array decayed_reference(const std::vector<Array>& in) {
   const Array &x = in[0], &decay = in[1];
   Array y(x.shape);

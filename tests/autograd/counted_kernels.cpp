@@ -47,7 +47,7 @@ const Kernels& counted_kernels() {
 
 }  // namespace
 
-// The linker takes this definition and leaves core/device/kernels.cpp, which holds nothing else, in its archive.
+// The linker takes this definition and leaves core/device/kernels.cpp, which holds only this function, in its archive.
 const Kernels& kernels(Device device) {
   switch (device.type) {
     case DeviceType::cuda: return counted_kernels<DeviceType::cuda>();

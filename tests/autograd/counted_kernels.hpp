@@ -1,5 +1,5 @@
-// Which kernels were called. This program brings its own kernel table (counted_kernels.cpp), which stands in for the
-// one of core/device/kernels.cpp and counts every call before it passes it on.
+// Counts kernel calls. This program has its own kernel table (counted_kernels.cpp) instead of core/device/kernels.cpp.
+// It counts every call and passes it on.
 #pragma once
 
 #include <cstdint>

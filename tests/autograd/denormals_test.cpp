@@ -1,5 +1,5 @@
-// Numbers below the normal ones are zero to every kernel, those of operands as those of results, by any number of
-// threads; core/floating_mode_test.cpp has the mode itself.
+// Kernels treat subnormal numbers as zero, in operands and in results, for any number of threads.
+// core/floating_mode_test.cpp tests the mode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST_P(Denormals, AreZeroInF64) {
   expect_zeros<double>();
 }
 
-// Storing and moving computes nothing: what a file or a caller gave comes back.
+// Storing and moving compute nothing, so subnormal numbers of a file or a caller come back.
 TEST_P(Denormals, AreKeptWhereNothingIsComputed) {
   const std::vector<float> given{std::numeric_limits<float>::denorm_min(), -1e-40F, 1.0F, 0.0F};
   const Tensor x = Tensor::from(given, {2, 2}, default_device());

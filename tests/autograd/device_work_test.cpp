@@ -1,4 +1,4 @@
-// What operations ask of a device: few large calls where the shapes allow them.
+// Operations use few large kernel calls if the shapes allow them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ struct Found {
   Tensor y, d_q, d_table;
 };
 
-// z = q e^T of heads that lie beside each other in every row.
+// z = q e^T of heads that are neighbours in every row.
 Found look_ups(const Device& device, const Shape& table_shape, std::uint64_t* calls) {
   Tensor rows = numbers({3, 5, 4, 8}, 1).to(device), table = numbers(table_shape, 2).to(device);
   set_requires_grad(rows);

@@ -1,4 +1,4 @@
-// Recording and backward: what does not depend on the operation.
+// Recording and backward, independent of the operation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,8 +74,8 @@ TEST(Backward, AddsUpOverManyUsesOfOneResult) {
   EXPECT_EQ(gradient_of(x), Values({5, 5}));
 }
 
-// Gradients of integers, so that sums are exact in any order. What a layer adds to must be the sum's alone: the
-// residual hands the gradient of the whole on to both of its inputs.
+// Gradients are integers, so sums are exact in any order. Layers must add only to the sum of gradients: the residual
+// passes the gradient of the whole to both of its inputs.
 TEST(Backward, LayersThatReadTheSameAddToItsGradient) {
   const auto numbers = [](std::int64_t rows, std::int64_t columns, int from) {
     std::vector<double> values(static_cast<std::size_t>(rows * columns));
@@ -86,7 +86,7 @@ TEST(Backward, LayersThatReadTheSameAddToItsGradient) {
   Tensor x = numbers(6, 4, 1);
   set_requires_grad(x);
   const Tensor factors = numbers(6, 4, 2);
-  // Of layers that read one tensor, or each one of its own.
+  // The layers read one tensor, or each a tensor of its own.
   const auto gradients = [&](bool one, int layers) {
     clear_gradient(x);
     const Tensor all = x * 2.0;
@@ -114,7 +114,7 @@ TEST(Backward, AddsToTheGradientThatIsThere) {
   EXPECT_EQ(gradient_of(x), Values({1, 1}));
 }
 
-// Each leaf once, when its gradient is what it is at the end, and the last in use first: a leaf that is used again
+// Each leaf is reported once, with its final gradient. The leaf that was used last comes first: one that is used again
 // further below has to wait.
 TEST(Backward, TellsOfLeavesWhoseGradientIsComplete) {
   const Tensor first = leaf({2, 3}), second = leaf({5, 7}), both = leaf({1, 2}), unused = leaf({4, 4});
@@ -138,7 +138,7 @@ TEST(Backward, TellsOfLeavesWhoseGradientIsComplete) {
   EXPECT_FALSE(gradient(unused).defined());
 }
 
-// Whoever is told may take the gradient, also that of a leaf that is the loss itself.
+// The callback may take the gradient, even of a leaf that is the loss.
 TEST(Backward, GivesGradientsAway) {
   const Tensor x = leaf({2, 3});
   for (int pass = 0; pass < 2; ++pass) {
@@ -317,7 +317,7 @@ TEST(Backward, AfterAnErrorTheNextPassIsRight) {
   EXPECT_EQ(gradient_of(x), Values({6}));
 }
 
-// What the failed pass had added up is forgotten with its gradients: the next sums are fresh tensors again.
+// The partial sums of the failed pass are dropped with its gradients: the next sums are fresh tensors again.
 TEST(Backward, AfterAnErrorSumsDoNotReachTheirNeighbours) {
   const Tensor x = leaf({2}), other = leaf({3});
   const Tensor waiting = x * 2.0, beside = other * 2.0;
@@ -422,7 +422,7 @@ TEST(Recording, OnlyWhatBackwardNeedsIsKept) {
   const std::uint64_t blocks = memory_counters().live_blocks;
   const Tensor x = leaf(Values(100, 2));
   {
-    // The product's gradient by x needs the factor alone: x + 0 is freed as soon as it is used.
+    // The product's gradient by x needs only the factor: x + 0 is freed as soon as it is used.
     const Tensor y = multiply(Tensor::from(Values(100, 3), {100}), (x + 0.0) + 0.0);
     EXPECT_EQ(memory_counters().live_blocks, blocks + 3);  // x, the factor, y
   }

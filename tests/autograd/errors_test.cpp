@@ -1,5 +1,5 @@
-// What a user reads after a mistake: one table of wrong calls. Every message begins with the operation's name and holds
-// the shapes, types or numbers that do not fit.
+// The messages of errors: one table of wrong calls. Every message begins with the operation's name and contains the
+// wrong shapes, types or numbers.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The checker itself: it must pass what is right, and it must not pass what is wrong.
+// The checker passes right derivatives and refuses wrong ones.
 #include <gtest/gtest.h>
 
 #include "autograd/gradcheck.hpp"

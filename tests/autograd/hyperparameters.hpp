@@ -1,4 +1,4 @@
-// What the kernels of optimisers read besides the tensors.
+// The numbers that optimisers' kernels read, in addition to the tensors.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// What is kept for backward as products read it (core/precision.md): once, in half the memory, read by kernels as the
+// Saved activations that matmuls read (core/precision.md): stored once, in half the memory. Kernels read them as the
 // same numbers in f32.
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ TEST_P(Kept, AChangeInPlaceIsRoundedAnew) {
   EXPECT_NE(to_f32(before).to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
-// Of a hidden layer: what the norm read, what the products and the activation read, and nothing in f32.
+// A hidden layer saves the inputs of the norm, of the matmuls and of the activation, and nothing in f32.
 TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
   constexpr std::size_t rows = 64, width = 32, hidden = 128;
   const Tensor up = leaf("up", {hidden, width}), down = leaf("down", {width, hidden});
@@ -82,10 +82,10 @@ TEST_P(Kept, AHiddenLayerTakesHalfTheMemory) {
   }
 }
 
-// The products round what they read: that it was rounded before changes no bit of what they come to.
+// Matmuls round their operands anyway. Saving them rounded changes no bit of the gradients.
 TEST_P(Kept, GradientsOfProductsHaveTheSameBits) {
   const Tensor d_y = drawn("d_y", {3, 17, 24}), d_z = drawn("d_z", {3, 17, 9});
-  // Leaves are kept in f32, what is made of them is not.
+  // Leaves are saved in f32, results computed from them in bf16.
   const auto gradients = [&](bool of_leaves) {
     const Tensor weight = leaf("weight", {24, 40}), x = leaf("x", {3, 17, 40}), other = leaf("other", {3, 40, 9});
     const auto operand = [&](const Tensor& given) { return of_leaves ? given : given * 1.0; };
@@ -117,7 +117,7 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
     on.unary_backward(UnaryOp::relu, 0, d_x.view(), d_y.view(), {}, y);
   });
   expect_same("turned", [&](const Tensor& d_x, const View& x) {
-    View turned = x;  // rows of which every element is far from the next
+    View turned = x;  // neighbours in a row are far apart in memory
     turned.shape = {50, 70};
     turned.strides = {{1, 50}};
     const Tensor d = d_x.detached_reshape({50, 70});
@@ -159,7 +159,7 @@ TEST_P(Kept, NothingIsRoundedWhereNothingIsRecorded) {
   EXPECT_EQ(x.storage()->cached_bf16(), nullptr);
 }
 
-// Leaves, which are kept anyway, stay as they are; so do other types, and all of it where products are of f32.
+// Leaves, which exist anyway, are saved as they are. So are other types, and everything if matmuls use f32.
 TEST_P(Kept, LeavesAndOtherPrecisionsAreKeptAsTheyAre) {
   EXPECT_EQ(save_activation("test", leaf("x", {3})).get().dtype(), DType::f32);
   const Tensor given = leaf("given", {4, 16});

@@ -65,7 +65,7 @@ TEST_P(Kinks, MaxOfTiesGoesToTheFirstPlace) {
   EXPECT_EQ(gradient_of(columns), Values({1, 1, 0, 0}));
 }
 
-// Wherever it stands, also where a row is taken in parts.
+// NaN is found at any place, also if a row is divided into parts.
 TEST_P(Kinks, MaxKeepsNaN) {
   for (const std::int64_t width : {3, 100}) {
     for (const std::int64_t index : {std::int64_t{0}, width / 2, width - 1}) {
@@ -117,7 +117,7 @@ TEST_P(Kinks, SoftplusAndSigmoidDoNotOverflow) {
   EXPECT_EQ(gradient_of(x), Values({0, 1}));
 }
 
-// What is masked out is not read as a class.
+// A masked target is not read as a class.
 TEST_P(Kinks, CrossEntropyIgnoresTargetsThatDoNotCount) {
   const Tensor logits = leaf({0, 0, 5, 9}, {2, 2});
   const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, -100}, {2}, default_device());
@@ -141,7 +141,7 @@ TEST_P(Kinks, CrossEntropyOfLargeLogits) {
   EXPECT_EQ(gradient_of(logits), Values({0.5, -0.5, 0, 0}));
 }
 
-// A row is taken a part at a time; its largest logit may stand in any of them.
+// A row is computed in parts, and its largest logit may be in any of them.
 TEST_P(Kinks, CrossEntropyOfALargeLogitAtTheEndOfALongRow) {
   std::vector<double> values(1200, 0.0);
   values.back() = 1000;

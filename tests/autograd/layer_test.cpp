@@ -1,5 +1,6 @@
-// Several operations as one: the layers of an MLP, in f32 and f64 what they are, and where products round to bf16 what
-// lies between written rounded (core/precision.md); results that are added to others; norms that write for products.
+// Several operations as one. The layers of an MLP give the same as single operations in f32 and f64. With bf16 matmuls
+// they round the intermediate results (core/precision.md). Also results that are added to others, and norms that write
+// for matmuls.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,7 +31,7 @@ Tensor drawn(const std::string& name, const Shape& shape, DType dtype) {
   return x.to(DType::f32).to(dtype);
 }
 
-// Of residual + down(op(up(x))) the result and the gradients of all it is made of.
+// The result of residual + down(op(up(x))), and the gradients of all its inputs.
 struct Outcome {
   std::vector<std::vector<double>> numbers;
 };
@@ -72,7 +73,7 @@ TEST_P(Layers, AreTheOperationsWhereNothingIsRounded) {
         for (const bool residual : {true, false}) {
           const Outcome one = compute(op, true, dtype, with_bias, residual);
           const Outcome several = compute(op, false, dtype, with_bias, residual);
-          // The residual is what a sum begins with.
+          // The sum begins with the residual.
           const double rounding = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
           EXPECT_LE(distance(one.numbers[0], several.numbers[0]), rounding * 40 * std::sqrt(792.0));
           for (std::size_t n = 1; n < one.numbers.size(); ++n) {
@@ -95,7 +96,7 @@ TEST_P(Layers, RoundsAsMuchAsItSays) {
     for (std::size_t n = 0; n < exact.numbers.size(); ++n) {
       const double error = distance(as_one.numbers[n], exact.numbers[n]);
       EXPECT_LE(error, 2 * distance(as_two.numbers[n], exact.numbers[n])) << static_cast<int>(op) << " " << n;
-      const bool is_exact = n == 5;  // what it is added to has d_y itself
+      const bool is_exact = n == 5;  // the residual's gradient is d_y itself
       EXPECT_EQ(error == 0, is_exact) << static_cast<int>(op) << " " << n;
     }
   }
@@ -132,7 +133,7 @@ TEST_P(Layers, NameWhatDoesNotFit) {
   }
 }
 
-// No rows: what they add up to is 0.
+// Without rows the gradients are sums of nothing, which are 0.
 TEST_P(Layers, OfNoRowsHaveNoGradient) {
   for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
     set_matmul_precision(precision);
@@ -147,7 +148,7 @@ TEST_P(Layers, OfNoRowsHaveNoGradient) {
   }
 }
 
-// What a result is added to becomes it where nobody else holds that, and stays as it is where somebody does.
+// A residual that has no other owner becomes the result; otherwise it does not change.
 TEST_P(Layers, AddToWhatNobodyElseHolds) {
   const Tensor x = drawn("x", {7, 24}, DType::f32), weight = drawn("up", {40, 24}, DType::f32);
   for (const MatmulPrecision precision : {MatmulPrecision::f32, MatmulPrecision::bf16}) {
@@ -166,8 +167,8 @@ TEST_P(Layers, AddToWhatNobodyElseHolds) {
   }
 }
 
-// A norm that writes for products gives them what they would have rounded, and its gradients are the same; what has
-// read x before gets its gradient in the same place.
+// A norm that writes for matmuls writes the operands already rounded, and its gradients are the same. Other readers of
+// x get their gradient in the same place.
 TEST_P(Layers, NormsWriteForProducts) {
   set_matmul_precision(MatmulPrecision::bf16);
   for (const bool centred : {true, false}) {
@@ -200,7 +201,7 @@ TEST_P(Layers, NormsWriteForProducts) {
   EXPECT_EQ(rms_norm(x, weight, 1e-6, OutputPrecision::matmul_input).dtype(), DType::f32);
 }
 
-// What it came from may be read again, each time with a gradient of its own; and the precision may have changed.
+// Its input may be read again, each time with another gradient, and the precision may have changed.
 TEST_P(Layers, HasGradientsWhoeverReadsItAndHoweverProductsRoundThen) {
   const Tensor x = drawn("x", {7, 24}, DType::f32) * 1.0;
   const auto gradients = [&](int readers, MatmulPrecision later, MatmulPrecision first = MatmulPrecision::bf16) {
@@ -277,7 +278,7 @@ TEST_P(Layers, KeepHalf) {
     const std::size_t before = memory_counters(default_device()).live_bytes;
     const Tensor y = mlp(UnaryOp::gelu, given, {up, {}}, {down, {}});
     const std::size_t bytes = memory_counters(default_device()).live_bytes - before;
-    // What op was taken of, its result, in bf16 the rounded x beside the one that is held here, and y.
+    // Saved are the input and the result of op, in bf16 also the rounded x, next to x itself and y.
     const auto kept = rounds ? 2 * (2 * rows * hidden + rows * width) : 4 * 2 * rows * hidden;
     // On CUDA both weights are rounded once, for all products of a step.
     const bool once = rounds && !is_cpu(default_device());

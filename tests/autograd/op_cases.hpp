@@ -62,7 +62,7 @@ inline Index with_last_two(Index index, std::int64_t before_last, std::int64_t l
 
 Array to_array(const Tensor& x);
 
-// What an argument of a case holds. Numbers are drawn from [low, high).
+// The contents of an argument. Numbers are drawn from [low, high).
 struct Operand {
   enum class Kind {
     real,          // floating, takes a gradient
@@ -95,7 +95,7 @@ struct OpCase {
   double tolerance = 8;
 };
 
-// Deterministic values of an operand; dtype is that of the floating ones.
+// Deterministic values of an operand; dtype is the type of floating-point operands.
 Tensor make_operand(const OpCase& op, std::size_t operand, const Shape& shape, DType dtype, Device device);
 std::vector<Tensor> make_operands(const OpCase& op, const Shapes& shapes, DType dtype, Device device);
 

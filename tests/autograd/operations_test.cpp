@@ -1,4 +1,4 @@
-// Every operation of the table (op_cases.hpp) in every way that does not depend on what it computes.
+// Tests of every operation of the table (op_cases.hpp) that do not depend on its formula.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace tally::testing::operations_test {
 
-// The elements as they lie in memory, so that equal means equal bits (also of NaN and -0).
+// The elements in memory order, so that equal means equal bits (also for NaN and -0).
 std::string bits_of(const Tensor& x) {
   const Tensor dense = x.to_dense().to(Device{});
   return {static_cast<const char*>(dense.view().data), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())};
@@ -40,7 +40,7 @@ void expect_close(const Tensor& y, const Array& expected, double epsilons) {
   EXPECT_LE(worst, epsilons * epsilon * largest) << "largest magnitude " << largest;
 }
 
-// Random weights for the elements of y: what reaches it from a loss.
+// Random weights for the elements of y: the gradient that comes from a loss.
 Tensor make_d_y(const Tensor& y) {
   const OpCase weights{
       .name = "weights", .kernels = {}, .operands = {{}}, .shapes = {}, .large = {}, .run = {}, .reference = {}};
@@ -52,13 +52,13 @@ struct Evaluation {
   std::vector<Tensor> gradients;  // undefined for operands that take none
 };
 
-// Which operands take gradients: all that can, or one alone.
+// Which operands take gradients: all that can, or only one.
 constexpr std::size_t all_operands = std::numeric_limits<std::size_t>::max();
 
-// What an operation is given in place of a leaf.
+// Makes the operand that an operation gets instead of a leaf.
 using MakeView = std::function<Tensor(const Tensor& leaf)>;
 
-// Asks for the gradients of those that have one; whether there are any.
+// Requests the gradients of the operands that have one, and returns whether there are any.
 bool take_gradients(const OpCase& op, std::vector<Tensor>& leaves, std::size_t only = all_operands) {
   bool any = false;
   for (std::size_t i = 0; i < leaves.size() && op.differentiable; ++i) {
@@ -147,7 +147,7 @@ TEST_P(Operation, EqualsThePlainReference) {
   }
 }
 
-// What an operation without a derivative does with operands that take gradients.
+// An operation without a derivative is constant or refuses operands that take gradients.
 void expect_constant_or_refused(const OpCase& op, Device device) {
   std::vector<Tensor> operands = make_operands(op, op.shapes[0], DType::f64, device);
   for (Tensor& operand : operands) {
@@ -279,8 +279,8 @@ TEST_P(Operation, SameBitsForAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
-// A kernel that lacks a barrier, or reads what another block writes, would depend on who runs first. Nor may anything
-// lean on work that was asked for but not waited for, or touch device memory from outside.
+// A kernel that lacks a barrier, or reads another block's output, would depend on the order of threads. It must also
+// not use work that was not waited for, or touch device memory from outside.
 TEST_P(Operation, SameBitsForAnySchedule) {
   if (device().type != DeviceType::cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
   if (only_small_kernels(device())) GTEST_SKIP() << "under ThreadSanitizer";
@@ -325,8 +325,7 @@ TEST_P(Operation, NeverUsesAChangedValue) {
     take_gradients(op(), leaves);
     const Tensor y = op().run(leaves);
     if (!requires_grad(y)) return;
-    // The storage whole: of a result that is broadcast several elements lie at one address, for several threads to
-    // write.
+    // The whole storage: several elements of a broadcast result share an address, to which several threads would write.
     Tensor all = (changed < leaves.size() ? leaves[changed] : y).detach();
     for (int axis = 0; axis < all.rank(); ++axis) {
       if (all.strides()[axis] == 0 && all.size(axis) > 1) all = all.detached_slice(axis, 0, 1);
@@ -382,7 +381,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Operation, all_cases_on({Device{}}), name_of_case)
 INSTANTIATE_TEST_SUITE_P(CudaHost, Operation, all_cases_on({on_cuda_host}), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Cuda, Operation, all_cases_on(cuda_devices()), name_of_case);
 
-// A kernel without a row in the table would go untested. That the rows tell the truth is CallsTheKernelsItNames.
+// A kernel without a row in the table would go untested. CallsTheKernelsItNames checks that the rows are true.
 TEST(Coverage, EveryKernelHasACase) {
   std::set<std::string> covered;
   for (const OpCase& op : op_cases()) covered.insert(op.kernels.begin(), op.kernels.end());

@@ -35,7 +35,7 @@ TEST(Profile, NamesForwardAndBackwardInOrder) {
   }
 }
 
-// mean is a sum and a product, the loss a sum of its own: they appear by the name that was called.
+// mean is a sum and a product, and the loss contains a sum, but both appear once, by the called name.
 TEST(Profile, ComposedOperationsAppearOnce) {
   const Tensor x = Tensor::full({2, 3}, 0.5);
   start_profile();
@@ -67,7 +67,7 @@ TEST(Profile, AnErrorEndsItsEvent) {
 class ProfileOf : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(ProfileOf);
 
-// Kernels are started long before they are done: what counts is the device's time, and its memory.
+// Kernels start long before they finish, so the device's time and memory are measured.
 TEST_P(ProfileOf, TheDeviceTellsItsOwnTimeAndMemory) {
   const cuda_host::Settings before = cuda_host::settings();
   cuda_host::set_settings({.delay_streams = true});

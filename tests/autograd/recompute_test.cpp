@@ -1,4 +1,4 @@
-// What is computed again instead of kept.
+// Results that are recomputed instead of saved.
 #include "autograd/recompute.hpp"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Recomputed, KeepsNoIntermediates) {
   EXPECT_GE(kept_by(chain({x})), 8U);
 }
 
-// Sums along the columns in steps of two, a result of half as many, and one that nothing uses.
+// Sums along the columns in steps of two, a result of half the columns, and an unused one.
 std::vector<Tensor> in_steps(const std::vector<Tensor>& x) {
   const Tensor product = x[0] * exp(x[1]);
   const std::int64_t columns = product.size(1), even = columns / 2 * 2;

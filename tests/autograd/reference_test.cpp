@@ -88,7 +88,7 @@ Tensor run_cumsum(const Case& c, DType dtype) {
   return y;
 }
 
-// The sums and the gradients, one behind the other.
+// The sums and the gradients, one after the other.
 Tensor run_decayed_cumsum(const Case& c, DType dtype) {
   Tensor x = c.in(0, dtype).clone(), decay = c.in(1, dtype).clone();
   set_requires_grad(x);
@@ -100,7 +100,7 @@ Tensor run_decayed_cumsum(const Case& c, DType dtype) {
                 0);
 }
 
-// The loss and the gradients, one behind the other, from strips of four rows.
+// The loss and the gradients, one after the other, from strips of four rows.
 Tensor run_linear_cross_entropy(const Case& c, DType dtype) {
   Tensor x = c.in(0, dtype).clone(), head = c.in(1, dtype).clone();
   set_requires_grad(x);
@@ -115,7 +115,7 @@ Tensor run_linear_cross_entropy(const Case& c, DType dtype) {
                 0);
 }
 
-// h of every step, and the gradients, one behind the other.
+// h of every step, and the gradients, one after the other.
 Tensor run_lstm(const Case& c, DType dtype) {
   std::vector<Tensor> in;
   for (int n = 0; n < 4; ++n) {
@@ -162,7 +162,7 @@ const std::map<std::string, Run> runs = {
     {"adamw", run_adam},
 };
 
-// Checked where they are computed, in tests/nn; log_softmax is part of cross_entropy here and no operation.
+// Checked in tests/nn, which computes them; log_softmax is part of cross_entropy here and no operation.
 const std::set<std::string> elsewhere = {"log_softmax", "clip", "schedule"};
 
 void expect_equal(const Tensor& found, const Tensor& expected, double epsilons) {

@@ -1,4 +1,4 @@
-// Gradients are tensors too: who keeps one for backward is told when it changes.
+// Gradients are tensors too: a change of a gradient that backward saved is an error.
 #include <gtest/gtest.h>
 
 #include "autograd/node.hpp"

@@ -1,10 +1,9 @@
-// Matrix products of bf16 beside those of f32 and of oneDNN, on the shapes of a small transformer and on squares:
+// bf16 matmuls compared with f32 matmuls and with oneDNN's, on the shapes of a small transformer and on squares:
 //   bf16_bench [--threads N] [--rounds N] [--portable] [--processor-time]
-// tally's take f32 and round while they pack; oneDNN's take operands that are bf16 in memory already, and give f32;
-// "rounding" is with the making of those. Each
-// round times all, one after the other; printed are medians over the rounds, ratios being taken first. --portable: the
-// path without instructions for bf16. --processor-time: with one thread (and OMP_NUM_THREADS=1, for oneDNN), on a
-// machine that others use too.
+// Tally takes f32 and rounds while it packs. oneDNN takes operands that are bf16 in memory already, and gives f32;
+// "rounding" includes making them. Each round times all, one after the other. Printed are medians over the rounds;
+// ratios are taken within a round. --portable: without instructions for bf16. --processor-time: with one thread (and
+// OMP_NUM_THREADS=1, for oneDNN), on a machine that others use too.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

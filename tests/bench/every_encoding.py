@@ -61,7 +61,7 @@ def cells(results):
         return ["not there"] + [""] * (len(HEADS) - 2)
     def tensors(what):
         result = results[0][what]
-        # Older builds tell whole MiB.
+        # Older builds print whole MiB.
         mib = result["tensor_peak_bytes"] / 2**20 if "tensor_peak_bytes" in result else result["tensor_peak_mib"]
         return f"{mib:,.0f} MiB"
     return [f"{median(results, STEP, seconds):.2f} s", f"{median(results, STEP, lambda r: r['ratio']):.2f}", tensors(STEP),
@@ -84,7 +84,7 @@ def main():
         listed = json.loads(subprocess.run([args.tally, "describe", "encodings", "--json"], capture_output=True, text=True,
                                            check=True).stdout)
         names = [entry["name"] for entry in listed["encodings"]]
-        # It is a way to attend, and says nothing of positions.
+        # It is a kind of attention, not a position encoding.
         names = ["none", *(name.replace("hard", "absolute+hard") for name in names if name != "none")]
     programs = [args.tally, *([args.before] if args.before else [])]
     rows = {pe: {program: [] for program in programs} for pe in names}

@@ -1,8 +1,9 @@
-// Matrix products of tally beside those of OpenBLAS's own threads, on the shapes of a small transformer and on squares:
+// Tally's matmuls compared with OpenBLAS's, which has its own threads, on the shapes of a small transformer and on
+// squares:
 //   gemm_bench [--threads N] [--rounds N] [--f64] [--openblas PATH of a threaded libopenblas.so.0]
-// Each round times both, one after the other; printed are medians over the rounds, the ratio of a round being taken
-// first, since a shared machine changes its speed. OpenBLAS runs in a child process: its threads and ours would wait
-// for each other's cores, and it must read OPENBLAS_CORETYPE, which gives it the kernels that tally uses too.
+// Each round times both, one after the other. Printed are medians over the rounds; ratios are taken within a round,
+// because a shared machine changes its speed. OpenBLAS runs in a child process, because its threads and ours would wait
+// for each other's cores. It must also read OPENBLAS_CORETYPE, which gives it the kernels that tally uses.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>

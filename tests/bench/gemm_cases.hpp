@@ -1,4 +1,4 @@
-// The matrix products that are measured: those of a small transformer, and squares.
+// The matmuls that are measured: the shapes of a small transformer, and squares.
 #pragma once
 
 #include <time.h>
@@ -67,7 +67,7 @@ inline double seconds_now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// GFLOP/s of f: as many calls as fill 40 ms. The pause lets all threads that spin for work elsewhere go to sleep.
+// GFLOP/s of f, which is called until 40 ms have passed. During the pause all spinning threads go to sleep.
 template <class F>
 double rate(const Case& shape, F&& f) {
   std::this_thread::sleep_for(std::chrono::milliseconds(40));

@@ -43,8 +43,8 @@ class Buffer {
   View view;
 };
 
-// The best of seven times, each of as many calls as take about 2 ms: a GPU is done with most in less than a launch
-// takes.
+// The best of seven times, each of a number of calls that takes about 2 ms: a GPU finishes most in less time than a
+// launch takes.
 void measure(const std::string& name, double megabytes, const std::function<void()>& run) {
   if (name.find(wanted) == std::string::npos) return;
   const auto seconds_of = [&](int calls) {
@@ -207,7 +207,7 @@ void layers() {
   measure("random_normal 3 M", megabytes, [&] { k.random_normal(p.view, {}, 0, 1); });
 }
 
-// The products of one training step's linear layers. On a GPU: cuBLAS, with what stands around its calls.
+// The matmuls of the linear layers of one training step. On a GPU: cuBLAS, including the work around its calls.
 void products() {
   const Kernels& k = kernels(device);
   const auto product = [&](const std::string& name, std::int64_t m, std::int64_t n, std::int64_t inner) {

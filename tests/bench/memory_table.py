@@ -35,7 +35,7 @@ CONFIGURATIONS = [
     ["--pe", "transformer-xl", *QUICK],
 ]
 EDGE = [["--pe", "none", *FLIP_FLOP], ["--pe", "cope", *FLIP_FLOP], ["--pe", "hard", *FLIP_FLOP]]
-LONG = {16384: 2, 65536: 6}  # tokens, and GiB that a step is to keep to
+LONG = {16384: 2, 65536: 6}  # tokens, and the goal in GiB for a step
 
 
 def long_texts(tally, names):
@@ -49,7 +49,7 @@ def long_texts(tally, names):
         for length in LONG:
             command = [tally, "bench", "step", "--dry-run", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
             done = subprocess.run(command, capture_output=True, text=True)
-            told = json.loads(done.stdout) if done.returncode == 0 else None  # not all take as many tokens
+            told = json.loads(done.stdout) if done.returncode == 0 else None  # some cannot use so long a text
             gib.append(told["memory_bytes"] / 2**30 if told else None)
             form = told["attention"] if told else form
         rows.append((gib, form, name))

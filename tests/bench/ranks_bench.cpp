@@ -1,5 +1,5 @@
-// What the exchange of gradients costs between processes: mpirun -np 2 ranks_bench. Seconds of a sum over all ranks by
-// the bytes that each has, and of the least that they can say to each other.
+// The cost of exchanging gradients between processes: mpirun -np 2 ranks_bench. Prints the seconds of a sum over all
+// ranks by the bytes of each, and of the shortest possible exchange.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +31,7 @@ int main() {
     tally::ProcessGroup::join();
     const tally::ProcessGroup& ranks = tally::ProcessGroup::world();
     tally::check(!ranks.alone(), "bench", "to be started by mpirun -np 2");
-    constexpr int words = 100;  // one after the other: an answer alone may have come before it is asked for
+    constexpr int words = 100;  // one after the other: without a question an answer may arrive early
     const double asked = best_seconds(ranks, 20,
                                       [&] {
                                         for (int i = 0; i < words; ++i) ranks.any(false);

@@ -3,7 +3,7 @@
 
     python3 tests/bench/step_table.py [--tally build/release/tally] [--rounds 3] [--pe none,rope] > table.md
     python3 tests/bench/step_table.py --write      # puts the table of this processor's maker into measurements.md
-    python3 tests/bench/step_table.py --bf16       # with products in bf16, ours and PyTorch's (autocast), beside those in f32
+    python3 tests/bench/step_table.py --bf16       # with bf16 matmuls, ours and PyTorch's (autocast), next to f32
     python3 tests/bench/step_table.py --quick      # of the size that sweeps run at: 2 layers, width 64, T 128; also with --bf16
     python3 tests/bench/step_table.py --attention  # one layer's attention at T 4096 instead; also with --bf16
 
@@ -30,7 +30,7 @@ FUSED_BIAS = {"alibi", "fox", "relative"}
 BEGIN, END = "<!-- step_table.py{} -->", "<!-- step_table.py{} ends -->"
 MAKERS = ["AMD", "Intel"]  # of the processors that measurements.md has a table for
 PEERS = ("eager", "fused", "compiled")
-BF16 = " bf16"  # behind a column's name
+BF16 = " bf16"  # the end of a column's name
 HEADS_BF16 = ["with", "tally bf16", "of none's", "tally f32", "PyTorch f32: eager", "bias fused", "compiled", "bf16: eager",
               "bias fused", "compiled", "bf16 as fast as the best of them", "f32 as the best in f32", "bf16 as own f32",
               "memory: tally bf16", "tally f32", "best of PyTorch"]

@@ -28,7 +28,7 @@ import tensor_file  # noqa: E402
 from torch_encodings import EMBEDDINGS, ENCODINGS  # noqa: E402
 from torch_step import Model  # noqa: E402
 
-TOLERANCE = 1e-5  # nats a token: what language models are promised to
+TOLERANCE = 1e-5  # nats a token: the promised precision of language models
 
 # Options that change no parameter's shape: others are found by the weights that are missing or too many.
 DEFAULTS = {"position-scale": "none", "gates": "keys", "layout": "half", "base": 10000.0, "rotary-dims": 0,
@@ -99,7 +99,7 @@ def loss_of(run, given):
     tensors, _ = tensor_file.read(newest)
     args.vocab = tensors["model.embedding.weight"].shape[0]
     model = Model(args)
-    # What is computed once (masks, angles) is no weight and in no checkpoint.
+    # Masks and angles, which are computed once, are not weights and not in checkpoints.
     buffers = dict(model.named_buffers())
     weights = weights_of(tensors, args.pe)
     missing = set(model.state_dict()) - set(buffers) ^ set(weights)

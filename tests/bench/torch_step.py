@@ -4,7 +4,7 @@
     torch_step.py --pe cope                                      # a training step: 4 layers, width 256, T 512, batch 16
     torch_step.py --pe cope --compile                            # the same through torch.compile
     torch_step.py --pe alibi --fused-bias                        # the bias goes into PyTorch's fused attention
-    torch_step.py --pe cope --attention --length 4096 --batch 1  # one layer's attention alone, forward and backward
+    torch_step.py --pe cope --attention --length 4096 --batch 1  # only one layer's attention, forward and backward
     torch_step.py --pe rope --device cuda --graph                # on a GPU, the whole step replayed as a CUDA graph
 
 It knows every encoding of `tally describe encodings` with its default options, and absolute+hard; torch_encodings.py has
@@ -38,7 +38,7 @@ try:
     from torch import nn
 except ModuleNotFoundError as error:
     if error.name != "torch":
-        raise  # it is there, and something that it needs is not
+        raise  # it exists, but one of its imports is missing
     sys.exit("torch_step.py: PyTorch is missing; 'torch_step.py' begins with how to install it")
 
 from torch_encodings import EMBEDDINGS, ENCODINGS, WITH_BIAS
@@ -85,7 +85,7 @@ class Model(nn.Module):
 def step_of(args):
     """A function that does one training step; its parts' times are one."""
     model = Model(args).to(args.device)
-    # On a GPU all parameters in one kernel, as tally has it.
+    # On a GPU all parameters in one kernel, as in tally.
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, capturable=args.graph, fused=args.device == "cuda" or None)
     run = torch.compile(model) if args.compile else model
     data = torch.randint(args.vocab, (args.batch, args.length + 1)).to(args.device)

@@ -6,7 +6,7 @@
         page.click("#button")
         page.key("ArrowLeft")
         page.screenshot("page.png")
-        page.problems     # what the console complained of, and exceptions that nobody caught
+        page.problems     # console errors, and exceptions that were not caught
 
 As a program, a picture of the top of a page, with two pixels for each of its pixels:
 
@@ -154,7 +154,7 @@ class Page:
     @property
     def problems(self):
         """Errors and warnings of the console, exceptions, and all that was asked of a network."""
-        self.evaluate("0")  # what happened before has been told by now
+        self.evaluate("0")  # earlier events have arrived by now
         found = []
         for event in self.browser.events:
             parameters = event.get("params", {})

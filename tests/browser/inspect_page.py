@@ -188,7 +188,7 @@ class InspectPage(unittest.TestCase):
                     for cell, (a, b) in enumerate(zip(ours, theirs)):
                         if cell % length <= cell // length:
                             self.assertLess(abs(a - b), exact(b) + 2e-5, f"{show} {layer} {head} {cell}")
-        # What the tip says of the square's lowest row but one, leftmost key.
+        # The tip at the square's second row from below, leftmost key.
         page.evaluate("page.pane.hover(30, 0, {clientX: 100, clientY: 100})")
         tip = page.evaluate("document.getElementById('tip').innerText")
         position = tensor(dump, "blocks.0.positions")
@@ -232,7 +232,7 @@ class InspectPage(unittest.TestCase):
         self.assertRegex(table, r"elsewhere\s+section\s+paragraph\s+layer 0 · head 0\s+0\.\d\d\s+0\.\d\d \([+−]0\.\d\d\)")
         self.assertEqual(page.problems, [])
 
-    # Its times are printed beside what is wanted, and no test: a machine that does other things makes them longer.
+    # Its times are printed next to the goals and are not tested: a busy machine makes them longer.
     def test_a_large_page_answers(self):
         page = self.open(self.train("cope", LARGE), width=1600)
         size = (self.folder / "page.html").stat().st_size

@@ -61,7 +61,7 @@ class ReportPage(unittest.TestCase):
             self.assertAlmostEqual(low, error["low"], places=12)
             self.assertAlmostEqual(high, error["high"], places=12)
 
-        # An encoding is switched off and on; a point says its run, with the way to its page.
+        # An encoding is switched off and on; a point names its run and links to its page.
         page.click("#groups button:nth-child(3)")
         self.assertEqual(page.evaluate("document.querySelectorAll('#dots .hit').length"), 12)
         page.click("#groups button:nth-child(3)")
@@ -99,7 +99,8 @@ class ReportPage(unittest.TestCase):
         self.assertEqual(page.evaluate(f"{charts}.length"), 7)
         self.assertEqual(sorted(page.evaluate(f"{charts}.map(chart => chart.querySelector('figcaption').textContent)")), sorted(names))
         best = page.evaluate("page.groups[0].label")
-        # In each chart its own line, and in grey those of the best and of none, but for these two themselves.
+        # Each chart has its own line, and in grey the lines of the best encoding and of none, except in the charts of
+        # these two.
         for name, own, muted in page.evaluate(f"{charts}.map(chart => [chart.querySelector('figcaption').textContent, "
                                               "chart.querySelectorAll('.line:not(.muted)').length, chart.querySelectorAll('.muted').length])"):
             self.assertEqual(own, 1, name)
@@ -117,10 +118,10 @@ class ReportPage(unittest.TestCase):
         page.click("#overviewtable th:nth-child(3) button")
         self.assertEqual(page.evaluate("page.here.name"), "group-word")
 
-        # By t, each of which counts alike in the table.
+        # By t; every t has the same weight in the table.
         self.assertIn("by t, ood-long", page.evaluate("document.getElementById('keytitle').textContent"))
         self.assertEqual(page.evaluate("document.querySelectorAll('#keys .line').length"), 2)
-        # Names of lines that end at the top stand below each other, none above the chart.
+        # Names of lines that end at the top are listed below each other, none of them above the chart.
         self.assertGreaterEqual(page.evaluate("Math.min(...[...document.querySelectorAll('#keys svg > text, #curves svg > text')]"
                                               ".map(text => Number(text.getAttribute('y'))))"), 12)
         run = json.loads((self.folder / "words/cope-seed1/results.json").read_text())

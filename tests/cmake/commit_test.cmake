@@ -1,5 +1,5 @@
-# The commit that a build records is that of the sources, and "-dirty" says where they are not what it holds: also where
-# the only difference is a file that git does not know, as after adding an encoding.
+# The commit that a build records is the commit of the sources. It ends in "-dirty" if the sources differ from it, even
+# if the only difference is a file that git does not know, as after adding an encoding.
 # cmake -D WORK=<folder> -P commit_test.cmake
 find_program(GIT git)
 if(NOT GIT)
@@ -20,7 +20,7 @@ git(-c init.defaultBranch=main init)
 git(add .)
 git(commit -m "the sources")
 
-# expect(<regular expression> <what was done to the sources>)
+# expect(<regular expression> <the change of the sources>)
 function(expect commit state)
   execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE=${tree} -D OUT=${WORK}/commit.cpp
                           -P ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../core/cmake/commit.cmake COMMAND_ERROR_IS_FATAL ANY)

@@ -1,10 +1,10 @@
 # Runs after a test executable is linked: asks it for its test suites and writes one ctest test for each, so that ctest
 # shares them out over the cores without starting thousands of processes. A suite whose name ends in "Slow" gets the
-# label slow: it is left out by --quick and under the sanitizers. Whole models on cuda-host, benches, and runs that are
-# compared between devices or from outside, or shared by processes, get the label long: --quick leaves them out; so does
-# what is asked of encodings that stay in this repository, and not of one's own (Repository). What goes over encodings and
-# can keep to the one that TALLY_TEST_ENCODING names gets the label encodings (tests/run.sh --encoding). A suite of which
-# all is skipped (tests/main.cpp) is counted as skipped, never as passed.
+# label slow, which --quick and the sanitizers leave out. Whole models on cuda-host, benches, and runs that are compared
+# between devices or with other programs, or shared by processes, get the label long, which --quick leaves out. So do
+# tests of the encodings of this repository that custom encodings skip (Repository). Suites that loop over encodings and
+# can be restricted by TALLY_TEST_ENCODING get the label encodings (tests/run.sh --encoding). A suite whose tests are
+# all skipped (tests/main.cpp) counts as skipped, never as passed.
 #
 # cmake -D EXECUTABLE=<path> -D FOLDER=core -D SCRIPT=<file to write> -D ENVIRONMENT=<A=1;B=2> -P discover_suites.cmake
 execute_process(COMMAND ${CMAKE_COMMAND} -E env ${ENVIRONMENT} ${EXECUTABLE} --gtest_list_tests

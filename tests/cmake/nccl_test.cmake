@@ -7,7 +7,7 @@ file(WRITE ${site}/lib/libnccl.so.2 "")
 file(WRITE ${WORK}/toolkit/include/nccl.h "")
 file(WRITE ${WORK}/toolkit/lib/libnccl.so "")
 
-# Not what this machine has.
+# Ignore the NCCL of this machine.
 set(CMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH FALSE)
 set(CMAKE_FIND_USE_CMAKE_SYSTEM_PATH FALSE)
 set(CMAKE_FIND_USE_CMAKE_ENVIRONMENT_PATH FALSE)
@@ -32,6 +32,6 @@ expect(none none TALLY_NCCL_INCLUDE-NOTFOUND TALLY_NCCL_LIBRARY-NOTFOUND)
 expect(site none site/nvidia/nccl/include site/nvidia/nccl/lib/libnccl.so.2)
 expect(none toolkit toolkit/include toolkit/lib/libnccl.so)
 expect(site toolkit toolkit/include toolkit/lib/libnccl.so)
-# A toolkit that has the library alone: header and library are of one place.
+# A toolkit with only the library: header and library come from one place.
 file(REMOVE ${WORK}/toolkit/include/nccl.h)
 expect(site toolkit site/nvidia/nccl/include site/nvidia/nccl/lib/libnccl.so.2)

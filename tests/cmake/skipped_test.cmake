@@ -1,5 +1,5 @@
-# A suite of which all is skipped is skipped for ctest, and one that fails is not. cmake -D PROGRAM=<skipped.cpp's>
-# -D WORK=<folder> -P skipped_test.cmake
+# A suite whose tests are all skipped is skipped for ctest, and one that fails is not.
+# cmake -D PROGRAM=<skipped.cpp's> -D WORK=<folder> -P skipped_test.cmake
 file(MAKE_DIRECTORY ${WORK})
 set(EXECUTABLE ${PROGRAM})
 set(FOLDER cmake)

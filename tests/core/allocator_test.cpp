@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 
-// What the system keeps about the mapping that `address` is in ("VmFlags" of /proc/self/smaps).
+// The kernel's flags of the mapping that contains `address` ("VmFlags" of /proc/self/smaps).
 std::string flags_at(std::uintptr_t address) {
   std::ifstream smaps("/proc/self/smaps");
   bool inside = false;

@@ -1,4 +1,4 @@
-// The products of attention's tiles with operands of bf16, on every kind of instructions, beside sums in f64.
+// The matmuls of attention's tiles with bf16 operands, with every kind of instructions, compared with sums in f64.
 #include "core/cpu/attention/products.hpp"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ std::vector<float> numbers(unsigned seed, std::int64_t count) {
   return x;
 }
 
-// What one kind makes of a case, with NaN wherever nothing may be read.
+// The results of one kind for a case. Numbers that must not be read are NaN.
 struct Products {
   std::vector<float> pairs, by_lanes, by_keys;
 };
@@ -175,7 +175,7 @@ TEST(AttentionBf16, MultipliesWhatTilesHaveOnEveryKind) {
 }
 
 TEST(AttentionBf16, HasTheSameBitsOnEveryKindOfOneOrder) {
-  // Those of the processor, beside what defines their order.
+  // The processor's instructions, and the two forms that define their order.
   const std::vector<Kind> all = bf16_kinds();
   if (all.size() == 2) GTEST_SKIP() << "the processor has no instructions for bf16";
   for (const Case& one : cases()) {

@@ -14,7 +14,7 @@ struct Bf16Kind {
   bool halves;  // the order of AMX
 };
 
-// What runs here. Those of AMX itself only where it is.
+// The kinds that run on this processor. AMX itself only if it has AMX.
 inline std::vector<Bf16Kind> bf16_kinds() {
   std::vector<Bf16Kind> all{{"portable", &cpu::bf16_portable, false}, {"emulated AMX", &cpu::bf16_emulated_amx, true}};
 #if defined(__x86_64__)

@@ -54,7 +54,7 @@ TEST_P(Bfloat16s, KeepInfinityAndNaNAndTheirSigns) {
   EXPECT_EQ(bits_of(tensor(std::vector<double>{infinity, -infinity}).to(DType::bf16)),
             (std::vector<int>{0x7f80, 0xff80}));
 
-  // Payloads that the upper half has, and that it has not.
+  // NaN payloads within the upper half, and outside it.
   for (const std::uint32_t payload : {0x7fc00000U, 0x7f800001U, 0x7fbfffffU, 0x7fffffffU, 0xffc12345U, 0xff800001U}) {
     const int bits = bits_of(tensor(std::vector<float>{std::bit_cast<float>(payload)}).to(DType::bf16))[0];
     EXPECT_EQ(bits & 0x7fc0, 0x7fc0) << payload;

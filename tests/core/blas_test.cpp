@@ -103,7 +103,7 @@ int wrong_products(int repetitions) {
 
 TEST(Blas, TwoThreadsAtOnce) { EXPECT_EQ(wrong_products(3000), 0); }
 
-// What depends on the choice of a library runs in a fresh process, as one is loaded once.
+// These tests choose a library, which is loaded once, so each runs in a fresh process.
 class BlasChoice : public ::testing::Test {
  protected:
   BlasChoice() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

@@ -1,4 +1,4 @@
-// The floating-point mode of kernels: in every thread that computes, and gone from all of them afterwards.
+// The floating-point mode of kernels: set in every thread that computes, and restored in all of them afterwards.
 #include "core/cpu/floating_mode.hpp"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class FloatingMode : public ::testing::Test {
   int threads_ = thread_count();
 };
 
-// Of the threads of a region that is none of the library's.
+// The modes of the threads of an OpenMP region outside the library.
 std::vector<std::uint64_t> modes_of_threads(int threads) {
   std::vector<std::uint64_t> modes(static_cast<std::size_t>(threads));
 #pragma omp parallel num_threads(threads)
@@ -80,7 +80,7 @@ TEST_F(FloatingMode, HoldsForWhatAKernelComputesByItself) {
   }
 }
 
-// By each number of threads, the same bits in whatever mode the caller is.
+// With any number of threads, and in any mode of the caller, the bits are the same.
 TEST_F(FloatingMode, OfTheCallerIsOfNoConsequence) {
   const Shape shape{64, 2048};
   std::vector<std::vector<float>> seen;

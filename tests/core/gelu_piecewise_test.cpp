@@ -1,4 +1,4 @@
-// GELU where argument and result are bf16, against libm in double, for every argument that there is.
+// GELU of bf16 numbers to bf16, compared with libm in double, for every argument.
 #include "core/cpu/matmul/gelu_piecewise.hpp"
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ TEST(GeluPiecewise, IsAsNearAsItSays) {
     ++seen;
     const double exact = static_cast<double>(x), cdf = normal_cdf(exact);
     const double density = std::exp(-exact * exact / 2) / std::sqrt(2 * std::acos(-1.0));
-    // Two roundings of f32, and what a cubic is short of: 3/16 from place to place, h, the largest fourth derivatives
-    // 0.56 of Phi, 2.9 of Phi + x phi: of each (h/2)^4 / 192.
+    // Two roundings of f32, plus the error of a cubic, max |f''''| (h/2)^4 / 192. Its knots are h = 3/16 apart, and the
+    // largest fourth derivatives are 0.56 for Phi and 2.9 for Phi + x phi.
     const double size = std::min(std::abs(exact), 6.0), h = 0.1875, cubic = std::pow(h / 2, 4) / 192;
     EXPECT_NEAR(GeluPiecewise{}(x), exact * cdf, (0x1p-23 * std::abs(exact)) + 0.56 * cubic * size) << x;
     EXPECT_NEAR(GeluPiecewise{}.derivative(x), cdf + exact * density, 0x1p-22 + 2.9 * cubic) << x;
@@ -50,7 +50,7 @@ TEST(GeluPiecewise, HasItsLimits) {
   });
 }
 
-// Vectors look up by one instruction where there is one.
+// Vectors use one look-up instruction if the processor has one.
 template <class V>
 void expect_lanes_alike() {
   constexpr std::size_t lanes = sizeof(V) / sizeof(float);

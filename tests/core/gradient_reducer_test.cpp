@@ -1,4 +1,4 @@
-// Sums over ranks: which additions they make, whatever the number of ranks and the order in which messages arrive.
+// Sums over ranks: their additions do not depend on the number of ranks or on the order in which messages arrive.
 #include "core/distributed/gradient_reducer.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::on_ranks;
 
-// What rank r has as element i: no two orders of adding give the same sum.
+// Element i of rank r: no two orders of addition give the same sum.
 float value(std::int64_t rank, std::int64_t bucket, std::int64_t i) {
   std::mt19937 random(static_cast<unsigned>(1 + rank + 100 * bucket + 10000 * i));
   return std::normal_distribution<float>()(random) * std::exp2(static_cast<float>(random() % 8));
@@ -59,7 +59,7 @@ TEST(GradientReducer, AddsInTheTreeOfTheTerms) {
   }
 }
 
-// As kernels do, by which one process adds: what is below the normal numbers is zero, and -0 + -0 is -0.
+// As the kernels of one process add: subnormal numbers are zero, and -0 + -0 is -0.
 TEST(GradientReducer, AddsAsKernelsDo) {
   const float small = std::bit_cast<float>(std::uint32_t{0x00c00000});  // 1.5 2^-126
   const std::vector<std::vector<float>> terms{{small, -0.0F, 1.0F}, {-std::bit_cast<float>(0x00800000U), -0.0F, -1.0F}};
@@ -102,7 +102,7 @@ class LateTransport final : public Transport {
   [[noreturn]] void abort_all(int code) override { std::_Exit(code); }
 };
 
-// What is told of its memory is that of all buckets on their way at once.
+// The counted memory is the memory of all buckets in transit at once.
 TEST(GradientReducer, TakesTheMemoryThatIsCounted) {
   LateTransport late;
   for (std::int64_t rank = 0; rank < 3; ++rank) {

@@ -1,5 +1,5 @@
-// What a loss of power leaves depends on the order in which a file, its name and its folder reach the disk. The calls
-// that say so are noted here on their way to the system.
+// The state after a loss of power depends on the order in which a file, its name and its folder reach the disk. These
+// tests record the calls that decide it.
 #include <fcntl.h>
 #include <sys/syscall.h>
 

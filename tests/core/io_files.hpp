@@ -1,4 +1,4 @@
-// What the tests of core/io share: a folder of their own, files made from bytes, and the message of an Error.
+// Shared by the tests of core/io: a temporary folder, files made from bytes, and the message of an Error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ inline std::string bytes_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The number as it lies in a little-endian file.
+// The number's bytes in a little-endian file.
 template <class T>
 std::string little_endian(T value) {
   std::string bytes(sizeof value, '\0');

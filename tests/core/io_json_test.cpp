@@ -206,7 +206,7 @@ TEST(JsonParse, NumberOfValues) {
   expect_refused("[[1,[2]]]", "more than 3 values", limits);
 }
 
-// What the library would hold twice. Strings without escapes and blanks it never sees.
+// Texts that the library would hold twice. It never gets blanks, or strings without escapes.
 TEST(JsonParse, LengthOfTokens) {
   const JsonLimits limits{.max_token_bytes = 100};
   const std::string plain(1000, 'x'), blanks(1000, ' '), escaped = plain + "\\n";

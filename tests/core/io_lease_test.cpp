@@ -1,5 +1,5 @@
-// Claims with a lease: of many that want one a single one gets it, whoever lives keeps it, what is stale is taken over
-// once, and clocks are never compared.
+// Claims with a lease. One of many workers gets a claim and keeps it while it lives. A stale claim is taken over once,
+// and clocks are never compared.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -59,7 +59,7 @@ TEST_F(Leases, TheFirstIsMadeAndEnded) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1) << "nothing beside it";
 }
 
-// Processes that have all seen the same newest claim.
+// Processes that have all read the same newest claim.
 TEST_F(Leases, OfManyProcessesOneTakesIt) {
   constexpr int rounds = 20, processes = 4;
   for (int round = 0; round < rounds; ++round) {
@@ -93,7 +93,7 @@ TEST_F(Leases, OneWhoseProcessIsGoneIsStaleAtOnce) {
   EXPECT_TRUE(LeaseWatch().stale(claim));
 }
 
-// A process of the same number on another machine, or of another start here, says nothing.
+// A process of the same number on another machine, or one that was started later here, does not count.
 TEST_F(Leases, OnlyAProcessOfThisMachineIsLookedFor) {
   LeaseHolder holder = LeaseHolder::here();
   EXPECT_FALSE(holder.gone());
@@ -109,7 +109,7 @@ TEST_F(Leases, OnlyAProcessOfThisMachineIsLookedFor) {
 }
 
 TEST_F(Leases, WhatDoesNotChangeIsStaleByTheWatchersClock) {
-  for (const char* time : {"1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z"}) {  // whatever its own clock says
+  for (const char* time : {"1970-01-01T00:00:00Z", "2999-01-01T00:00:00Z"}) {  // its own clock does not matter
     LeaseWatch watch;
     write_claim_of_elsewhere(1, 5, time);
     EXPECT_FALSE(watch.stale(newest_claim(path_)));
@@ -158,7 +158,7 @@ TEST_F(Leases, AHolderSeesThatAnotherHasTakenItOver) {
   EXPECT_EQ(newest_claim(path_).holder.host, "elsewhere");
 }
 
-// As while it is being written, or after a full disk: nobody is thrown out, and it goes stale.
+// As while it is being written, or after a full disk: its owner keeps it until it goes stale.
 TEST_F(Leases, WhatCannotBeUnderstoodIsTakenForHeld) {
   for (const char* text : {"", "{\"format\":1", "not JSON"}) {
     std::ofstream(file(1)) << text;

@@ -10,7 +10,7 @@
 namespace tally {
 namespace {
 
-// A file of version `major`, whatever its header, and its data.
+// A file of version `major` with this header, valid or not, and its data.
 std::string file_bytes(int major, std::string_view header, std::string_view data) {
   const std::string length = major == 1 ? little_endian(static_cast<std::uint16_t>(header.size()))
                                         : little_endian(static_cast<std::uint32_t>(header.size()));

@@ -28,7 +28,7 @@ TEST(FileReader, RefusesWhatIsNotAFile) {
   EXPECT_ERROR(FileReader(folder.path()), "is a folder, not a file");
   const std::string pipe = folder.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_ERROR(FileReader{pipe}, "pipe: is a pipe, not a file");  // and the test ends: nobody writes to it
+  EXPECT_ERROR(FileReader{pipe}, "pipe: is a pipe, not a file");  // and the test ends, although the pipe has no writer
   EXPECT_ERROR(FileReader("/dev/zero"), "/dev/zero: is a device, not a file");
   EXPECT_ERROR(FileReader(folder.file("absent")), "absent: cannot be opened: No such file");
   EXPECT_ERROR(FileReader(""), "cannot be opened");
@@ -87,7 +87,7 @@ TEST(ShapeFromFile, RefusesTheRest) {
   constexpr auto too_many = "[shape] the product of the sizes does not fit 63 bits";
   EXPECT_EQ(problem_of({half, half}), too_many);           // 2^62 elements of 4 bytes
   EXPECT_EQ(problem_of({half, half, 4}), too_many);        // wraps to 0
-  EXPECT_EQ(problem_of({0, half, half, half}), too_many);  // a zero beside huge ones
+  EXPECT_EQ(problem_of({0, half, half, half}), too_many);  // a zero next to huge numbers
   EXPECT_EQ(problem_of({half, half, half, 0}), too_many);
 }
 

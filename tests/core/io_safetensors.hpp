@@ -9,7 +9,7 @@
 
 namespace tally {
 
-// A file with this header, whatever it is, and so many bytes of data.
+// A file with this header, valid or not, and this number of data bytes.
 inline std::string file_bytes(std::string_view header, std::size_t data_bytes) {
   return little_endian<std::uint64_t>(header.size()) + std::string(header) + std::string(data_bytes, '\0');
 }
@@ -30,7 +30,7 @@ class Safetensors : public ::testing::Test {
   void expect_header_refused(std::string_view header, std::string_view message, std::size_t data_bytes = 8) {
     expect_refused(file_bytes(header, data_bytes), message);
   }
-  // An entry of its own that would be right but for what is being tested.
+  // An entry that is right except for the tested property.
   void expect_entry_refused(std::string_view type, std::string_view shape, std::string_view offsets,
                             std::string_view message) {
     expect_header_refused("{" + entry("x", type, shape, offsets) + "}", message);

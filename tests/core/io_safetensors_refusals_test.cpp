@@ -164,7 +164,7 @@ TEST_F(SafetensorsRefusals, MemoryIsTakenOnlyForTensorsThatAreThere) {
   EXPECT_EQ(memory_counters().peak_bytes, before);
 }
 
-// Whatever is done to a file, it loads or an Error says why.
+// A changed file loads, or an Error gives the reason.
 TEST_F(SafetensorsRefusals, MutationsLoadOrThrowErrors) {
   const std::string path = folder_.file("b.safetensors");
   write_safetensors(

@@ -1,4 +1,4 @@
-// What safetensors files hold, and their checksums.
+// The contents of safetensors files, and their checksums.
 #include <cmath>
 #include <limits>
 
@@ -26,7 +26,7 @@ TEST_F(Safetensors, RoundTripOfEveryType) {
   const std::string path = folder_.file("a.safetensors");
   write_safetensors(path,
                     {{"f32", Tensor::from(f32, {2, 3})},
-                     {"bool", flags},  // three bytes: what follows is not aligned
+                     {"bool", flags},  // three bytes: the next tensor is not aligned
                      {"f64", Tensor::from(f64, {2, 1, 1})},
                      {"i32", Tensor::from(i32, {1, 2})},
                      {"i64", Tensor::from(i64, {3})},

@@ -109,7 +109,7 @@ void expect_reductions(const View& x) {
     cpu::reduce(ReduceOp::sum, y.view, x, Workspace(cpu::reduce_workspace(y.view, x), {}).data());
     const auto count = static_cast<double>(x.numel()) / static_cast<double>(shape.numel());
     for (std::int64_t i = 0; i < shape.numel(); ++i) {
-      // The sum in double is exact beside the last rounding: the elements are below 4.
+      // The sum in double is exact compared with the last rounding: the elements are below 4.
       const double bound = std::abs(sum.at(i)) * static_cast<double>(std::numeric_limits<T>::epsilon()) + 1e-12 * count;
       ASSERT_NEAR(static_cast<double>(y.at(i)), sum.at(i), bound) << "axes " << axes << " element " << i;
     }

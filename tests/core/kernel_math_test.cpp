@@ -83,8 +83,8 @@ TYPED_TEST(MathKernel, Log) {
   EXPECT_TRUE(std::isnan(math::log(this->nan)));
 }
 
-// Absolutely, in units of the last place of 1. Whole turns that are taken off large arguments may be rounded, to far
-// less than rounding has made of such an argument.
+// Absolute errors, in units of the last place of 1. Whole turns may be subtracted from large arguments with rounding,
+// because such an argument has a larger rounding error itself.
 TYPED_TEST(MathKernel, SinAndCos) {
   using Limits = std::numeric_limits<TypeParam>;
   const auto expect_near = [](TypeParam x, double units) {

@@ -36,7 +36,7 @@ TEST(Philox, BelowIsUniformWithoutBias) {
 }
 
 constexpr RandomStream stream{.seed = 42, .stream = 7, .step = 3};
-// More than a tile, and a rest that fills neither a share nor a block of four.
+// More than a tile, and a remainder that fills neither a share nor a block of four.
 constexpr std::int64_t many = 40'003;
 
 TEST(RandomKernel, UniformElementComesFromItsElementOfTheStream) {

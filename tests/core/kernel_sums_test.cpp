@@ -32,7 +32,7 @@ TEST(KernelSums, NormsAddUpTheBlocksThatThereAre) {
   }
 }
 
-// The sum goes on in double from block to block: only what is written is rounded.
+// The sum continues in double from block to block, and only the written values are rounded.
 TEST(KernelSums, RunningSumsAreRoundedOnce) {
   constexpr std::int64_t length = 5000;
   Array<float> x({1, length}), y({1, length});

@@ -1,4 +1,4 @@
-// Kernels that take all parameters in one call, some of which are several tiles, one tile or nothing.
+// Kernels that take all parameters in one call. Some parameters are several tiles, one tile or nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What a query sees: every answer of AttentionMask against its definition, one pair after the other.
+// Every answer of AttentionMask compared with its definition, one pair after the other.
 #include "core/attention/mask.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(AttentionMask, AnswersAsItIsDefined) {
   }
 }
 
-// Of a tile nothing may be left out that is seen, nor taken as seen by all what is not.
+// No tile with an unmasked pair may be skipped, and no tile with a masked pair may count as unmasked.
 TEST(AttentionMask, TellsTilesThatAreSeenByNoneAndByAll) {
   for (const AttentionMask v : {AttentionMask{}, AttentionMask{.window = 5, .first = 3}, AttentionMask{.chunk = 7},
                                 AttentionMask{.window = 4, .chunk = 6}}) {

@@ -40,7 +40,7 @@ std::string describe(const Case& c) {
                    c.add ? " add" : "");
 }
 
-// [batch, rows, columns] of random numbers with gaps of NaN behind each row.
+// [batch, rows, columns] of random numbers with gaps of NaN after each row.
 struct Matrices {
   std::vector<float> data;
   View view;
@@ -70,7 +70,7 @@ struct Matrices {
 
 float rounded(float x) { return static_cast<float>(Bfloat16(x)); }
 
-// The sums of numbers begin .. end - 1 in the order that the tiles promise.
+// The sums of numbers begin .. end - 1 in the order of the tiles.
 float sum_in_order(const std::vector<float>& a, const std::vector<float>& b, std::size_t begin, std::size_t end,
                    bool halves) {
   const auto term = [&](std::size_t k, float s) { return k < end ? std::fma(rounded(a[k]), rounded(b[k]), s) : s; };
@@ -177,7 +177,7 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
       for (const bool transpose_b : {false, true}) {
         for (const Case& one :
              {Case{1, 45, 51, 67, transpose_a, transpose_b, false, 3}, Case{5, 17, 34, 35, transpose_a, transpose_b},
-              // Rows of a whole tiles, of pairs, and of whole and of odd steps between rows: read as they lie.
+              // Whole tiles of rows of a, pairs, and whole and odd steps between rows: all read in place.
               Case{1, 192, 40, 64, transpose_a, transpose_b}, Case{2, 96, 70, 1056, transpose_a, transpose_b, false, 2},
               Case{1, 192, 40, 64, transpose_a, transpose_b, false, 1},
               Case{1, 13, 33, 1100, transpose_a, transpose_b, false, 1}, Case{1, 1, 1, 1, transpose_a, transpose_b}}) {
@@ -199,7 +199,7 @@ TEST(MatmulBf16, ReadsOperandsOfBf16LikeThoseThatItRounds) {
   }
 }
 
-// A c of bf16 is that of f32 rounded, where sums are whole; what lies between its rows stays.
+// A bf16 c is the f32 result rounded, where sums are whole numbers. The padding between its rows does not change.
 TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
   for (const Kind& kind : bf16_kinds()) {
     for (const Case& one : {Case{1, 45, 51, 67, false, true, false, 3}, Case{1, 96, 64, 64}, Case{1, 1, 1, 1},
@@ -227,8 +227,8 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
   }
 }
 
-// What an activation is taken of and its result; its derivative times the sums, and the sums of their columns; an
-// residual. Each by the same operations after the product.
+// An activation's argument and result; its derivative times the sums, and the sums of their columns; and a residual.
+// Each equals the same operation after the matmul.
 TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
   const Kernels& on = kernels(Device{});
   for (const Kind& kind : bf16_kinds()) {
@@ -287,8 +287,8 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
                                                     .column_sums = sums_view});
           const Bf16Scope& of = in_place ? at : found;
           for (std::size_t n = 0; n < d.data.size(); ++n) {
-            // Another order of two factors, half of the last place of each of f32, may round to the next of bf16; so
-            // may what the derivative of GELU is short of (core/cpu/matmul/gelu_piecewise.hpp).
+            // Another order of two factors, half of the last f32 place of each, may round to the next bf16 number. So
+            // may the error of GELU's derivative (core/cpu/matmul/gelu_piecewise.hpp).
             const float short_of = op == UnaryOp::gelu ? 1.5e-6F * std::abs(factors[n]) : 0.0F;
             EXPECT_NEAR(static_cast<float>(of.data[n]), d.data[n], std::abs(d.data[n]) * 0x1.01p-8 + short_of) << n;
           }
@@ -336,7 +336,7 @@ TEST(MatmulBf16, SameBitsForAnyThreadCount) {
   set_thread_count(threads);
 }
 
-// Infinities, NaN and what is below the normal numbers; a product of two small numbers as well.
+// Infinities, NaN and subnormal numbers; a product of two small numbers as well.
 TEST(MatmulBf16, RoundsOddNumbersAlikeOnEveryKind) {
   const std::vector<float> odd{INFINITY, -INFINITY, NAN,         3.4e38F,     1e-40F,
                                -1e-40F,  1e-30F,    1.00390625F, 1.01171875F, -0.0F};

@@ -21,10 +21,10 @@
 namespace tally {
 namespace {
 
-// By the f32 microkernel, or else by OpenBLAS, whatever the shape.
+// The f32 microkernel, or else OpenBLAS, for any shape.
 enum class By { choice, microkernel, blas };
 
-// With a copy of what is neither row-major nor transposed, which is the operation's to make (autograd/ops/matmul.cpp).
+// Copies operands that are neither row-major nor transposed, which is the operation's task (autograd/ops/matmul.cpp).
 void multiply(View c, View a, View b, View bias, double alpha, bool add = false, By by = By::choice,
               const View& onto = {}) {
   std::vector<std::vector<double>> copies;  // large enough for any type
@@ -51,7 +51,7 @@ struct Matrices {
 
 constexpr int untouched = 77;  // fills the gaps between rows
 
-// [batch, rows, columns] with small random numbers; pad: gap behind each row.
+// [batch, rows, columns] with small random numbers; pad: gap after each row.
 template <class T>
 Matrices<T> matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                      Order order = Order::rows, std::int64_t pad = 0) {
@@ -219,7 +219,7 @@ TYPED_TEST(MatmulKernel, EveryWayOfCutting) {
   for (const Product& product : cut_products()) expect_right<TypeParam>(product);
 }
 
-// A residual, which is added as the product is written: by whole rows, in parts of long sums, beside a bias.
+// A residual that is added as the result is written: by whole rows, in parts of long sums, with a bias.
 TYPED_TEST(MatmulKernel, AddsResiduals) {
   for (const bool bias : {false, true}) {
     for (const By by : {By::microkernel, By::blas}) {
@@ -262,7 +262,7 @@ TEST(MatmulF32, EveryWayOfCutting) {
   }
 }
 
-// An activation and its derivative are those of the elementwise kernels; so are the sums of the gradient's columns.
+// An activation and its derivative equal the elementwise kernels; so do the sums of the gradient's columns.
 template <class T>
 void expect_activations(const Product& p) {
   SCOPED_TRACE(describe(p));
@@ -350,7 +350,7 @@ TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
 
 TYPED_TEST(MatmulKernel, BroadcastAxes) {
   using T = TypeParam;
-  // Batch 2 x 3: a stands still along the first axis, b along the second; and a matrix of one number throughout.
+  // Batch 2 x 3: a is repeated along the first axis, b along the second; and a matrix of one number throughout.
   const auto a = matrices<T>(1, 3, 4, 5), b = matrices<T>(2, 2, 5, 6);
   T number = T{0.5};
   std::vector<T> c(2 * 3 * 4 * 6);

@@ -1,5 +1,5 @@
-// Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run: what cuda/runtime/instructions.hpp
-// writes as instructions has to be known to each, or left to plain code, and attention's kernels are made of it.
+// Compiled for every architecture that nvcc knows (cuda/CMakeLists.txt), not run. Each must know the instructions of
+// cuda/runtime/instructions.hpp or take the plain code. Attention's kernels are made of them.
 #include "cuda/attention/backward_keys.hpp"
 #include "cuda/attention/backward_rows.hpp"
 #include "cuda/attention/forward.hpp"

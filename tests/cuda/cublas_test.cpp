@@ -1,5 +1,5 @@
-// The calls of cuBLAS as the host execution has them: arguments that do not fit are refused, operands are rounded to
-// TF32 or bf16 where that is allowed.
+// cuBLAS calls on the emulator: wrong arguments are refused, and operands are rounded to TF32 or bf16 if that is
+// allowed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ std::vector<float> product(const std::vector<float>& a, const std::vector<float>
 }
 
 TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
-  // 2^-10 is the last place of TF32 beside 1; half of it goes away from zero, less than half is lost.
+  // 2^-10 is the last place of TF32 for numbers near 1; half of it rounds away from zero, less than half is lost.
   const float last = 0x1p-10f, half = 0x1p-11f, less = 0x1p-12f;
   const std::vector<float> a{1 + last, 1 + half, -1 - half, 1 + less}, one{1, 0, 0, 1};
   EXPECT_EQ(product(a, one), a);
@@ -32,7 +32,7 @@ TEST(Cublas, RoundsOnlyWhereThatIsAllowed) {
   EXPECT_EQ(product(a, one), rounded);
   EXPECT_EQ(product(one, a), rounded);
   EXPECT_TRUE(std::isinf(product({INFINITY, 0, 0, 1}, one)[0]));
-  // bf16 has 7 bits, and half of the last goes to the even neighbour.
+  // bf16 has 7 bits, and half of the last one is rounded to the even neighbour.
   set_matmul_precision(MatmulPrecision::bf16);
   const std::vector<float> wide{1 + 0x1p-7f, 1 + 0x1p-8f, 1 + 0x3p-8f, -1 - 0x1.1p-8f};
   const std::vector<float> even{1 + 0x1p-7f, 1, 1 + 0x1p-6f, -1 - 0x1p-7f};

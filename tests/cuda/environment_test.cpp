@@ -1,4 +1,4 @@
-// What the environment says of the host execution is read once, by a program that begins: each case is one of its own.
+// The emulator reads its environment variables once, when a program begins: each case is a program of its own.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -82,7 +82,7 @@ __global__ void half_barrier_kernel() {
   if (threadIdx.x < 16) __syncthreads();
 }
 
-// Of 40 launches with a mistake in streams that run late: those that are told of at the launch itself.
+// Counts the launches, of 40 with a mistake in late streams, at which the mistake is reported immediately.
 [[noreturn]] void count_mistakes() {
   int told = 0;
   for (int n = 0; n < 40; ++n) {

@@ -1,4 +1,4 @@
-// What is left of a fiber's stack when the fiber is gone.
+// The state of a fiber's stack after the fiber has ended.
 #include "cuda/emulator/fiber.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Switch {
 };
 Switch* current = nullptr;
 
-// Frames with arrays, round which AddressSanitizer marks what lies beside them.
+// Frames with arrays, around which AddressSanitizer marks the neighbouring bytes.
 [[gnu::noinline]] void leave_from_depth(int depth) {
   std::array<volatile std::byte, 48> array{};
   current->deepest = array.data();

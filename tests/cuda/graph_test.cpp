@@ -21,7 +21,7 @@ class Graph : public testing::OnDevice {
   static Device device() { return GetParam(); }
   static const Kernels& k() { return kernels(device()); }
 
-  // What f is refused with; empty if it is not.
+  // The message with which f is refused; empty if it is not.
   static std::string refusal_of(const std::function<void()>& f) {
     try {
       f();
@@ -78,7 +78,7 @@ TEST_P(Graph, IsRefusedWhereItCannotBe) {
   EXPECT_EQ(x.item(), 0);
 }
 
-// Whoever reads back is found, also where the refusal is caught on its way.
+// A read-back is found, even if the exception is caught on its way.
 TEST_P(Graph, OfWorkThatReadsBackIsNotMade) {
   const Tensor x = Tensor::full({1}, 3, DType::f32, device());
   EXPECT_THROW(DeviceGraph::capture(device(), [&] { refusal_of([&] { x.item(); }); }), ReadsBack);
@@ -102,7 +102,7 @@ TEST_P(Graph, NamesATensorThatOutlivesTheWork) {
   EXPECT_EQ(other.to_vector<float>(), std::vector<float>({2, 2, 2}));
 }
 
-// What is copied from the host is there at every launch, whatever became of the host's memory.
+// Values copied from the host are available at every launch, even if the host's memory has changed.
 TEST_P(Graph, KeepsWhatIsCopiedFromTheHost) {
   Tensor source = Tensor::from(std::vector<float>{1, 2, 3}, {3}), y = Tensor::zeros({3}, DType::f32, device());
   const DeviceGraph copies = DeviceGraph::capture(device(), [&] { y.copy_from(source); });
@@ -114,7 +114,7 @@ TEST_P(Graph, KeepsWhatIsCopiedFromTheHost) {
   }
 }
 
-// As long as the graph is there; where only memory is counted, too.
+// As long as the graph exists, also if memory is only counted.
 TEST_P(Graph, CountsWhatItKeeps) {
   for (const Device on : {device(), meta_of(device())}) {
     const Tensor read = Tensor::zeros({3}, DType::f32, on);

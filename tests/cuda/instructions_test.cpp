@@ -1,6 +1,6 @@
-// Products on tensor cores, lane by lane: the host's mma.sync fetches operands from the registers in which PTX wants
-// them ("Matrix fragments for mma.m16n8k8" and "mma.m16n8k16"), so that an operand in the wrong lane, register or half
-// gives another product. Its results are in the registers of products without tensor cores.
+// Matmuls on tensor cores, lane by lane. The host's mma.sync fetches operands from the registers that PTX prescribes
+// ("Matrix fragments for mma.m16n8k8" and "mma.m16n8k16"). So an operand in the wrong lane, register or half gives
+// another product. The results are in the registers of products without tensor cores.
 #include "cuda/runtime/instructions.hpp"
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 namespace tally::cuda_host {
 namespace {
 
-// Products as attention makes them: columns of a thread (a warp's tile has 16 rows), size of k, and elements from line
-// to line of both factors.
+// The forms of attention's matmuls: columns of a thread (a warp's tile has 16 rows), size of k, and the strides of both
+// factors.
 struct Form {
   int columns, depth, ld_a, ld_b;
   constexpr int lines() const { return columns * row_lanes; }  // columns of the product

@@ -1,4 +1,4 @@
-// What runs small kernels on cuda-host and look at what they leave.
+// Helpers that run small kernels on cuda-host and check their results.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ inline std::vector<Settings> schedules() {
           {.schedule = Schedule::random, .seed = 2}};
 }
 
-// What the launch inside f is stopped with; empty if it is not.
+// The message that stops the launch inside f; empty if none does.
 inline std::string mistake_in(const std::function<void()>& f) {
   try {
     f();

@@ -1,5 +1,5 @@
-// NCCL's calls on the CPU: arguments that NCCL refuses, or takes for granted, are refused. What is sent between ranks
-// is tested by whole runs (tests/runner/ranks_test.cpp).
+// NCCL's calls on the CPU: arguments that NCCL refuses, or relies on, are checked. Whole runs test the messages between
+// ranks (tests/runner/ranks_test.cpp).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -71,7 +71,7 @@ TEST_F(Nccl, FailuresNameTheCall) {
   }
 }
 
-// Of one rank nothing is sent: its sum is what it has, with the kernel that adds.
+// One rank sends nothing: its sum is its own value, computed by the kernel that adds.
 TEST_F(Nccl, OfOneRankChangesNothing) {
   const Device device{DeviceType::cuda_host, 0};
   const std::unique_ptr<GradientReducer> exchange = tally::make_gradient_reducer(ProcessGroup::one(), device);

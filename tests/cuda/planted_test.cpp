@@ -1,8 +1,8 @@
 // Mistakes planted in kernels. Each is found, and named with its line.
 //
-// What stops a launch (barriers, warp operations, shared memory) is found in every build. A missing barrier shows in
-// every build by bits that depend on the schedule; ThreadSanitizer names its lines and those of races between blocks,
-// AddressSanitizer those of what runs over an array.
+// A mistake that stops a launch (barriers, warp operations, shared memory) is found in every build. A missing barrier
+// shows in every build by bits that depend on the schedule. ThreadSanitizer names its lines and the lines of races
+// between blocks, AddressSanitizer the lines of overruns.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -215,7 +215,7 @@ TEST_F(Planted, VectorOffItsBoundary) {
       {"thread (0, 0, 0) reads or writes 8 bytes at once that do not begin at a multiple of 8", here(misaligned_line)});
 }
 
-// Every thread reads what its neighbour writes, and does not wait for it.
+// Every thread reads its neighbour's output without waiting for it.
 constexpr int write_line = __LINE__ + 4;
 constexpr int read_line = __LINE__ + 4;
 __global__ void missing_barrier_kernel(float* y) {
@@ -233,7 +233,7 @@ __global__ void block_race_kernel(float* y) {
 #if TALLY_TEST_RACES
 
 TEST_F(Planted, MissingBarrierIsARace) {
-  // Whichever of the two comes later is told first.
+  // The later of the two is reported first.
   const std::string write = here(write_line), read = here(read_line);
   EXPECT_DEATH(launch(missing_barrier_kernel, 1, 64, 0, stream(), y()),
                formatted("data race.*({}.*revious write.*{}|{}.*revious read.*{})", read, write, write, read));
@@ -261,7 +261,7 @@ TEST_F(Planted, MissingBarrierGivesOtherBitsUnderAnotherSchedule) {
 
 TEST_F(Planted, RaceBetweenBlocksGivesOtherBitsUnderAnotherSchedule) {
   std::vector<std::vector<float>> results;
-  // Of several threads, of which a busy machine may hold one back, any could be the last to write.
+  // With several threads a busy machine may delay any of them, so any could be the last to write.
   const int threads = thread_count();
   set_thread_count(1);
   for (const Schedule schedule : {Schedule::forward, Schedule::reverse}) {
@@ -309,7 +309,7 @@ TEST_F(Planted, OverrunOfDeviceMemory) {
 
 #endif
 
-#if !TALLY_ADDRESS_SANITIZER && !TALLY_TEST_RACES  // which tell of it themselves
+#if !TALLY_ADDRESS_SANITIZER && !TALLY_TEST_RACES  // which report it themselves
 
 // Frames of 2 KiB, one below the other.
 [[gnu::noinline]] float sum_of_frames(const float* above, int depth) {
@@ -326,7 +326,7 @@ __global__ void deep_kernel(float* y, int depth) {
 TEST_F(Planted, StackThatIsTooSmall) {
   launch(deep_kernel, 2, 32, 0, stream(), y(), 30);
   EXPECT_EQ(y_.to_vector<float>()[0], 31);
-  const int line = __LINE__ + 1;  // compilers disagree about the line of what stands in a macro
+  const int line = __LINE__ + 1;  // compilers disagree about the lines of a macro
   const auto overflow = [&] { launch(deep_kernel, 2, 32, 0, stream(), y(), 400); };
   EXPECT_DEATH(overflow(),
                formatted("kernel launched at .*{}, block .1, 0, 0., thread .5, 0, 0.: more than the ", here(line)));

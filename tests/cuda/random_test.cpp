@@ -15,7 +15,7 @@ namespace {
 class Random : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Random);
 
-// What fill(kernels, view) makes of an empty tensor, f64 from any type.
+// The result of fill(kernels, view) for an empty tensor, as f64 for any type.
 template <class Fill>
 std::vector<double> values(Device device, DType dtype, Fill&& fill) {
   const Tensor y = Tensor::empty({3, 1031}, dtype, device);

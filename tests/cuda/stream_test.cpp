@@ -1,4 +1,4 @@
-// Streams, events, graphs, copies and cuBLAS of the host: what CUDA promises, and nothing beyond it.
+// Streams, events, graphs, copies and cuBLAS of the emulator: they guarantee only what CUDA guarantees.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -31,7 +31,7 @@ class Streams : public ::testing::Test {
   }
   float* y() const { return y_.view().as<float>(); }
 
-  // What y holds after both streams have done set_kernel, b after the event in a if it waits; over many tries.
+  // The values of y after both streams have done set_kernel, b after the event in a if it waits; over many tries.
   std::set<double> results(bool wait) {
     std::set<double> found;
     for (int n = 0; n < 60; ++n) {
@@ -160,7 +160,7 @@ TEST_F(Streams, ProductsCheckTheirArguments) {
         multiply(CUBLAS_OP_N, 2, 3, 2, 2, 2, 4, 1), multiply(CUBLAS_OP_N, 2, 3, 2, 3, 1, 4, 1),
         multiply(CUBLAS_OP_N, 2, 4, 2, 4, 2, 4, 1),     // a and b end before
         multiply(CUBLAS_OP_N, 2, 3, 2, 3, 2, 4, 2),     // no second c
-        multiply(CUBLAS_OP_N, 1, 3, 2, 3, 1, 1, 2)}) {  // columns of one are those of the other
+        multiply(CUBLAS_OP_N, 1, 3, 2, 3, 1, 1, 2)}) {  // its columns are the columns of the other
     EXPECT_EQ(status, CUBLAS_STATUS_INVALID_VALUE);
   }
 }
@@ -186,7 +186,7 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
   }
 }
 
-// What a GPU refuses while it captures is refused here, and loses the capture.
+// A call that a GPU refuses during capture is refused here too, and ends the capture.
 TEST_F(Streams, CapturesAreLost) {
   float host = 0;
   const std::vector<std::function<cudaError_t()>> mistakes{
@@ -202,8 +202,7 @@ TEST_F(Streams, CapturesAreLost) {
   cudaGetLastError();
 }
 
-// A device that has little: what graphs keep between launches and what is kept for other tensors make way for each
-// other.
+// A device with little memory: graphs' memory between launches and cached tensors make way for each other.
 TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device); };
@@ -223,7 +222,7 @@ TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   EXPECT_THROW(tensor(4), Error);
 }
 
-// Times are of the work itself, however late it runs.
+// Times measure the work itself, however late it runs.
 TEST_F(Streams, EventsTellWhenTheyWereReached) {
   const WithSettings with({.delay_streams = true});
   cudaEvent_t events[2], untimed{};

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The fuzzers without the time that kernels take to compile under the sanitizers: what reads and the fuzzers are compiled
-# with them, and linked with the other libraries of the preset release, which is built first.
+# The fuzzers without the time that kernels take to compile under the sanitizers. Only the readers and the fuzzers are
+# compiled with them, and linked with the other libraries of the preset release, which is built first.
 #
 #     tests/fuzz/build.sh build/fuzz && build/fuzz/text_fuzz WORK SEEDS -runs=1000000
 set -euo pipefail

@@ -1,5 +1,5 @@
-// Any bytes are the config.json of a model of another library or throw tally::Error; what was understood makes a run's
-// configuration, or is refused by it.
+// Any bytes are the config.json of a foreign model or throw tally::Error. A valid one becomes a run's configuration, or
+// the configuration refuses it.
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,6 @@
-// Any bytes parse as JSON or throw tally::Error; what parses is written and parses again as the same value; and the
-// library that reads for us takes the same texts when it sees all of their bytes, but for what we refuse on purpose.
+// Any bytes parse as JSON or throw tally::Error. A parsed value is written and parses again as the same value. The
+// library that reads for us accepts the same texts if it sees all of their bytes, except texts that we refuse on
+// purpose.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>

@@ -10,7 +10,7 @@
 
 namespace {
 
-// A pattern and what matches it, both ways, for all inputs: making them takes longer than matching.
+// A pattern and a matcher of it, both ways, for all inputs: making them takes longer than matching.
 struct Pattern {
   explicit Pattern(std::string_view name) : compiled(name), interpreted(name, false) {}
   tally::SplitPattern compiled, interpreted;

@@ -95,7 +95,8 @@ const std::vector<Choice>& score_mods() {
                               .table = x.by_query("z", 8),
                               .knots = Tensor::from(std::vector<double>{0, 0.3, 1.1, 2.5}, {4}, default_device())});
        }},
-      // Of the tests: a sum without the key's own gate, a table at a place of its own, logits that read biases.
+      // Modifications of the tests: a sum without the key's own gate, a table at a separate position, logits that read
+      // biases.
       {"reading",
        [](Operands& x, Score& score) {
          score.add_score_mod({&testing::reading_score_mod(), x.by_query("rows", 2, 0.5),

@@ -91,7 +91,7 @@ TEST(Attention, SplitsHeadsWithoutACopy) {
   EXPECT_EQ(to_text(merge_heads(heads).shape()), "[2, 3, 8]");
 }
 
-// Of the [T, T] tensors only the weights may stay until backward.
+// Only one of the [T, T] tensors, the weights, may stay until backward.
 TEST(Attention, KeepsOneSquareTensor) {
   const Initializer start(4, StartValues::gpt2);
   const Attention attention(start, {8, 1, 1, 8}, 0, 1);

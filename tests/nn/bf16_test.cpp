@@ -1,6 +1,5 @@
-// Gradients where products round their operands to bf16: as near to those in f64 as PyTorch's autocast of the same
-// model is, by a median over draws each (tests/reference/autocast_errors.py); and the same bits for any number of
-// threads.
+// Gradients with bf16 matmuls. They are as near to f64 as PyTorch's autocast of the same model, by a median over draws
+// of each (tests/reference/autocast_errors.py), and have the same bits for any number of threads.
 #include <gtest/gtest.h>
 
 #include "core/cpu/parallel.hpp"
@@ -108,8 +107,8 @@ TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
   }
 }
 
-// Whatever its options, in sums, in windows, of few heads of keys: nothing that products alone should read is computed
-// with, and no gradient is lost or counted twice; how near they come is measured above (softpick, which is
+// With any options, in combinations, in windows, with few key heads: operands that only matmuls may read are not read
+// by other operations, and no gradient is lost or counted twice. The test above measures the errors (softpick, which is
 // steepest, has 0.13 here).
 TEST_F(Bf16, EveryOptionHasGradients) {
   const auto gradients = [&](const EncodingChoice& choice, std::int64_t key_heads, DType dtype) {

@@ -1,4 +1,4 @@
-// Encodings by layer and by groups of heads: how they are named, what they compute, where their parameters are.
+// Encodings by layer and by groups of heads: their names, results and parameters.
 #include <gtest/gtest.h>
 
 #include "tests/error_of.hpp"
@@ -14,7 +14,7 @@ using testing::error_of;
 
 std::string written(const std::string& text) { return EncodingChoice::parse(text).text(); }
 
-// What a model of 4 layers with 4 heads says of it.
+// The error of a model of 4 layers with 4 heads.
 std::string complaint(const std::string& text) {
   return error_of([&] { EncodingChoice::parse(text).check_covers(4, 4, 4); });
 }
@@ -35,8 +35,8 @@ Tensor some_tokens(std::int64_t batch, std::int64_t length) {
   return Tensor::from(ids, {batch, length});
 }
 
-// A model of 2 layers with 4 heads, parameters off their start by what their paths say: those of one name are the same
-// in any model.
+// A model of 2 layers with 4 heads. Its parameters differ from their initial values by numbers that depend on their
+// paths, so parameters with the same name are equal in all models.
 std::unique_ptr<Transformer> make_model(const std::string& text,
                                         const std::vector<std::pair<std::string, std::string>>& settings = {}) {
   EncodingChoice choice = EncodingChoice::parse(text);
@@ -53,7 +53,7 @@ std::vector<double> logits_of(Transformer& model) {
   return model.forward(some_tokens(2, 12)).to_vector<double>();
 }
 
-// Paths of what encodings brought.
+// Paths of the encodings' parameters.
 std::vector<std::string> positions_of(const Transformer& model) {
   std::vector<std::string> paths;
   for (const auto& [path, parameter] : model.parameters()) {
@@ -167,7 +167,8 @@ TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
                                 "blocks.0.position.cope.table [4, 4]"}));
 }
 
-// What acts on heads one by one gives the same in groups; tables are shared, so that both models have one of the name.
+// An encoding that acts on each head gives the same in groups. Tables are shared, so both models have one with this
+// name.
 TEST(Combination, GroupsOfTheSameAreTheWhole) {
   const auto expect_same = [](const std::string& groups, const std::string& whole,
                               const std::vector<std::pair<std::string, std::string>>& settings) {
@@ -187,7 +188,7 @@ TEST(Combination, GroupsOfTheSameAreTheWhole) {
   EXPECT_NE(logits_of(*make_model("none@0-1,rope@2-3")), logits_of(*make_model("none")));
 }
 
-// Head 1 alone has a table: what the others compute is that of a model without.
+// Only head 1 has a table. The other heads give the results of a model without tables.
 TEST(Combination, AGroupActsOnItsHeadsAlone) {
   const Initializer start(4, StartValues::fan_in, DType::f64);
   const std::int64_t heads = 3, width = 12;
@@ -275,7 +276,7 @@ TEST(Combination, HasTheDirectionalDerivative) {
     }
     const double by_difference = (losses[0] - losses[1]) / (2 * eps);
     EXPECT_NEAR(by_backward, by_difference, 1e-6 + 1e-6 * std::abs(by_difference));
-    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison says little
+    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison is too weak
   }
 }
 

@@ -1,4 +1,4 @@
-// Tables of positions and distances: what they hold, and that they are made once.
+// Tables of positions and distances: their numbers, and that each is computed once.
 #include "nn/encoding/constants.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST_P(ConstantsOn, HoldTheirNumbers) {
             (std::vector<float>{10, 11}));
 }
 
-// Captured steps read the first table as long as they are there.
+// Captured steps read the first table as long as they exist.
 TEST_P(ConstantsOn, ALongerTextGetsAnotherTableAndTheFirstStays) {
   Constants constants(4);
   const auto table = [&](std::int64_t end) { return constants.of(half, 0, end, DType::f64, default_device()); };
@@ -74,7 +74,7 @@ TEST_P(ConstantsOn, AreMadeOnceForAllLayersAndSteps) {
   EXPECT_EQ(calls, 12) << "one for each distance of the longest sequence";
 }
 
-// As long as sequences may be, where they are asked about before there is anything.
+// On a device that only counts memory, a table may have any length, and nothing is computed.
 TEST(Constants, AreNotComputedWhereMemoryIsOnlyCounted) {
   constexpr std::int64_t length = std::int64_t{1} << 40;
   Constants constants(length);

@@ -1,4 +1,4 @@
-// What holds for contextual rotary positions beyond what every encoding must pass.
+// Properties of contextual rotary positions, in addition to the tests of every encoding.
 #include <gtest/gtest.h>
 
 #include "nn/encoding/rotary.hpp"
@@ -31,7 +31,7 @@ struct Operands {
 class ContextualRotary : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(ContextualRotary);
 
-// Of the encoding, with gates that are 1 to the last bit.
+// The result of the encoding with gates that are exactly 1.
 Tensor with_open_gates(const Operands& in, const std::string& layout, const std::string& own,
                        const std::string& rotary_dims) {
   EncodingChoice choice = EncodingChoice::parse("contextual-rotary");
@@ -50,7 +50,7 @@ Tensor with_open_gates(const Operands& in, const std::string& layout, const std:
   return matmul(weights, operands.v);
 }
 
-// The same planes turned token by token; q as if it stood `ahead` places further.
+// The same planes rotated token by token; q as if it were `ahead` tokens later.
 Tensor as_rope(const Operands& in, const std::string& layout, std::int64_t ahead, std::int64_t turned) {
   const Rotary rotary(rotary_planes(turned, 10000), 1, layout == "interleaved", tokens + 1, DType::f64,
                       default_device());

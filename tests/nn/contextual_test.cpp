@@ -1,4 +1,4 @@
-// What holds for cope-alibi, cope-mlp, fox, fox-pro and stick-breaking beyond what every encoding must pass.
+// Properties of cope-alibi, cope-mlp, fox, fox-pro and stick-breaking, in addition to the tests of every encoding.
 #include <gtest/gtest.h>
 
 #include "tests/error_of.hpp"
@@ -15,7 +15,7 @@ using testing::normal_tensor;
 using Values = std::map<std::string, std::string>;
 using testing::Parameters;
 
-// An encoding with these parameters; those that are not named have their start values.
+// An encoding with these parameters; all others have their initial values.
 std::unique_ptr<Encoding> make(const std::string& name, const Values& options, const AttentionSizes& sizes,
                                const Parameters& parameters = {}) {
   EncodingChoice choice = EncodingChoice::parse(name);
@@ -66,7 +66,7 @@ TALLY_ON_EVERY_DEVICE(Gates);
 class RotatedQuery : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(RotatedQuery);
 
-// p_ij = i-j+1 then: the slopes of ALiBi against distances, and one more step that a row's softmax does not see.
+// Then p_ij = i-j+1: the slopes of ALiBi by distance, and one more step, which a row's softmax cancels.
 TEST_P(CopeAlibi, WithAllGatesOneIsAlibi) {
   const AttentionSizes sizes;
   const Operands in = Operands(sizes).open_gates();
@@ -84,7 +84,7 @@ TEST_P(CopeAlibi, WithAllGatesOneIsAlibi) {
       with_slopes({0.7, -0.2}), 1e-12);
 }
 
-// What lies beyond P counts as P: with all gates 1 the slope ends there.
+// Positions beyond P count as P: with all gates 1 the slope ends there.
 TEST_P(CopeAlibi, StopsAtItsLargestPosition) {
   const AttentionSizes sizes;
   const Operands in = Operands(sizes).open_gates();
@@ -167,7 +167,7 @@ TEST_P(CopeMlp, OfTheFirstLayerLeavesTheOthersWithoutEncoding) {
   }
 }
 
-// Where layer 0 has none, the option would leave no layer that has one.
+// If layer 0 has no network, no layer would have one.
 TEST_P(CopeMlp, OfTheFirstLayerIsRefusedWhereThatHasNone) {
   ModelOptions options;
   options.layers = 2;
@@ -199,7 +199,7 @@ TEST_P(Fox, WithConstantGatesIsALinearBias) {
   expect_near(in.output_of(*fox), in.output_of(*alibi), 1e-14);
 }
 
-// A gate that closes at token t hides from it, and from all after it, what came before t; t itself stays.
+// A gate that closes at token t masks all tokens before t, for t and all later queries. It does not mask t.
 TEST_P(Fox, AClosedGateHidesWhatCameBefore) {
   AttentionSizes sizes;
   sizes.heads = 1;
@@ -217,7 +217,7 @@ TEST_P(Fox, AClosedGateHidesWhatCameBefore) {
   expect_near(slice(found, 2, 0, 3), slice(in.output_of(*none), 2, 0, 3), 1e-14);
 }
 
-// Shifts that take nothing from the token before, and an output gate that is half open: what is left are the norms.
+// Shifts that take nothing from the token before, and a half-open output gate: only the norms remain.
 TEST_P(FoxPro, NormsEachHead) {
   const AttentionSizes sizes;
   const Operands in(sizes);
@@ -309,7 +309,7 @@ TEST_P(StickBreaking, BiasOfTheRemainderStartsAsDropping) {
               in.output_of(*make("stick-breaking", {}, sizes)), 1e-15);
 }
 
-// Gates see the score of q and k alone, whatever joins it.
+// Gates use only the score of q and k, without the terms of other encodings.
 TEST_P(Gates, NeverSeeWhatAnotherEncodingBrings) {
   const AttentionSizes sizes;
   const Operands in(sizes);
@@ -329,7 +329,8 @@ TEST_P(Gates, NeverSeeWhatAnotherEncodingBrings) {
   }
 }
 
-// Of a sum with a rotation, the position term and gates with a source of their own see q as projected, or as rotated.
+// In a combination with a rotation, the position term and gates with separate sources use the projected q, or the
+// rotated one.
 TEST_P(RotatedQuery, IsWhatTheOptionSays) {
   const AttentionSizes sizes;
   const Operands in(sizes);
@@ -352,7 +353,8 @@ TEST_P(RotatedQuery, IsWhatTheOptionSays) {
     const auto alone = make_encoding(choice_of(name, "false"), sizes, parameter);
     const auto with_rope = make_encoding(choice_of(name + "+rope", "true"), sizes, parameter);
     const auto by_default = make_encoding(choice_of(name + "+rope", "false"), sizes, parameter);
-    // Gate keys, values and x are not rotated: rotated q and k given as projected to the encoding alone are the same.
+    // Gate keys, values and x are not rotated. So the same encoding without the rotation, given rotated q and k as
+    // projected ones, gives the same result.
     const Tensor expected = attention_output(*alone, in.x, rotated.q, rotated.k, in.v);
     expect_near(in.output_of(*with_rope), expected, 1e-13);
     EXPECT_GT(max(reshape(abs(in.output_of(*by_default) - expected), {40}), 0).item(), 1e-3);

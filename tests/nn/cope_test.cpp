@@ -1,4 +1,4 @@
-// What holds for contextual positions beyond what every encoding must pass.
+// Properties of contextual positions, in addition to the tests of every encoding.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -146,7 +146,7 @@ TEST_P(Cope, IsConstantBeyondTheTable) {
   const Tensor logits = composed_logits({q, k, k, 0.5}, score, &trace);
   const Tensor bias = logits.detach() - matmul(q, transpose(k, -1, -2), 0.5);
 
-  // The last row alone sends gradients: 1 to each of its logits.
+  // Only the last row has a gradient: 1 for each of its logits.
   Tensor d_logits = Tensor::zeros(logits.shape(), DType::f64, default_device());
   d_logits.detached_slice(2, length - 1, length).fill(1);
   backward(logits, d_logits);
@@ -157,7 +157,7 @@ TEST_P(Cope, IsConstantBeyondTheTable) {
   const std::vector<double> table = z.to_vector<double>();
   std::int64_t saturated = 0;
   for (std::size_t j = 0; j < length; ++j) {
-    // A key whose own gate lies behind the first saturated position moves no position that counts.
+    // A key before the first saturated position changes no position below P by its gate.
     if (positions[j] >= last) {
       ++saturated;
       EXPECT_NEAR(last_row[j], table[static_cast<std::size_t>((length - 1) * (last + 1) + last)], 1e-14);

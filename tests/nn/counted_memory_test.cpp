@@ -1,5 +1,5 @@
-// Memory that attention takes, against what the counters of a device tell of it: what they do not count no estimate
-// (tasks/checks/estimate.hpp) can know.
+// The memory of attention compared with the counters of a device: no estimate (tasks/checks/estimate.hpp) can include
+// memory that they do not count.
 #include <gtest/gtest.h>
 
 #include <malloc.h>
@@ -31,7 +31,7 @@ void attend(bool tiled, const std::function<void()>& kept) {
   backward(output, testing::normal_tensor("d_output", output.shape()).to(DType::f32));
 }
 
-// What has been taken by now and is in no counter.
+// Memory that is taken by now and is in no counter.
 std::int64_t beside_counters_on_the_host() {
   const struct mallinfo2 heap = mallinfo2();
   const MemoryCounters counted = memory_counters();
@@ -45,11 +45,11 @@ std::int64_t beside_counters_on_the_device() {
   return static_cast<std::int64_t>(used - memory_counters(testing::on_cuda_host).live_bytes);
 }
 
-// What dropout keeps of a weight, a number each, would be 720,000 bytes; nodes and lists of a graph are a few thousand.
+// The dropped weights, one number each, would take 720,000 bytes; nodes and lists of a graph take a few thousand.
 TEST(CountedMemory, IsAllThatAttentionWithDropoutKeepsOnTheCpu) {
   constexpr std::int64_t little = 1 << 16;
   for (const bool tiled : {true, false}) {
-    attend(tiled, [] {});  // whatever is made once is there
+    attend(tiled, [] {});  // tensors that are made once exist now
     const std::int64_t before = beside_counters_on_the_host();
     attend(tiled, [&] { EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled; });
     EXPECT_LT(beside_counters_on_the_host() - before, little) << tiled;

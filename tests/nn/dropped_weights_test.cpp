@@ -15,7 +15,7 @@ TEST_P(DroppedWeights, AreThoseBelowTheRate) {
   const ForwardContext pass{.training = true, .step = {.seed = 3, .number = 5}};  // as compute() has it
   const RandomStream stream = Dropout(Initializer(0, StartValues::gpt2), "weights", 0.5).stream(pass, 1);
   int tried = 0;
-  for (std::uint64_t weight = 19 * 20; weight < 20 * 20; ++weight) {  // those of the last row, which sees all keys
+  for (std::uint64_t weight = 19 * 20; weight < 20 * 20; ++weight) {  // the last row attends to all keys
     const double number = static_cast<double>(uniform_from_bits(stream.bits(weight)));
     if (number < 0.1 || number > 0.6) continue;
     ++tried;

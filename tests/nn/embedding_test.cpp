@@ -1,4 +1,4 @@
-// Ids and targets outside the vocabulary: refused where they can be looked at, NaN where that would mean waiting.
+// Ids and targets outside the vocabulary: an error if they can be read, NaN if that would mean waiting for the device.
 #include "nn/layers/embedding.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What the tests of encodings share: no encoding is named here. Every combination of an encoding's choices and flags,
-// and an encoding with its attention as one function of tensors.
+// Shared by the tests of encodings, without naming one. Every combination of an encoding's choices and flags, and an
+// encoding with its attention as one function of tensors.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +44,8 @@ struct EncodingCase {
   std::string label;  // "cope p-max=2 share=none"
 };
 
-// Whether it has the encoding that TALLY_TEST_ENCODING names in the environment (tests/run.sh --encoding), by itself or
-// beside others; true without that. Throws Error for an unknown name.
+// Whether it contains the encoding that TALLY_TEST_ENCODING names in the environment (tests/run.sh --encoding), also in
+// a combination; true without that. Throws Error for an unknown name.
 inline bool is_asked(const EncodingChoice& choice) {
   const char* const name = std::getenv("TALLY_TEST_ENCODING");
   if (name == nullptr) return true;
@@ -67,7 +67,7 @@ inline bool fits(const EncodingChoice& choice) {
   }
 }
 
-// The same with another value of one option; none where that is out of its range.
+// The same with another value of one option; none if that is out of its range.
 inline std::optional<EncodingCase> with_option(const EncodingCase& one, std::string_view name, std::string_view value) {
   EncodingCase changed{one.choice.clone(), formatted("{} {}={}", one.label, name, value)};
   try {
@@ -78,7 +78,7 @@ inline std::optional<EncodingCase> with_option(const EncodingCase& one, std::str
   return changed;
 }
 
-// The case with every real option at twice its default, where it may have that value; none where there is no such.
+// The case with every real option at twice its default, if it may have that value; none if no option may.
 inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, Options& options) {
   EncodingCase doubled{one.choice.clone(), one.label};
   for (const OptionInfo& info : list_options(options)) {
@@ -91,7 +91,7 @@ inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, O
   return doubled;
 }
 
-// Some of these where there are many: every value of an option that is in one of them, and otherwise no pattern.
+// A selection if there are many: every value of an option that is in one of them, and otherwise no pattern.
 inline std::vector<EncodingCase> thinned(std::vector<EncodingCase> cases) {
   constexpr std::size_t many = 32;
   if (cases.size() <= many) return cases;
@@ -114,8 +114,8 @@ inline bool sees_rotations(const EncodingEntry& entry, std::string_view option) 
   });
 }
 
-// All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these, in every
-// combination that the options' ranges and the options together allow, or in some where these are many.
+// All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these. All
+// combinations that the ranges and the options together allow, or a selection if these are many.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
@@ -151,7 +151,7 @@ inline std::vector<EncodingCase> all_cases() {
   return all;
 }
 
-// One case for each encoding, as what stands beside others is taken from: all options as they are set at first.
+// One case for each encoding, with default options.
 inline std::vector<EncodingCase> plain_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -161,7 +161,7 @@ inline std::vector<EncodingCase> plain_singles() {
 }
 inline std::vector<EncodingCase> plain_cases() { return asked(plain_singles()); }
 
-// The same, where queries do not see all keys before them.
+// The same with masks in which queries do not attend to all keys before them.
 inline std::vector<EncodingCase> windowed_cases() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
@@ -172,7 +172,7 @@ inline std::vector<EncodingCase> windowed_cases() {
   return asked(std::move(cases));
 }
 
-// Of one encoding, every flag that acts only beside a rotation, where its other options allow it. False: none.
+// Sets every flag of one encoding that acts only with a rotation, if its other options allow it. False: it has none.
 inline bool set_flags_for_rotations(EncodingCase& one) {
   const std::string before = one.label;
   for (const CombinationFlag& flag : one.choice.parts[0].entry->combination_flags) {
@@ -219,7 +219,7 @@ inline std::vector<EncodingCase> pairs(const std::vector<EncodingCase>& singles)
   return cases;
 }
 
-// Each of these beside the next one: in another layer, and on other heads.
+// Each of these with the next one: in another layer, and on other heads.
 inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& singles) {
   std::vector<EncodingCase> cases;
   for (std::size_t a = 0; a < singles.size(); ++a) {
@@ -231,7 +231,7 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
   return cases;
 }
 
-// Every encoding that can see queries as rotated, beside every rotation, with one other option changed or none.
+// Every encoding that can use rotated queries with every rotation, with one other option changed or none.
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
@@ -255,7 +255,7 @@ inline std::vector<EncodingCase> rotated_query_cases() {
   return asked(std::move(cases));
 }
 
-// Encodings together: with options as they are set at first, then, one of each `step`, with others.
+// Encodings together: with default options, then one of each `step` cases with other options.
 inline std::vector<EncodingCase> together_cases(std::size_t step = 1) {
   std::vector<EncodingCase> all = asked(pairs(plain_singles()));
   std::set<std::string> labels;
@@ -288,11 +288,12 @@ inline bool names_encodings(std::string_view error, const EncodingChoice& choice
                                             [&](const auto& part) { return holds(part.entry->name); });
 }
 
-// Whether the loss of a model of this case does not depend on the parameter at all: its gradient is 0, but for
-// rounding. The softmax does not see what is added to all keys of a row: by a key's bias, which only gates from those
-// keys see, by the last bias of an encoding's network ("output.bias" is the name for such a one), or by those of two
-// hidden units which the test models have above zero at every position. Of a single key the softmax sees nothing. The
-// norm of mta's outputs sees no factor of all weights, which `mix-after` is where it acts on one head.
+// Whether the loss of a model of this case does not depend on the parameter at all, so that its gradient is 0 up to
+// rounding. The softmax cancels a number that is added to all keys of a row. Such numbers come from a key's bias,
+// except through gates of these keys. They come from the last bias of an encoding's network ("output.bias" by
+// convention), and from the biases of two hidden units that are above zero at every position in the test models. With a
+// single key the softmax cancels everything. The norm of mta's outputs cancels a factor of all weights; `mix-after` is
+// one if it acts on one head.
 inline bool zero_by_symmetry(const EncodingCase& one, std::string_view path, std::int64_t length) {
   const bool of_a_position = path.find("position.") != std::string_view::npos;
   const bool of_scores = of_a_position || path.find("attention.query.") != std::string_view::npos ||
@@ -326,7 +327,8 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   return std::move(choice.make(setup).front().encoding);
 }
 
-// What an encoding makes of one layer's q, k, v before the weights: operands of the product, and what joins it.
+// The result of an encoding for one layer's q, k, v before the weights: the operands of q k^T, and the terms of the
+// score.
 struct EncodedAttention {
   AttentionOperands operands;
   Score score;
@@ -352,7 +354,7 @@ inline std::vector<double> seen_positions(const Tensor& positions) {
   return seen;
 }
 
-// Where a score modification without a sum reads its table.
+// The positions at which a score modification without a sum reads its table.
 inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod& applied) {
   const Tensor keys = repeat_kv(operands.k, operands.q.size(1));
   ScoreModTensors pairs;
@@ -390,7 +392,7 @@ inline double distance_to_kinks(const AttentionOperands& operands, const Score& 
   return nearest;
 }
 
-// Attention output [B, H, T, d] of q, k, v as projected, with x what the projections saw.
+// Attention output [B, H, T, d] of projected q, k, v; x is the input of the projections.
 inline Tensor attention_output(const Encoding& encoding, const Tensor& x, const Tensor& q, const Tensor& k,
                                const Tensor& v, AttentionTrace* trace = nullptr, const AttentionMask& mask = {}) {
   AttentionInput in{x, q, k, v, 1.0 / std::sqrt(static_cast<double>(q.size(3)))};

@@ -9,7 +9,7 @@ namespace tally::encoding_cases_test {
 
 using testing::EncodingCase;
 
-// Where combinations are many only some are taken; no value may be lost by that.
+// Only some of many combinations are tested, but every value must be in one of them.
 TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
   for (const EncodingEntry* entry : encoding_registry()) {
     std::set<std::string> seen;
@@ -44,7 +44,7 @@ TEST(EncodingCases, LeaveOutValuesOutOfRange) {
   EXPECT_FALSE(testing::with_reals_doubled(one, *entry.make_options()).has_value());
 }
 
-// With an encoding named there are its cases alone, among them those beside each of the others.
+// If an encoding is named, only its cases are left, including its combinations with each of the others.
 TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
   const std::size_t before = testing::together_cases().size();
   const char* const usual = std::getenv("TALLY_TEST_ENCODING");

@@ -120,7 +120,7 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
   }
 }
 
-// Encodings for these tests alone, one hook each.
+// Encodings for these tests only, one hook each.
 struct Scanning final : Encoding {
   void score(const AttentionInput& in, Score& score) const override { score.add_score_mod(contextual_table(in.q)); }
 };

@@ -1,4 +1,4 @@
-// What every encoding must pass, for every combination of its options: nothing here names one.
+// Tests of every encoding, for every combination of its options. No encoding is named here.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -34,8 +34,7 @@ ModelOptions small_model() {
   return options;
 }
 
-// Moves every parameter off its start, so that none is at a place where gradients vanish by themselves (a table of
-// zeros).
+// Moves every parameter off its initial value, because gradients vanish at some of them (a table of zeros).
 void perturb(Transformer& model, double deviation) {
   for (auto& [path, parameter] : model.parameters()) {
     const Tensor noise = normal_tensor(path, parameter.shape(), deviation).to(parameter.dtype());
@@ -150,7 +149,8 @@ TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
   }
 }
 
-// How near to an integer, where interpolation has a kink, any position in the model is; infinite where it has none.
+// The smallest distance of a position in the model from an integer, where interpolation has a kink; infinite if it has
+// no positions.
 double distance_to_integers(Transformer& model, const Tensor& tokens) {
   const NoGrad only_values;
   std::vector<AttentionTrace> trace;
@@ -159,15 +159,15 @@ double distance_to_integers(Transformer& model, const Tensor& tokens) {
   for (const AttentionTrace& layer : trace) {
     if (!layer.positions.defined()) continue;
     for (const double position : testing::seen_positions(layer.positions)) {
-      // What counts has whole numbers, which nothing interpolates between; heads without positions have zeros.
+      // Counting encodings have whole positions, without interpolation; heads without positions have zeros.
       if (position != std::round(position)) nearest = std::min(nearest, std::abs(position - std::round(position)));
     }
   }
   return nearest;
 }
 
-// Tokens for which no position lies that near to an integer; found on the CPU, whose numbers are those of the other
-// devices but for rounding.
+// Tokens whose positions keep this distance from integers. They are found on the CPU; the numbers of other devices
+// equal its numbers up to rounding.
 std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t length, double apart) {
   constexpr std::uint64_t most_draws = 10;
   const Device device = default_device();
@@ -180,9 +180,9 @@ std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t len
   return draw;
 }
 
-// The loss of a whole model along a random direction in the space of all parameters, along which it changes enough for
-// the comparison to say something. The step is small, since thousands of positions must not pass an integer, where
-// interpolation has a kink, on the way.
+// The loss of a whole model along a random direction in the space of all parameters. It changes enough along this
+// direction for a meaningful comparison. The step is small, because thousands of positions must not pass an integer,
+// where interpolation has a kink.
 void expect_directional_derivative(const EncodingCase& one, Transformer& model, std::int64_t length) {
   constexpr double eps = 1e-9;
   const Tensor tokens = some_tokens(1, length, draw_apart_from_integers(one, length, 100 * eps));
@@ -279,7 +279,7 @@ TEST_P(Encodings, AreCausal) {
   }
 }
 
-// Longer than announced: refused with the limit, or the outputs of the first tokens stay what they were.
+// Longer than announced: either an error names the limit, or the outputs of the first tokens do not change.
 constexpr std::int64_t trained = 8, longer = 13;
 
 void expect_to_go_on(const EncodingCase& one, Transformer& model) {
@@ -340,7 +340,7 @@ TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
   }
 }
 
-// f32 differs from f64 by rounding alone.
+// f32 differs from f64 only by rounding.
 TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   constexpr std::int64_t length = 20;
   const NoGrad only_values;

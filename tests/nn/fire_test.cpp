@@ -40,7 +40,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return difference;
 }
 
-// Of logits and all gradients.
+// Compares logits and all gradients.
 void expect_the_same_in_both_forms(const std::string& encoding, double threshold, std::int64_t length) {
   const Tensor tokens = some_tokens(length);
   const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
@@ -58,7 +58,7 @@ void expect_the_same_in_both_forms(const std::string& encoding, double threshold
   }
 }
 
-// L = 2.5: not beside the index of a query, where the larger of both changes.
+// L = 2.5: not near the index of a query, where the larger of both changes.
 TEST_P(Fire, HasTheGradientsOfCentralDifferencesBeyondItsThreshold) {
   const AttentionSizes sizes;
   const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
@@ -97,7 +97,7 @@ TEST_P(Fire, IsTheSameInBothFormsBeyondItsThreshold) {
   EXPECT_GT(largest_difference(make_model(40.5)->forward(tokens), make_model(20.5)->forward(tokens)), 1e-3);
 }
 
-// A row's own biases end where those of the distance begin: at L = T - 1 both forms hold.
+// The biases of single rows end where the biases by distance begin: at L = T - 1 both forms are valid.
 TEST_P(Fire, HasNoStepAtItsThreshold) {
   constexpr std::int64_t length = 12;
   const NoGrad only_values;
@@ -119,8 +119,8 @@ TEST_P(Fire, TakesMemoryLinearInTheLengthBeyondItsThreshold) {
   EXPECT_LT(peak_of_step(192), 2.1 * peak_of_step(96));
 }
 
-// Of one that sums along the keys, that sums down the queries, that sees what is added, that leaves pairs out, and with
-// a factor of whole rows.
+// Policies that sum along the keys, that sum down the queries, that read the biases, that mask pairs, and with a factor
+// of whole rows.
 TEST_P(Fire, IsTheSameInBothFormsBesideAnotherPolicy) {
   for (const char* const sum : {"cope+fire", "fire+selective", "fire+stick-breaking", "fire+tra"}) {
     expect_the_same_in_both_forms(sum, 5.5, 40);

@@ -1,6 +1,6 @@
-// Whole models with every encoding, and of every two that combine or stand side by side in layers or heads a share: the
-// tiled form on each device beside the composed one on the CPU, causality across the edges of tiles, generation token
-// by token. Nothing names one.
+// Whole models with every encoding, and with a part of all pairs of encodings that combine or share layers or heads.
+// The tiled form on each device is compared with the composed one on the CPU. Also causality across the edges of tiles,
+// and generation token by token. No encoding is named.
 #include <gtest/gtest.h>
 
 #include "tests/nn/refusals.hpp"
@@ -105,8 +105,8 @@ TEST_P(Forms, AreTheSameAtEveryLength) {
   }
 }
 
-// Of four heads all share their keys, or every two. Equal tokens have equal keys: which of them an encoding takes that
-// takes one alone is decided by rounding, which differs between devices, and their gradients differ.
+// All four heads share their keys, or every two. Equal tokens have equal keys. If an encoding selects one of several
+// equal keys, rounding decides, which differs between devices, and their gradients differ.
 TEST_P(Forms, AreTheSameWithFewerHeadsOfKeys) {
   const auto chooses = [](const EncodingCase& one) { return one.choice.parts[0].entry->traits.straight_through; };
   const std::vector<EncodingCase> some = testing::every(fast() ? 5 : 40, all_cases());
@@ -130,7 +130,7 @@ TEST_P(Forms, AreTheSameForEncodingsTogether) {
   expect_same_forms(testing::every(fast() ? 3 : 15, together_cases(fast() ? 1 : 4)));
 }
 
-// Else the tests of them say little.
+// Otherwise the tests of combinations are weak.
 TEST(Together, OnlyThoseAreLeftOutThatMustBe) {
   for (const EncodingCase& one : plain_cases()) {
     EXPECT_FALSE(testing::refused(one.choice, longest, longest)) << one.label;
@@ -177,7 +177,7 @@ void expect_generates_the_whole(const EncodingCase& one, std::int64_t key_heads,
   GenerationState state;
   for (std::int64_t first = 0; first < length; first += first == 0 ? 5 : 3) {
     const std::int64_t last = first == 0 ? 5 : first + 3;
-    // Of a text whose last rows change where it goes on, that up to here.
+    // If the last rows of a text change when it continues, compare with the text up to here.
     const Tensor expected = model->rows_by_end() == 0 ? whole : model->forward(slice(tokens, 1, 0, last));
     expect_near(model->step(slice(tokens, 1, first, last), state), slice(expected, 1, first, last), 1e-10);
   }

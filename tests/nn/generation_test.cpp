@@ -1,4 +1,4 @@
-// Text generated token by token: rows computed from what was kept of earlier tokens against the whole sequence.
+// Text generated token by token: rows computed from cached tokens compared with the whole sequence.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ ModelOptions small_model() {
   return options;
 }
 
-// Parameters off their start: a table of zeros would hide what it is multiplied with.
+// Parameters off their initial values: a table of zeros would hide its factors.
 std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const ModelOptions& options = small_model(),
                                         std::int64_t longest = length) {
   auto model = std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
@@ -74,8 +74,7 @@ void expect_near(const Tensor& found, const Tensor& expected) {
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], 1e-10) << n;
 }
 
-// The rows of the whole text; where rows of a text change with what comes after, those of the text up to the end of
-// each step.
+// The rows of the whole text. If later tokens change rows, the rows of the text up to the end of each step.
 Tensor expected_in_steps(Transformer& model, const Tensor& tokens, const std::vector<std::int64_t>& counts) {
   if (model.rows_by_end() == 0 && model.same_up_to(1) == Encoding::never) return model.forward(tokens);
   std::vector<Tensor> rows;
@@ -120,8 +119,8 @@ TEST_P(Generation, KeepsApartWhatPartsAndGroupsKeep) {
   }
 }
 
-// A text that gets longer than what an encoding's numbers are for: rows up to there are those of the shorter text,
-// later ones those of the longer, of which all is computed anew once.
+// A text that outgrows the limit up to which an encoding's numbers are valid. Rows up to there equal the rows of the
+// shorter text. Later rows equal the rows of the longer text, which is recomputed once.
 TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
   constexpr std::int64_t limit = 7;
   for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
@@ -146,8 +145,8 @@ TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
   }
 }
 
-// Beyond the trained length the angles of every token depend on the text's length: rows equal those of the text up to
-// their step.
+// Beyond the trained length the angles of every token depend on the text's length: each step gives the rows of the text
+// up to its end.
 TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
   constexpr std::int64_t limit = 7;
   EncodingChoice choice = EncodingChoice::parse("rope");
@@ -178,7 +177,7 @@ TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
   EXPECT_GT(moved(limit + 3), moved(limit + 1));
 }
 
-// A step may begin in one tile of keys or rows and end in the next, or lie behind it altogether.
+// A step may begin in one tile of keys or rows and end in the next, or be after it.
 TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   std::vector<EncodingCase> cases = plain_cases();
@@ -234,8 +233,8 @@ TEST_P(Generation, GoesOnBehindAWindow) {
   }
 }
 
-// What is kept grows with every token; blocks of earlier sizes must serve again, or the memory of a text is quadratic:
-// 256 times what is kept at its end.
+// The cache grows with every token. Blocks of earlier sizes must be reused, or the memory of a text is quadratic: 256
+// times the cache at its end.
 TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
   constexpr std::int64_t tokens = 512;
   ModelOptions options = small_model();
@@ -271,7 +270,7 @@ TEST_P(Generation, BranchesDoNotDisturbEachOther) {
     const Tensor found = model->step(beside, branch);
     expect_near(found, last_of({before, beside}, 2));
     expect_near(model->step(beside, again), found);
-    // Behind the same rows, and the first finds its own again.
+    // After the same rows; the first branch still finds its own rows.
     expect_near(model->step(elsewhere, another), last_of({before, elsewhere}, 2));
     expect_near(model->step(next, branch), last_of({before, beside, next}, 1));
   }
@@ -360,7 +359,7 @@ TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
 
   GenerationState shorter;
   model->step(slice(tokens, 1, 0, 4), shorter);
-  // Ids are looked at where that waits for nothing: on the CPU (autograd/ops/index.cpp).
+  // Ids are checked only on the CPU, where that needs no wait (autograd/ops/index.cpp).
   if (GetParam() == Device{}) {
     EXPECT_THROW(model->step(Tensor::from(std::vector<std::int32_t>{99}, {1, 1}), shorter), Error);
   }

@@ -1,4 +1,4 @@
-// An encoding some of whose parameters a test chooses.
+// An encoding with some parameters chosen by a test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -27,9 +27,9 @@ struct Sizes {
   std::int64_t window = 0;
 };
 enum class Reads { none, distances };
-enum class Query { q, copy };  // of what is read: q itself, or other tensors with the same elements
+enum class Query { q, copy };  // the operand: q itself, or other tensors with the same elements
 
-// By name the gradients of x and of the weights; q, k and v as products read them, or in f32.
+// The gradients of x and of the weights, by name; q, k and v in the precision that matmuls read, or in f32.
 std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads reads, Query query,
                                                      OutputPrecision precision, DType dtype = DType::f32,
                                                      double scale = 0.3) {
@@ -48,7 +48,7 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
     const Tensor weight = leaf(name, {count * of.width, inputs}) * 0.2;
     const Tensor y = linear(x, weight, {}, {}, precision);
     EXPECT_EQ(y.dtype(), rounds ? DType::bf16 : dtype);
-    // What is given back is looked at by an operation of the graph.
+    // An operation of the graph checks the type of the gradients.
     Tensor seen = y.detached_reshape(y.shape());
     record("seen", seen, {y}, [rounds, dtype](const Tensor& d_y, Gradients& d) {
       EXPECT_EQ(d_y.dtype(), rounds ? DType::bf16 : dtype);
@@ -70,15 +70,15 @@ std::map<std::string, std::vector<double>> gradients(const Sizes& of, Reads read
   return found;
 }
 
-// Products round what is given in f32 to the same numbers: no bit differs. Sums by key are those of one part of a head
-// and of several, which there may not be memory for at once.
+// Matmuls round operands given in f32 to the same numbers, so no bit differs. The sums by key come from one part of a
+// head or from several, for which there may not be enough memory at once.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   set_matmul_precision(MatmulPrecision::bf16);
   set_thread_count(2);  // there is memory for a part of each thread
   std::vector<Sizes> sizes{{4, 4, 4, 70, 70, 20}, {1, 1, 1, 70, 70, 16}, {1, 4, 2, 65, 129, 20}};
   if (is_cpu(default_device()) && !testing::only_small_kernels(default_device())) {
     sizes.insert(sizes.end(), {{1, 1, 1, 600, 600, 16, 40}, {1, 2, 1, 600, 600, 16}});
-    sizes.push_back({2, 9, 3, 3, 1024, 1024});  // 18 parts, three of each head of keys, of which 16 fit
+    sizes.push_back({2, 9, 3, 3, 1024, 1024});  // 18 parts, three for each key head; 16 fit
   }
   for (const Sizes& one : sizes) {
     for (const Reads reads : {Reads::none, Reads::distances}) {
@@ -91,7 +91,8 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   }
 }
 
-// In f64, where a scale of 0 leaves what is read alone, and with products of bf16, which round both sums.
+// In f64, also with a scale of 0, which leaves only the second operand's gradient, and with bf16 matmuls, which round
+// both sums.
 TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   for (const Sizes& one : {Sizes{2, 2, 2, 70, 70, 20}, Sizes{1, 4, 2, 65, 129, 20}}) {
     for (const auto& [dtype, scale] : {std::pair{DType::f64, 0.3}, {DType::f64, 0.0}, {DType::f32, 0.25}}) {
@@ -114,7 +115,7 @@ TEST_P(HeadGradients, OfQueriesThatAreReadTwiceAreTheSum) {
   }
 }
 
-// A norm's result that products read, and what is repeated.
+// A norm's result that matmuls read, and a broadcast tensor.
 TEST_P(HeadGradients, ReachWhatElseMadeThem) {
   const auto drawn = [](const std::string& name, const Shape& shape) {
     return normal_tensor(name, shape).to(DType::f32);

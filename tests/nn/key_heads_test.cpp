@@ -1,5 +1,5 @@
-// Heads of keys that several heads of queries share (grouped queries, arXiv 2305.13245): the model is the one whose
-// heads have equal keys, and what it keeps while it generates is of the heads of keys alone.
+// Key heads that several query heads share (grouped queries, arXiv 2305.13245). The model equals one whose heads have
+// equal keys, and its KV cache has only the key heads.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -27,8 +27,8 @@ constexpr std::int64_t length = 9;
 
 using testing::error_of;
 
-// Each block of rows so many times, one after the other: [n r, ...] -> [n r times, ...]. What belongs to a head of keys
-// (of G) stands for the heads of queries that share it.
+// Repeats each block of rows: [n r, ...] -> [n r times, ...]. So the parameters of a key head (of G) become those for
+// all query heads that share it.
 Tensor repeated(const Tensor& x, const Shape& shape, std::int64_t key_heads) {
   const std::int64_t block = x.numel() / key_heads, times = shape.numel() / x.numel();
   const Tensor blocks = reshape(x, {key_heads, 1, block});

@@ -1,5 +1,5 @@
-// Rules for the weights that see more than one logit: what they promise beyond what all encodings must pass
-// (tests/nn/encoding_test.cpp) and their reference values, which are of seven tokens.
+// Rules for the weights that use more than one logit: properties in addition to the tests of all encodings
+// (tests/nn/encoding_test.cpp) and the reference values, which have seven tokens.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -47,7 +47,7 @@ void expect_near(const Tensor& a, const Tensor& b, double tolerance) {
 
 Tensor logits_of(std::int64_t length) { return normal_tensor("logits", {1, heads, length, length}); }
 
-// Where the kernels and mixes are the identity, and nothing follows.
+// Initially the kernels and mixes are the identity, and no norm or gate follows.
 TEST_P(LogitRules, MultiTokenAttentionStartsAsPlainAttention) {
   const auto mta = make("mta", {{"norm", "false"}, {"gate", "false"}}, false);
   for (const std::int64_t length : {1, 5, 64, 65, 150}) {
@@ -102,7 +102,7 @@ TEST_P(LogitRules, MultiTokenSumsAreAsWrittenAcrossBlocks) {
   }
 }
 
-// A convolution that sees one key is the network that sees one pair.
+// A convolution over one key is the network of one pair.
 TEST_P(LogitRules, ConvolutionsOfOneKeyAreTheNetworkOfAPair) {
   const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   for (const char* bias : {"none", "kerple"}) {
@@ -121,7 +121,7 @@ TEST_P(LogitRules, ConvolutionsOfOneKeyAreTheNetworkOfAPair) {
   }
 }
 
-// The hidden layer goes on behind the last key of the last row as behind those of all others.
+// The hidden layer extends beyond the last key of the last row as it does in all other rows.
 TEST_P(LogitRules, NoRowDependsOnTheLength) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   for (const char* name : {"dape2", "mta"}) {
@@ -137,7 +137,7 @@ TEST_P(LogitRules, NoRowDependsOnTheLength) {
   }
 }
 
-// What a rule is given for pairs that are not seen may be anything.
+// Numbers of masked pairs may be anything.
 TEST_P(LogitRules, LogitsOfUnseenPairsDoNotCount) {
   const AttentionMask mask{.window = 4, .chunk = 0, .first = 1};
   const Tensor logits = logits_of(12), seen = mask_tensor(mask, 12, DType::f64, default_device());

@@ -18,7 +18,7 @@ std::vector<Tensor> leaves_of(std::int64_t key_width, std::int64_t value_width) 
   return leaves;
 }
 
-// What leads back to the rows of the output, but for those of the first block; then the gradients of the leaves.
+// The rows of the output without the first block, then the gradients of the leaves.
 std::vector<Tensor> with_gradients(const Tensor& output, const std::vector<Tensor>& leaves) {
   const Tensor rows = slice(reshape(output, {1, 1, length, output.size(3)}), 2, block, length);
   backward(sum(rows * testing::normal_tensor("d", rows.shape()).to(DType::f32)));
@@ -35,7 +35,7 @@ void expect_near(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   }
 }
 
-// Texts of two blocks each, of x [1, 1, T, w]: a block behind the one before it.
+// Texts of two blocks each, of x [1, 1, T, w]: a block and the one before it.
 Tensor pairs_of_blocks(const Tensor& x) {
   const Tensor blocks = reshape(x, {length / block, 1, block, x.size(3)});
   const Tensor before = concat(
@@ -43,8 +43,9 @@ Tensor pairs_of_blocks(const Tensor& x) {
   return concat({before, blocks}, 2);
 }
 
-// A window of a block reaches into the block before and no further: its rows are those of many short texts. They come
-// in 16 shares, each with the rows of one part of the text, whose sums by key take 12 MiB: of ten at once.
+// A window of one block reaches only into the block before, so the rows equal the rows of many short texts. They come
+// in 16 shares, each with the rows of one part of the text. The sums by key of a share take 12 MiB, and ten shares run
+// at once.
 TEST(LongText, InAWindowIsAsManyShortTexts) {
   const AttentionMask window{.window = block};
   const std::vector<Tensor> whole = leaves_of(64, 128), parts = leaves_of(64, 128);

@@ -1,4 +1,4 @@
-// The loss of a model whose logits are never there as a whole, beside that of its logits.
+// The loss of a model whose logits are never in memory as a whole, compared with the loss of its logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ std::vector<Tensor> gradients_of(const SequenceModel& model) {
   return gradients;
 }
 
-// Of so many symbols and tokens that the logits take more than 64 MiB.
+// With so large a vocabulary and text that the logits take more than 64 MiB.
 TEST(LossInPieces, IsThatOfTheLogitsInLessMemory) {
   constexpr std::int64_t vocabulary = 1 << 15, logits_bytes = 2 * 260 * vocabulary * 4;
   const Tensor tokens = some_ids({2, 260}, vocabulary, "tokens"), targets = some_ids({2, 260}, vocabulary, "targets");
@@ -131,7 +131,7 @@ Found differentiate(const Tensor& given_x, const Tensor& given_head, bool in_pie
   return {loss.detach(), gradient(x), gradient(head)};
 }
 
-// Its error in f32 is at most twice that of the two operations, that of the gradients three times.
+// Its f32 error is at most twice the error of the two operations; its gradients' errors three times.
 TEST(LossInPieces, IsAsExactAsTheTwoOperations) {
   const Tensor x = normal({300, 64}, "x", DType::f32), head = normal({1000, 64}, "head", DType::f32);
   const Found exact = differentiate(x.to(DType::f64), head.to(DType::f64), false);
@@ -195,8 +195,8 @@ TALLY_ON_EVERY_DEVICE(RepeatedLoss);
 
 class GradientOfLogits : public testing::OnDevice {};
 
-// Of a target that is all but certain it is 1 less than a share of nearly 1: as exact as that of any other logit,
-// though the difference of the two has lost most digits.
+// For an almost certain target the gradient is 1 less than a share of nearly 1. It is as exact as the gradient of any
+// other logit, although the difference of the two has lost most digits.
 TEST_P(GradientOfLogits, IsAsExactWhereTheTargetIsSure) {
   constexpr std::int64_t rows = 6, width = 70;
   Tensor logits = normal({rows, width}, "logits", DType::f32);
@@ -222,7 +222,7 @@ TEST_P(GradientOfLogits, IsAsExactWhereTheTargetIsSure) {
     for (std::size_t v = 0; v < width; ++v) {
       const double logit = x[row * width + v];
       const double exact = (v == target ? -others : std::exp(logit)) / all / rows;
-      // Twice what half a unit in the last place of the logit and of log_sum, in the exponent, make of it.
+      // Twice the effect, in the exponent, of half a unit in the last place of the logit and of log_sum.
       const double units = std::abs(logit) + std::abs(std::log(all)) + 2;
       const double tolerance = units * std::numeric_limits<float>::epsilon() * std::abs(exact);
       EXPECT_NEAR(found[row * width + v], exact, tolerance) << "row " << row << ", logit " << v;

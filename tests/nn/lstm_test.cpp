@@ -27,7 +27,7 @@ ModelOptions small_lstm(std::int64_t layers = 2) {
 
 std::unique_ptr<SequenceModel> make(const ModelOptions& options, DType dtype = DType::f64) {
   auto model = make_model(options, EncodingChoice::parse("none"), vocabulary, 9, 1, dtype, default_device());
-  for (auto& [path, parameter] : model->parameters()) {  // a bias of zeros would hide what it is added to
+  for (auto& [path, parameter] : model->parameters()) {  // a bias of zeros would hide its addend
     parameter.copy_from(add(parameter.detach().to(DType::f64), normal_tensor(path, parameter.shape(), 0.3)));
   }
   return model;
@@ -125,7 +125,7 @@ TEST(Lstm, NamesParametersAsCheckpointsDo) {
                                                "layers.0.recurrent.weight [24, 6]"}));
 }
 
-// Of 2e-2 of a step's parameters: what the 133,000 parameters of the paper's anchor are made of.
+// The paper's anchor has 133,000 parameters; these are its parts.
 TEST(Lstm, HasTheSizeOfThePapersAnchor) {
   ModelOptions options = small_lstm(1);
   options.width = 128;

@@ -21,8 +21,8 @@ constexpr std::int64_t length = 165, width = 8;  // three blocks of one head
 class MovingKeys : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(MovingKeys);
 
-// Of the differences between what joins the scores and what the keys [T, d] give that `change` makes of those before
-// token i, the largest.
+// The largest difference between the terms of the score and the scores of the keys [T, d] that `change` computes for
+// query i from the keys before it.
 template <class Change>
 double deviation(const EncodingChoice& choice, const Tensor& x, DType dtype, const testing::ParameterMaker& parameters,
                  Change&& change) {

@@ -46,9 +46,11 @@ void expect_spoilt(const Tensor& x, std::int64_t first, std::int64_t end) {
   }
 }
 
-// `spoil`: the leaf that is NaN in one row, of which the position comes; nothing else of that row is seen but by it.
+// `spoil`: the leaf that is NaN in one row, from which the position is computed. The row's other numbers are valid, so
+// only the position spreads the NaN.
 void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) {
-  // In one tile of keys, and where all but one lie beyond that in which positions reach the end of a table.
+  // In one tile of keys, and in several: there all keys but one are beyond the tile in which positions reach the end of
+  // a table.
   const std::int64_t long_text = testing::several_tiles();
   for (const std::int64_t length : {std::int64_t{35}, long_text}) {
     if (length > 35 && testing::only_small_kernels(default_device())) continue;
@@ -70,7 +72,7 @@ void expect_to_stay_so(const testing::ShapeCase& one, const std::string& spoil) 
   }
 }
 
-// Gates that no longer see the scores: nothing but the position tells.
+// Gates that no longer depend on the scores: only the position spreads the NaN.
 TEST_P(NotANumber, StaysSoThroughAttention) {
   for (const testing::ShapeCase& one : testing::shape_cases()) {
     if (one.name.ends_with("own_gates")) expect_to_stay_so(one, "gate_query");

@@ -1,4 +1,4 @@
-// What optimisers change beside the values of parameters, and what they leave alone.
+// The tensors that optimisers change, in addition to the values of parameters, and those that they must not change.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -17,7 +17,7 @@ Tensor leaf(const Shape& shape) {
   return x;
 }
 
-// Who holds a tensor of the state is told of the step.
+// A step raises the versions of the state's tensors, so that an earlier use of one is noticed.
 TEST(OptimizerState, RaisesTheVersionOfEveryTensor) {
   for (const std::string rule : {"adamw", "adam", "sgd"}) {
     OptimizerOptions options;

@@ -15,7 +15,7 @@ const SafetensorsFile& reference() {
   return file;
 }
 
-// "adam.basic" and the like for each of the operations named.
+// "adam.basic" and similar names for each of the named operations.
 std::vector<std::string> reference_cases(const std::set<std::string>& operations) {
   std::set<std::string> cases;
   for (const SafetensorsEntry& entry : reference().entries()) {
@@ -25,7 +25,7 @@ std::vector<std::string> reference_cases(const std::set<std::string>& operations
   return {cases.begin(), cases.end()};
 }
 
-// The defaults of a rule; those of adamw for other words.
+// The defaults of a rule; for unknown words the defaults of adamw.
 OptimizerOptions rule(const std::string& name) {
   OptimizerOptions options;
   if (std::ranges::any_of(optimizer_registry(), [&](const auto* entry) { return entry->name == name; })) {
@@ -205,7 +205,7 @@ TEST_P(ManyParameters, HaveTheNormsOfEachAlone) {
 }
 TALLY_ON_EVERY_DEVICE(ManyParameters);
 
-// g += decay p where AdamW shrinks p by itself.
+// Adds decay p to the gradient, while AdamW shrinks p directly.
 TEST(Optimizer, AdamAddsDecayToTheGradient) {
   OptimizerOptions options;
   options.name = "adam";
@@ -251,7 +251,7 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
-// A second optimiser that takes over the state goes on to the same bits.
+// A second optimiser that takes over the state continues with the same bits.
 TEST(Optimizer, GoesOnFromItsState) {
   for (const std::string name : {"adamw", "sgd"}) {
     const OptimizerOptions options = with_momentum(name);
@@ -309,7 +309,7 @@ TEST(Optimizer, RefusesOptionsOfAnotherRule) {
   EXPECT_NE(refusal("adamw", "beta", "0.9").find("did you mean 'beta1'?"), std::string::npos);
 }
 
-// What two rules call by the same name goes from one to the other; a copy is a copy.
+// Options with the same name in two rules are carried over; a copy is independent.
 TEST(Optimizer, KeepsOptionsThatTheNextRuleHasToo) {
   OptimizerOptions options;
   options.set("beta2", "0.5");
@@ -331,7 +331,7 @@ TEST(Optimizer, KeepsOptionsThatTheNextRuleHasToo) {
   EXPECT_EQ(value_of(options, "momentum"), "0");
 }
 
-// Momentum from operations alone, as an update rule without a kernel is written.
+// Momentum made only of operations, as an update rule without a kernel is written.
 class Composed final : public Optimizer {
  public:
   Composed(const OptimizerOptions& options, NamedTensors parameters)

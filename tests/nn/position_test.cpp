@@ -1,4 +1,5 @@
-// What single encodings promise beyond what all must pass (tests/nn/encoding_test.cpp) and their reference values.
+// Properties of single encodings, in addition to the tests of all (tests/nn/encoding_test.cpp) and their reference
+// values.
 #include <gtest/gtest.h>
 
 #include "nn/optimizer.hpp"
@@ -29,7 +30,7 @@ void expect_near(const Tensor& found, const Tensor& expected, double tolerance) 
   for (std::size_t n = 0; n < a.size(); ++n) ASSERT_NEAR(a[n], b[n], tolerance) << n;
 }
 
-// Where every key up to itself is seen.
+// Every key up to the query itself is unmasked.
 Tensor weights_of(const Encoding& encoding, const Tensor& logits) {
   const Tensor seen = mask_tensor({}, logits.size(2), logits.dtype(), logits.device());
   return encoding.weights(logits, seen, {logits, logits, logits, logits, 1.0});
@@ -58,7 +59,7 @@ Tensor turned(const std::vector<std::pair<std::string, std::string>>& options, c
   return result;
 }
 
-// Of one list for all planes it is interpolation, and without stretching nothing is left but the size.
+// With one factor for all planes it is interpolation. Without stretching only the size differs.
 TEST_P(Longrope, OfEqualFactorsInterpolatesPositions) {
   const Tensor q = normal_tensor("q", {1, 2, 9, 4});
   const std::vector<std::pair<std::string, std::string>> lists{
@@ -68,7 +69,7 @@ TEST_P(Longrope, OfEqualFactorsInterpolatesPositions) {
   expect_near(turned({{"stretch", "longrope"}, {"factor", "1"}}, q), turned({}, q), 1e-12);
 }
 
-// The length of the text is what counts: all of its tokens are turned by the one list or the other.
+// The length of the text decides: all of its tokens are rotated by one list or by the other.
 TEST_P(Longrope, TakesTheLongListForEveryTokenOfALongerText) {
   const Tensor q = normal_tensor("q", {1, 2, 9, 4});
   const auto with_length = [](const std::string& length) {
@@ -101,7 +102,7 @@ TEST_P(Hard, PassesGradientsStraightThroughTheSoftmax) {
 }
 
 TEST_P(Hard, TakesTheNearestOfEqualKeys) {
-  // Above the diagonal stands what must not be seen.
+  // Masked logits are above the diagonal.
   const Tensor logits = Tensor::from(std::vector<double>{1, 9, 9, 9,  //
                                                          2, 2, 9, 9,  //
                                                          3, 3, 1, 9,  //
@@ -200,7 +201,7 @@ TEST_P(FireByDistance, ContinuesTheFormByRow) {
   EXPECT_GT(std::abs(d_thresholds[0].item()), 1e-3);
 }
 
-// The product depends on the distance alone, up to the length from which it is refused.
+// The product depends only on the distance, up to the length from which it is refused.
 TEST_P(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
   const auto encoding = make("xpos");
   EXPECT_NO_THROW(encoding->check_length(200'000));
@@ -218,7 +219,7 @@ TEST_P(Xpos, RefusesPlacesWhoseScalesLeaveTheNumbers) {
   expect_near(products[0], products[1], 1e-9);
 }
 
-// Of tokens that stand anywhere: what each has where it stands.
+// Tokens with arbitrary positions: each gets the numbers of its position.
 TEST_P(AddedPositions, AreThoseWhereTokensStand) {
   const Tensor x = normal_tensor("x", {2, 3, 8});
   const std::vector<std::int32_t> places{5, 0, 2, 1, 1, 6};

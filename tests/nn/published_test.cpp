@@ -1,5 +1,5 @@
-// Attention with encodings against numbers of the code that their authors published, or that of libraries which took
-// them over (tests/reference/published/README.md): outputs, and gradients as that code's own backward gives them.
+// Attention with encodings compared with numbers of the code that their authors published, or of libraries that copied
+// it (tests/reference/published/README.md). Compared are outputs, and gradients of that code's own backward.
 #include <gtest/gtest.h>
 
 #include "tests/nn/reference_file.hpp"
@@ -24,7 +24,7 @@ void check_file(const SafetensorsFile& file) {
   const OfFile own(file);
   Tensor output = testing::attention_output(*own.encoding, own.x, own.q, own.k, own.v, nullptr, own.mask());
   backward(output, file.read("d_output").to(default_device()));
-  // Rows behind these are not the same; no gradient comes from them.
+  // Later rows are not the same, and no gradient comes from them.
   if (const auto rows = metadata.find("rows"); rows != metadata.end()) {
     const Tensor expected = file.read("output");
     output = concat({slice(output, 2, 0, std::stoll(rows->second)),
@@ -32,7 +32,7 @@ void check_file(const SafetensorsFile& file) {
                     2);
   }
   expect_equal(output, file, "output", tolerance);
-  // Of some inputs the code cannot give the gradient apart from another's.
+  // For some inputs the code cannot compute the gradient separately.
   EXPECT_GE(own.expect_gradients(file, tolerance), 2);
 }
 

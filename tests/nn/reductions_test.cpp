@@ -1,5 +1,5 @@
-// What encodings become where their parameters say so: another encoding, or a formula of a line. In both forms of
-// attention, over more tokens than a tile has.
+// Special parameters turn encodings into others, or into formulas of one line. Tested in both forms of attention, with
+// more tokens than a tile.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -158,7 +158,7 @@ TEST_P(Reductions, WallOfEqualChannelsIsAFactorOfTheScore) {
   expect_output(*wall, in, matmul(causal_softmax(scores_of(in) * exp(decay)), in.v));
 }
 
-// a of one more key with the logit c, the last one, and what it leads to.
+// Attention with one more key, the last, which has the logit c and this value.
 Tensor with_one_more_key(const Operands& in, const std::vector<double>& logits, const Tensor& value) {
   const Tensor column = broadcast_to(reshape(list(logits), {1, heads, 1, 1}), {1, heads, tokens, 1});
   const Tensor a = softmax(concat({masked_fill_min(scores_of(in), seen()), contiguous(column)}, 3));
@@ -209,7 +209,7 @@ TEST_P(Reductions, CableIsFoxOfNegatedGates) {
   expect_output(*make("fox", {{"score-scale", "none"}}, own), in, output_of(*make("fox", {}, own), undivided));
 }
 
-// Of the score alone, what is multiplied is the same; and a factor of 1 is none.
+// For the score without biases, a factor of the whole logit is the same; and a factor of 1 changes nothing.
 TEST_P(Reductions, ScalableSoftmaxOfTheScoreAloneIsAFactorOfQueries) {
   const Operands in;
   const Parameters given{{"ssmax.factor", list({0.7, -0.4})}, {"ssmax.bias", list({0.2, 1.1})}};
@@ -222,8 +222,8 @@ TEST_P(Reductions, ScalableSoftmaxOfTheScoreAloneIsAFactorOfQueries) {
   }
 }
 
-// Of as many keys as there are, or with all of them as first ones. (Elsewhere than on the CPU for one encoding: it is
-// the kernels that leave pairs out.)
+// Windows of all keys, or with all keys as sink tokens. (On other devices than the CPU only one encoding is tested,
+// because the kernels leave pairs out.)
 TEST_P(Reductions, WindowsOfTheWholeTextHideNothing) {
   const Operands in;
   for (const EncodingEntry* entry : encoding_registry()) {

@@ -1,5 +1,4 @@
-// Files of values that an encoding is held to (tests/reference/README.md): what they say, and tensors as they hold
-// them.
+// Files of reference values of an encoding (tests/reference/README.md): their descriptions and their tensors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ inline void expect_equal(const Tensor& found, const SafetensorsFile& file, const
   const Tensor expected = file.read(name);
   ASSERT_EQ(to_text(found.shape()), to_text(expected.shape())) << name;
   double largest = largest_of(expected);
-  // The gradient of a bias may be zero but for rounding: it is measured against that of its weight too.
+  // The gradient of a bias may be zero up to rounding: its error is relative to its weight's gradient too.
   if (name.starts_with("d_") && name.ends_with(".bias")) {
     const std::string weight = name.substr(0, name.size() - 4) + "weight";
     if (file.find(weight) != nullptr) largest = std::max(largest, largest_of(file.read(weight)));
@@ -78,7 +77,7 @@ struct OfFile {
     if (is_attention) sizes.heads = file.find("q")->shape[1];
     sizes.head_width = x.size(2) / sizes.heads;
     encoding = make_encoding(choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
-      // "table" stands for "cope.table" where cope is alone.
+      // "table" means "cope.table" if cope is the only encoding.
       const std::string_view in_file = choice.parts.size() == 1 ? name.substr(name.find('.') + 1) : name;
       const Tensor parameter = leaf(std::string(in_file));
       EXPECT_EQ(to_text(parameter.shape()), to_text(shape)) << name;
@@ -92,7 +91,7 @@ struct OfFile {
 
   AttentionMask mask() const { return choice.acting().front().mask; }
 
-  // Those of the file against those of the leaves, after `backward`. Returns how many there are.
+  // Compares the file's gradients with the leaves', after `backward`. Returns their number.
   int expect_gradients(const SafetensorsFile& file, double tolerance = 1e-10) const {
     int gradients = 0;
     for (const SafetensorsEntry& entry : file.entries()) {

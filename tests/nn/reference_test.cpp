@@ -17,7 +17,7 @@ using testing::OfFile;
 
 constexpr const char* folder = TALLY_SOURCE_DIR "/tests/reference";
 
-// What is of pairs that are not seen means nothing: 0 there, as in the files.
+// Numbers of masked pairs have no meaning: 0 here, as in the files.
 Tensor of_seen(const Tensor& x, const AttentionMask& mask = {}) {
   std::vector<double> seen;
   for (std::int64_t i = 0; i < x.size(2); ++i) {
@@ -26,7 +26,7 @@ Tensor of_seen(const Tensor& x, const AttentionMask& mask = {}) {
   return x * Tensor::from(seen, {x.size(2), x.size(3)}, x.device());
 }
 
-// What goes into the weights, where the file holds it.
+// The inputs of the weights, if the file holds them.
 void expect_equal_logits(const Encoding& encoding, const AttentionInput& in, const SafetensorsFile& file) {
   const NoGrad only_values;
   const auto [operands, score] = encoded_attention(encoding, in);
@@ -66,7 +66,7 @@ void check_file(const SafetensorsFile& file) {
   EXPECT_EQ(own.expect_gradients(file), expected);
 }
 
-// "cope.share=none". A number or a text is one of two kinds: as it is set at first, or another.
+// "cope.share=none". A number or a text counts as default or other.
 std::string setting(const EncodingEntry& entry, const OptionInfo& info, const std::string& value) {
   return formatted("{}.{}={}", entry.name, info.name, value);
 }
@@ -93,8 +93,8 @@ std::set<std::string> settings_of(const EncodingChoice& choice) {
   return settings;
 }
 
-// All that reference values must be there for: each encoding, each value of its choices and flags, numbers and texts
-// off their start.
+// Reference values are required for each encoding, each value of its choices and flags, and numbers and texts other
+// than the defaults.
 std::set<std::string> all_settings() {
   std::set<std::string> settings;
   for (const EncodingEntry* entry : encoding_registry()) {

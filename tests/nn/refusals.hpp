@@ -1,5 +1,5 @@
-// Which choices of encodings must be refused: by what each of them tells of itself (EncodingTraits), and by what it
-// refuses when it is alone. That not all are refused, Together.OnlyThoseAreLeftOutThatMustBe sees to.
+// The choices of encodings that must be refused: by their traits (EncodingTraits), and because a part refuses when it
+// is the only one. Together.OnlyThoseAreLeftOutThatMustBe checks that not all are refused.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace tally::testing {
 
-// A part by itself, on all heads; null where it refuses to act from its first layer on.
+// One part as the only encoding, on all heads; null if it refuses to act from its first layer on.
 inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const EncodingChoice::Part& part,
                                        std::int64_t max_length) {
   ModelOptions model;
@@ -32,7 +32,7 @@ inline std::unique_ptr<Encoding> alone(const EncodingChoice& choice, const Encod
   }
 }
 
-// Whether a part by itself has another rule than the softmax.
+// Whether a part, as the only encoding, has another rule than the softmax.
 inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice::Part& part, std::int64_t max_length) {
   const auto encoding = alone(choice, part, max_length);
   if (encoding == nullptr) return false;
@@ -42,7 +42,7 @@ inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice
   return !score.softmax_rule.is_softmax();
 }
 
-// Whether the encodings cannot act together, whatever the length.
+// Whether the encodings cannot act together at any length.
 inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
     const auto count = [&](auto&& holds) {
@@ -81,8 +81,8 @@ inline bool refused(const EncodingChoice& choice, std::int64_t length, std::int6
   return refused_together(choice, max_length) || refused_for_length(choice, length, max_length);
 }
 
-// What `make` makes of a case, or null where the case must be refused, and is: with an error that says which encoding
-// it is about.
+// The result of `make` for a case, or null if the case must be refused. Then it checks that an error names the
+// encoding.
 template <class Make>
 auto unless_refused(const EncodingCase& one, std::int64_t length, std::int64_t max_length, Make&& make)
     -> decltype(make()) {

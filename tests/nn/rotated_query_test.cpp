@@ -1,4 +1,4 @@
-// Option rotated-query where it can have no effect.
+// Option rotated-query in cases in which it can have no effect.
 #include <gtest/gtest.h>
 
 #include "tests/error_of.hpp"
@@ -11,7 +11,7 @@ using testing::error_of;
 using testing::make_encoding;
 using testing::normal_tensor;
 
-// Without a product of its own q is in the score alone, where rotations turn it anyway.
+// Without a separate product, q is only in the score, in which rotations act anyway.
 TEST(RotatedQueries, AreRefusedWhereGatesComeFromTheScore) {
   const auto choice_of = [](const std::string& name, const std::string& gates) {
     EncodingChoice choice = EncodingChoice::parse(name + "+rope");

@@ -1,4 +1,4 @@
-// What tests of tiled attention share: attention of every shape that joins a score in both forms.
+// Shared by tests of tiled attention: attention with every score shape in both forms.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -100,12 +100,12 @@ inline double largest_difference(const Tensor& a, const Tensor& b) {
   return difference;
 }
 
-// Several tiles of keys; those of a GPU are smaller, and slower to execute here.
+// Several tiles of keys. A GPU's tiles are smaller, and slower to execute here.
 inline std::int64_t several_tiles() { return default_device() == testing::on_cuda_host ? 100 : 300; }
 
 inline void expect_equal(const Outcome& tiled, const Outcome& composed) {
   EXPECT_LE(largest_difference(tiled.output, composed.output), 1e-10 * largest(composed.output));
-  // Within one block no query moves: what it would move to gets no gradient in the composed form, and 0 in tiles.
+  // Within one block no query moves. Its movement gets no gradient in the composed form, and 0 in tiles.
   const std::vector<std::string> unmoved{"moved_queries", "moved_keys", "read", "taken", "channel_factor"};
   for (const auto& [name, found] : tiled.gradients) {
     if (composed.gradients.contains(name)) continue;

@@ -18,7 +18,7 @@ using attention::Dual;
 using attention::input;
 using attention::minus_infinity;
 
-// Each operation as a function of two numbers, and where it is looked at.
+// Each operation as a function of two numbers, and the point at which it is tested.
 template <class F>
 void expect_derivatives(const char* what, const F& f, double a, double b, double step = 1e-6) {
   const auto y = f(input<0>(a), input<1>(b));
@@ -32,7 +32,7 @@ void expect_derivatives(const char* what, const F& f, double a, double b, double
   if constexpr (std::remove_cvref_t<Y>::template has<1>) d_b = y.template by<1>();
   EXPECT_NEAR(d_a, by_a, 1e-8 * (1 + std::abs(by_a))) << what << " by a at " << a << ", " << b;
   EXPECT_NEAR(d_b, by_b, 1e-8 * (1 + std::abs(by_b))) << what << " by b at " << a << ", " << b;
-  // All lanes of a vector alike, but for the order of multiplication and addition.
+  // All lanes of a vector give the same, up to the order of multiplication and addition.
   const auto lanes = [&]<int bytes>() {
     using V = Vector<double, bytes>;
     const auto of_lanes = f(input<0>(splat<V>(a)), input<1>(splat<V>(b)));
@@ -161,7 +161,8 @@ TEST(ScoreModLoops, AgreeForEverySetOfInstructions) {
   }
 }
 
-// Of 200 rows the last tile has lanes without a query, whose numbers are 0: what is divided by them stays there.
+// With 200 rows the last tile has lanes without a query, whose numbers are 0. A division by them must not change other
+// lanes.
 TEST(ScoreModLoops, LanesWithoutAQueryEndNowhere) {
   const AttentionOperands in = operands(200);
   Score score;

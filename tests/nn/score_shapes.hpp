@@ -1,4 +1,4 @@
-// Every shape that joins a score, as tests of tiled attention take it.
+// Every score shape, for the tests of tiled attention.
 #pragma once
 
 #include <cstdint>
@@ -184,7 +184,7 @@ inline std::vector<ShapeCase> shape_cases() {
          score.set_softmax_rule({Kind::softpick, {}, 0, rest(s, leaf)});
        },
        true},
-      // Windows beside tiles of keys and rows, within them and over several.
+      // Windows within tiles of keys and rows, and over several tiles.
       {"window", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 40}},
       {"window_of_itself", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 1}},
       {"window_and_first",
@@ -240,7 +240,7 @@ inline std::vector<ShapeCase> shape_cases() {
          const Tensor falling = times(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))), -0.2);
          score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
        }},
-      // Sums that begin at 0, as those of forget gates, and fall beyond where e^-sum is a number.
+      // Sums that begin at 0, like forget gates' sums, and fall beyond the range where e^-sum is a number.
       {"row_column_from_zero",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          const Tensor total = negate(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64)) + 6.0));
@@ -275,7 +275,7 @@ inline std::vector<ShapeCase> shape_cases() {
          score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
                                         leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
        }},
-      // Gates see the score without the product.
+      // Gates use the score without the product.
       {"slope_and_product",
        [](const Sizes& s, const Leaf& leaf, Score& score) {
          score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));

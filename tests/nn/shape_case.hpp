@@ -1,4 +1,4 @@
-// One shape that joins a score, as tests make it from sizes and named tensors.
+// One score shape, made from sizes and named tensors.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ using Make = std::function<void(const Sizes& sizes, const Leaf& leaf, Score& sco
 struct ShapeCase {
   std::string name;
   Make make;
-  // Whether rounding decides between two derivatives somewhere: at positions beside an integer, where the table bends,
+  // Whether rounding decides between two derivatives somewhere: at positions next to an integer, where the table bends,
   // or where a hidden unit does.
   bool kinks = false;
   AttentionMask mask = {};
-  bool all_tokens = false;  // as many queries as keys
+  bool all_tokens = false;  // the number of queries equals the number of keys
 };
 
 inline Gates gates_of(const Sizes& s, const Leaf& leaf) {

@@ -10,8 +10,8 @@
 
 namespace tally::testing {
 
-// One of each `step` that stand one after the other, or of the last that are fewer; whichever, since lists have
-// patterns. The same ones in every run.
+// One element of each run of `step` neighbours, or of the shorter last run. The choice within a run varies, since lists
+// have patterns, but is the same whenever tests run.
 template <class T>
 std::vector<T> every(std::size_t step, std::vector<T> all) {
   if (asked_for("TALLY_TEST_EVERYTHING")) return all;

@@ -1,5 +1,5 @@
-// Attention on GPUs with less shared memory, as cuda-host has it where its settings say so: wide heads take turns, and
-// the results keep their bits. What does not fit at all is refused with what it needs.
+// Attention on GPUs with less shared memory, as set on cuda-host: wide heads are computed in parts, and the results
+// keep their bits. An error names the required memory if a head does not fit at all.
 #include <gtest/gtest.h>
 
 #include "cuda/emulator/settings.hpp"

@@ -1,6 +1,6 @@
-// Tiles of keys that may be left out, and must not be: every bound by which they are told is met by one query and one
-// key. 300 tokens are tiles of 128 keys and, from query 256 on, one of 44 rows; what is at stake is the tile of the
-// keys 0 .. 127. (core/cpu/attention/attention.cpp skips tiles; the others compute them all.)
+// Tiles of keys that may be skipped, and tiles that must not be. One query and one key meet every bound that decides
+// this. 300 tokens are tiles of 128 keys and, from query 256 on, one of 44 rows; the tests are about the tile of the
+// keys 0 .. 127. (core/cpu/attention/attention.cpp skips tiles; the other devices compute them all.)
 #include <gtest/gtest.h>
 
 #include "core/cpu/attention/tile.hpp"
@@ -21,7 +21,7 @@ class SkippedTiles : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(SkippedTiles);
 
 constexpr std::int64_t length = 300, first_row = 256, tile_keys = 128;
-constexpr double negligible = 40;  // in f64: what is left out is below e^-40 of a row's sum
+constexpr double negligible = 40;  // in f64: skipped weights are below e^-40 of a row's sum
 
 // A tensor with a number for each of its indices (the axes of batch and head have size 1).
 Tensor filled(const Shape& shape, const std::function<double(std::int64_t row, std::int64_t column)>& value) {
@@ -34,7 +34,7 @@ Tensor filled(const Shape& shape, const std::function<double(std::int64_t row, s
 // scale q.k = 1 for q = k = unit in one dimension of `width`.
 double unit(std::int64_t width) { return std::pow(static_cast<double>(width), 0.25); }
 
-// One query and one key of the far tile are aligned; their score is 100 and their bias -100, beside a diagonal of 0.
+// One query and one key of the far tile are aligned: their score is 100 and their bias -100, and the diagonal is 0.
 struct Aligned {
   std::int64_t row, key;
   double others_diagonal = 0;  // score of the other rows on their diagonal
@@ -108,7 +108,7 @@ TEST_P(SkippedTiles, CountForTheRowThatHoldsLeast) {
       expect_counted(one, {.row = row, .key = 100, .others_diagonal = 60});
     }
   }
-  // The first row's bias is as much below that of the others as its score on the diagonal is above theirs.
+  // The first row's bias is as much lower than the other rows' as its score on the diagonal is higher.
   expect_counted(row_column, {.row = length - 1, .key = 100, .others_diagonal = 60, .lowered_first = true});
 }
 
@@ -133,7 +133,7 @@ TEST_P(SkippedTiles, CountWhereManyLittleWeightsAddUp) {
   }
 }
 
-// e^-28 to e^-38 is left of the sticks of the rows when they come to the far tile, of the last row's nothing.
+// When they reach the far tile, e^-28 to e^-38 of the rows' sticks is left, and nothing of the last row's.
 TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
   const Values values = [](const std::string& name, const Shape& shape, double) {
     if (name == "v") return filled(shape, [](std::int64_t j, std::int64_t) { return j < tile_keys ? 1.0 : 0.0; });
@@ -152,7 +152,7 @@ TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
   EXPECT_LE(testing::largest_difference(output(true), expected), std::exp(-negligible));
 }
 
-// Three gates are open in the tiles before the far one, in the last row all: its positions alone are beyond the table.
+// Three gates are open in the tiles before the far one, in the last row all: only its positions are beyond the table.
 TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
   const std::int64_t last = 4;
   const ShapeCase table{"table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
@@ -162,7 +162,7 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
                               {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
                         }};
   const Values values = [](const std::string& name, const Shape& shape, double deviation) {
-    // A gate is open where the product is 40 or more, and shut where it is -40.
+    // A gate is open if the product is 40 or more, and closed if it is -40.
     const double one = unit(shape.back());
     if (name == "gate_query") {
       return filled(shape, [&](std::int64_t i, std::int64_t c) {
@@ -183,9 +183,9 @@ TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
   EXPECT_LE(testing::largest_difference(rows(true), rows(false)), 1e-12);
 }
 
-// Of each head 9 tiles have a pair that counts: one for the rows from 0 and from 64 on, two from 128 and 192, three
-// from 256. Those of the first keys can be passed over where the last key before them is far from all rows: for the
-// rows 192 .. 255 and 256 .. 299. Values would be the same without.
+// In each head 9 tiles have an unmasked pair: one for the rows from 0 and from 64 on, two from 128 and 192, three from
+// 256. The tiles of the first keys can be skipped if the last key before them is far from all rows: for the rows 192 ..
+// 255 and 256 .. 299. Skipping does not change values.
 void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const Values& values = normal_tensor) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     SCOPED_TRACE(formatted("{} in {}", one.name, dtype));

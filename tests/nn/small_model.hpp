@@ -1,4 +1,4 @@
-// A small transformer in f64 on the default device, tokens for it, and what must hold of any such model.
+// A small transformer in f64 on the default device, tokens for it, and properties of any such model.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,8 +25,8 @@ inline Tensor some_tokens(std::int64_t length) {
   return Tensor::from(ids, {1, length}, default_device());
 }
 
-// Two layers, width 8, two heads, or four that share so many heads of keys. The parameters are off their start by what
-// their paths say: the same in any model.
+// Two layers, width 8, and two heads, or four that share fewer key heads. The parameters differ from their initial
+// values by numbers that depend on their paths: the same in any model.
 inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choice, const std::string& attention,
                                                      std::int64_t max_length, std::int64_t key_heads = 0) {
   ModelOptions options;
@@ -45,7 +45,7 @@ inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choic
   return model;
 }
 
-// Another token at each of these indices changes no bit of what stands before it, and something from there on.
+// Another token at each of these indices changes no bit before it, and something from there on.
 inline void expect_causal_at(Transformer& model, const Tensor& tokens, const std::vector<std::int64_t>& indices) {
   const NoGrad only_values;
   const std::vector<double> before = model.forward(tokens).to_vector<double>();

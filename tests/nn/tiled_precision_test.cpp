@@ -1,4 +1,4 @@
-// Tiled attention in single precision, beside the places where scores bend and at them.
+// Tiled attention in single precision, away from the kinks of scores and at them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,9 +37,9 @@ double distance_to_kinks(const ShapeCase& one, const Sizes& sizes, const Values&
   return testing::distance_to_kinks(inputs.operands, inputs.score);
 }
 
-// What the rounding of do.o, which is that of a whole row of dl = a (da - do.o), is multiplied with on its way to a
-// gradient: the composed form sums a da in double instead of taking do.o from the rounded output. Times positions in
-// tables that go on rising; a score modification's numbers of rows and heads are freed of it
+// The factor of the rounding error of do.o on its way to a gradient. The error is the same for a whole row of dl = a
+// (da - do.o). The composed form sums a da in double instead of taking do.o from the rounded output. For tables that
+// keep rising the factor is a position. A score modification's numbers of rows and heads are freed of it
 // (core/cpu/attention/score_mod.hpp).
 double reach(const std::string& name, const Sizes& sizes) {
   const auto length = static_cast<double>(sizes.length);
@@ -91,10 +91,9 @@ ComposedErrors composed_errors(const ShapeCase& one, const Sizes& sizes, const V
   return errors;
 }
 
-// The error of f32 against f64 is at most twice (gradients: three times) that of the composed form, and one rounding
-// (gradients: two) of the largest value.
-// Beside that the rounding of do.o, as far as it reaches: 1.6 times at most as measured (the row bias of a GPU's
-// kernels, whose gradient is 0 but for rounding), on the CPU 0.9.
+// The f32 error against f64 may be twice the composed form's (gradients: three times), plus one rounding (gradients:
+// two) of the largest value. Gradients may also have the rounding error of do.o times its reach. At most 1.6 times that
+// was measured (the row bias in a GPU's kernels, whose gradient is 0 up to rounding), on the CPU 0.9.
 enum class Compared { output, gradients, both };
 void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& values, Compared compared) {
   constexpr double rounding = 1.2e-7, roundings = 2;  // of do.o
@@ -115,10 +114,10 @@ void expect_as_precise(const ShapeCase& one, const Sizes& sizes, const Values& v
   }
 }
 
-// Wider than what a GPU keeps of a head in shared memory at a time.
+// Wider than the part of a head that a GPU holds in shared memory at a time.
 constexpr Sizes wide_heads{1, 1, 40, 150, 130};
 
-// Among so many pairs some lie beside a kink: gradients of shapes that have kinks are for the next test.
+// With this number of pairs some are next to a kink, so the next test has the gradients of shapes with kinks.
 TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   std::size_t turn = 0;
@@ -134,9 +133,9 @@ TEST_P(TiledPrecision, IsAsPreciseAsTheComposedFormInSingle) {
   }
 }
 
-// Rounding of a position that lies beside a kink decides between two derivatives, so the numbers are such that none
-// lies there. Outputs are for the test before, whose sample is large enough for twice the error of the composed form to
-// mean something.
+// Rounding of a position next to a kink decides between two derivatives, so these numbers keep all positions away from
+// kinks. The test before has the outputs: its sample is large enough for twice the error of the composed form to mean
+// something.
 TEST_P(TiledPrecision, HasGradientsAsPreciseAsThoseOfTheComposedFormBetweenKinks) {
   constexpr double apart = 1e-4;
   constexpr int most_draws = 200;
@@ -154,8 +153,8 @@ TEST_P(TiledPrecision, HasGradientsAsPreciseAsThoseOfTheComposedFormBetweenKinks
   }
 }
 
-// Half of the numbers of each query, and the other half of those of each key: no product of theirs has a term but that
-// of their first numbers, `first`, while gradients reach all of them.
+// Half of the elements of each query are 0, and the other half of each key's. So their product has only the term of the
+// first elements, `first`, but gradients reach all elements.
 Values crossed(double first) {
   return [first](const std::string& name, const Shape& shape, double deviation) {
     const bool query = name == "q" || name == "gate_query", key = name == "k" || name == "gate_key";
@@ -174,7 +173,8 @@ Values crossed(double first) {
   };
 }
 
-// Every gate exactly 1/2 or 1: every second position, or every one, is an integer, and those of some keys are P.
+// Every gate is exactly 1/2 or 1: every second position, or every one, is an integer, and the positions of some keys
+// are P.
 TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
   for (const ShapeCase& one : shape_cases()) {
     if (!one.kinks) continue;
@@ -189,7 +189,8 @@ TEST_P(TiledPrecision, TakesTheSameSideOfKinksAsTheComposedForm) {
       expect_equal(compute(one, sizes, DType::f64, true, 0, crossed(20)),
                    compute(one, sizes, DType::f64, false, 0, crossed(20)));
 
-      // The side of a table is that of larger positions: gates a little above 1/2 change next to nothing, others do.
+      // At an integer the table takes the side of larger positions: gates a little above 1/2 change almost nothing,
+      // gates below do.
       if (one.name.find("table") == std::string::npos) continue;
       const Outcome above = compute(one, sizes, DType::f64, true, 0, crossed(1e-5)),
                     below = compute(one, sizes, DType::f64, true, 0, crossed(-1e-5));

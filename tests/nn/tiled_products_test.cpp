@@ -42,7 +42,7 @@ Outcome with_products(MatmulPrecision precision, const ShapeCase& one, const Siz
 // Each width of a kernel, and heads wider than those.
 std::vector<Sizes> sizes_of_kernels() {
   if (testing::only_small_kernels(default_device())) {
-    // A GPU takes each width: compute-sanitizer sees a kernel that runs.
+    // A GPU takes each width: compute-sanitizer checks a kernel that runs.
     if (default_device().type == DeviceType::cuda) return {{1, 1, 35, 40, 40}, {1, 1, 35, 24, 20}, {1, 1, 35, 136, 72}};
     return {{1, 1, 35, 40, 40}};
   }
@@ -73,7 +73,7 @@ void expect_rounded(MatmulPrecision precision, double rounding) {
     if (!has_rounding_kernels(one)) continue;
     ++rounded;
     std::vector<Sizes> own_sizes{all_sizes.front(), all_sizes[++turn % all_sizes.size()]};
-    // Rows whose windows see few of the keys.
+    // Rows whose windows have few of the keys.
     if (is_cpu(default_device()) && one.mask.window > 0) own_sizes.push_back({1, 1, 600, 16, 16});
     if (precision == MatmulPrecision::bf16 && has_own_loop(one)) own_sizes.push_back({1, 1, 200, 16, 16});
     for (const Sizes& sizes : own_sizes) {

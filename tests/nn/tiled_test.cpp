@@ -36,13 +36,13 @@ class Tiled : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Tiled);
 
 std::vector<Sizes> all_sizes() {
-  // One token; fewer rows than lanes; a tile and a bit; several tiles of keys, several shares of a head; widths that
-  // are no whole vectors. Heads as wide as models have them, wider than a tile of rows, of one number.
+  // One token; fewer rows than lanes; a tile and a few more rows; several tiles of keys, several shares of a head;
+  // widths that are no whole vectors. Heads as wide as in models, wider than a tile of rows, and of width one.
   if (testing::only_small_kernels(default_device())) return {{1, 2, 35, 4, 4, 2}};
   std::vector<Sizes> all{{2, 1, 1, 8, 8},    {1, 3, 5, 4, 3}, {1, 2, 67, 20, 17},  {1, 2, several_tiles(), 16, 16},
                          {1, 2, 70, 64, 64}, {1, 1, 9, 1, 1}, {1, 1, 35, 130, 40}, {1, 1, 20, 40, 150}};
-  // Heads that share their keys: all of them, also in widths of several parts; two and two; so many heads of keys that
-  // work is not divided any further.
+  // Heads that share their keys: all of them, also in widths of several parts; pairs; and enough key heads that work is
+  // not divided further.
   std::vector<Sizes> shared{{1, 3, 35, 8, 5, 3}, {1, 2, 20, 40, 150, 2}, {1, 4, 20, 4, 4, 2}};
   if (default_device() == Device{}) shared.insert(shared.end(), {{1, 4, 67, 20, 17, 2}, {17, 2, 20, 4, 4, 2}});
   all.insert(all.end(), shared.begin(), shared.end());
@@ -51,8 +51,8 @@ std::vector<Sizes> all_sizes() {
   return all;
 }
 
-// Where the CPU executes kernels of a GPU every case takes a quarter of the sizes, its neighbours the others; under
-// AddressSanitizer an eighth.
+// If the CPU executes the kernels of a GPU, every case has a quarter of the sizes, and its neighbours have the others.
+// Under AddressSanitizer it has an eighth.
 bool left_to_neighbours(std::size_t one, std::size_t size) {
   return testing::takes_a_share() && (one + size) % (testing::repeats_show_nothing() ? 8 : 4) != 0;
 }
@@ -75,7 +75,8 @@ class LessSharedMemory {
 };
 
 void expect_equal_forms(double dropout) {
-  // Races are in the kernels of tiles alone; that their numbers are right is told where nothing slows them down.
+  // Under ThreadSanitizer only the tiled kernels run, because only they can have races. Their numbers are checked in
+  // other builds, which are faster.
   const bool few = testing::only_small_kernels(default_device());
   const std::vector<ShapeCase> cases = shape_cases();
   const std::vector<Sizes> all = all_sizes();
@@ -100,8 +101,8 @@ TEST_P(Tiled, DropsTheSameWeightsAsTheComposedForm) {
   expect_equal_forms(0.25);
 }
 
-// Where a window or a chunk is small beside the text, its rows are shared out among neighbours, with the keys that
-// these see; what belongs to distances or places is of all of them.
+// If a window or a chunk is much shorter than the text, its rows are divided into shares with the keys that they attend
+// to. Gradients by distance or position are sums over all shares.
 TEST_P(Tiled, AddsUpOverSharesWhatBelongsToNoKey) {
   if (GetParam() != Device{} || testing::only_small_kernels(GetParam())) GTEST_SKIP() << "the CPU's shares";
   constexpr Sizes sizes{1, 1, 1100, 4, 4};
@@ -145,10 +146,9 @@ TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   set_thread_count(before);
 }
 
-// Every form of the kernels with every shape: each width that a block has in shared memory, heads that take several
-// turns, each precision of products, with weights dropped. What another order of threads and blocks changes lacks a
-// barrier. One of the other orders has less shared memory, which decides how wide the slices of a head are and none of
-// the bits. The two take turns.
+// Every form of the kernels with every shape: each width of a block in shared memory, heads in several parts, each
+// precision of matmuls, with dropout. If another order of threads and blocks changes a bit, a barrier is missing. One
+// of the other orders has less shared memory, which changes the width of a head's slices but no bit. The two alternate.
 TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   if (GetParam() != testing::on_cuda_host) GTEST_SKIP() << "schedules are those of cuda-host";
   const bool few = testing::only_small_kernels(GetParam());
@@ -187,7 +187,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   EXPECT_GE(seen, families.size());
 }
 
-// Rows at the end of a sequence are what the same rows are among all: a text is generated token by token.
+// The last rows of a sequence give the same without the other rows: a text is generated token by token.
 TEST_P(Tiled, TakesTheLastRowsAlone) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   const Sizes all{1, 2, 150, 8, 8};
@@ -226,7 +226,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
   }
 }
 
-// Rows first .. last of what has an axis of queries or keys.
+// Rows first .. last of a tensor with an axis of queries or keys.
 std::vector<double> rows_of(const Tensor& x, std::int64_t first, std::int64_t last) {
   return slice(x, 2, first, last + 1).to_vector<double>();
 }
@@ -235,8 +235,8 @@ bool all_numbers(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); });
 }
 
-// The first 128 keys are a tile; for the rows 256 .. 299, a tile too, nothing in it matters. What is computed of it all
-// the same is told by values there that are no numbers: even a weight of 0 makes no number of them.
+// The first 128 keys are a tile. For the rows 256 .. 299, a tile too, none of its weights matter. NaN in its values
+// shows whether it is computed: even a weight of 0 times NaN is NaN.
 void expect_left_out(const ShapeCase& one) {
   SCOPED_TRACE(one.name);
   const Sizes sizes{1, 2, 300, 8, 8};
@@ -253,7 +253,7 @@ void expect_left_out(const ShapeCase& one) {
   const Outcome expected = of(false), found = of(true);
   EXPECT_EQ(rows_of(found.output, 256, 299), rows_of(expected.output, 256, 299));
   EXPECT_EQ(rows_of(found.gradients.at("q"), 256, 299), rows_of(expected.gradients.at("q"), 256, 299));
-  // Rows for which the tile is computed because it matters to others beside them.
+  // Rows for which the tile is computed, because it matters to other rows of their tile.
   EXPECT_FALSE(all_numbers(rows_of(found.output, 191, 191)));
 }
 

@@ -126,7 +126,7 @@ TEST(Transformer, SharesATableOfTheWholeModel) {
   EXPECT_EQ(tables, 1);
 }
 
-// One token attends to itself alone, so that a block is a chain of projections that can be written down.
+// One token attends only to itself, so a block is a chain of projections that can be written out.
 TEST(Transformer, PutsNormsWhereAsked) {
   for (const std::string order : {"pre", "parallel", "post"}) {
     for (const std::string norm : {"layer", "rms"}) {

@@ -24,7 +24,7 @@ inline std::vector<ShapeCase> unread_cases() {
              score.add_score_mod(pair);
              score.biases.push_back(by_row(s, leaf));
            }},
-          // By way of the gates, scores have a gradient.
+          // Scores have a gradient through the gates.
           {"pair_apart_with_gates_of_the_score",
            [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(apart(s, leaf)); },
            false,

@@ -11,7 +11,7 @@ MODEL_KEYS = {  # name here: (key in "model", value where the key is absent)
     "layers": ("layers", None),
     "width": ("width", None),
     "heads": ("heads", None),
-    "kv_heads": ("kv-heads", 0),           # 0: as many as heads
+    "kv_heads": ("kv-heads", 0),           # 0: equal to heads
     "norm": ("norm", "layer"),             # layer, rms
     "norm_place": ("norm-place", "pre"),   # pre, post
     "norm_eps": ("norm-eps", 0),           # 0: the usual one
@@ -54,7 +54,7 @@ ENCODING_DEFAULTS = {  # the options that formulas or shapes of parameters depen
     "wall": {"scalar-gate": False, "qk-norm": False},
 }
 
-# Heads first .. end-1 of a layer, the encodings that act on them, and what their queries see.
+# Heads first .. end-1 of a layer, the encodings that act on them, and the mask of their queries.
 Group = namedtuple("Group", "first end names sight", defaults=(position.Sight(),))
 
 

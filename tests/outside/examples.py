@@ -16,7 +16,7 @@ MODELS = {
     "norms of q and k by head": {"qk-norm": "head"},
     "norms of q and k over all heads": {"qk-norm": "full", "norm": "rms", "kv-heads": 1},
 }
-ENCODINGS = [  # whatever the model does with encodings; tests/reference has each encoding and option
+ENCODINGS = [  # all that a model does with encodings; tests/reference has each encoding and option
     ("none", {}), ("absolute", {}), ("sinusoidal", {}), ("relative", {"share": "model"}), ("rope", {}), ("fox", {}),
     ("cope", {"p-max": 2, "share": "none"}), ("cope", {"p-max": 2, "share": "layers"}),
     ("cope+rope", {"cope": {"p-max": 2, "gates": "values", "rotated-query": True}}),

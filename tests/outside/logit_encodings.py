@@ -120,7 +120,7 @@ def mta(layer, logits, _):
         groups = layer.parameter("mix-after")
         n = groups.shape[1]
         mixed = [of_heads(groups[g].swap_last(), weights[:, g * n:(g + 1) * n]) for g in range(groups.shape[0])]
-        weights = tape.where(layer.seen, beside(mixed), 0)  # a head may not see what another one does
+        weights = tape.where(layer.seen, beside(mixed), 0)  # masked pairs of one head stay masked in another
     return weights
 
 

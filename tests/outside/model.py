@@ -94,7 +94,7 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
     for layer in layers:
         layer.seen, layer.logits = seen, logits
     if joined is not None:
-        # If what joins the scores decided alone, by the same rule.
+        # The weights if only the position terms decided, by the same rule.
         record("position_weights", weights_and_sum(layers, joined, v, seen, "position_weights")[0])
     weights, output = weights_and_sum(layers, logits, v, seen, "weights")
     record("weights", weights)

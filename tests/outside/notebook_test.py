@@ -160,7 +160,7 @@ class LastX(unittest.TestCase):
         questions = last_x.Questions.__new__(last_x.Questions)
         questions.is_x, questions.gap = is_x, np.argmax(is_x[:, ::-1], axis=1)
         over_y, over_x = last_x.margins(questions, weights)
-        nearer = questions.gap > 0  # the nearest y is as many steps nearer as the gap is wide
+        nearer = questions.gap > 0  # the nearest y is gap steps nearer
         np.testing.assert_allclose(over_y[nearer], 3 - 0.5 * questions.gap[nearer])
         self.assertTrue(np.isnan(over_y[~nearer]).all())
         earlier = [np.argmax(row[len(row) - gap - 2 :: -1]) + 1 for row, gap in zip(is_x, questions.gap)]
@@ -219,7 +219,7 @@ class Damage(unittest.TestCase):
         run = tally.Run(self.run)
         self.assertEqual(run.state, "unfinished")
         self.assertEqual(run.splits, ["in-distribution", "ood-sparse", "ood-dense"])
-        self.assertEqual(run.evaluations("ood-dense")["step"].tolist(), [2])  # that of step 4 is cut
+        self.assertEqual(run.evaluations("ood-dense")["step"].tolist(), [2])  # the evaluation of step 4 is cut off
         self.assertIn("the last line is cut", run.notes[0])
         self.assertEqual(len(run.final()["step"]), 0)
 

@@ -55,12 +55,12 @@ class Layer:
         self.index, self.name, self.options, self.owner = index, name, options, owner or name
         self.parameters, self.dumped = parameters, dumped or {}
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
-        self.x = None                    # [B,T,D], what the query, key and value projections see
-        self.seen = None                 # bool [T,T], whether the query sees the key
+        self.x = None                    # [B,T,D], the input of the query, key and value projections
+        self.seen = None                 # bool [T,T], whether the query attends to the key
         self.alive = None                # bool [B,H,T,T], set by score where it takes pairs' weight altogether
         self.s = None                    # scaled products of the (rotated) q and k
         self.logits = None               # [B,H,T,T], set before the weights
-        self.product_scale = None        # what they are multiplied by
+        self.product_scale = None        # their factor
         self.weights = None              # for rest and finish
         self.rotated_q = self.rotated_k = self.rotated_v = None  # after all of rotate
         self.record = lambda name, node: None
@@ -242,4 +242,4 @@ def interpolate(z, positions, dumped=None):
 
 
 for module in sorted(pathlib.Path(__file__).parent.glob("*_encodings.py")):
-    importlib.import_module(module.stem)  # registers what it holds
+    importlib.import_module(module.stem)  # registers its encodings

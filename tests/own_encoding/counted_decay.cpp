@@ -1,4 +1,4 @@
-// The same penalty on a distance that counts only what matters to the query: keys whose gate is open.
+// The same penalty on a distance that counts only the keys that matter to the query, those with an open gate.
 //   g_ij = sigmoid(q_i.G_j / sqrt(d)),  G = x W_gᵀ;  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij
 #include "autograd/score_mod.hpp"
 
@@ -34,7 +34,7 @@ class CountedDecay final : public Encoding {
                               setup.start->linear_weight(setup.width), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
-    // Gates look back at earlier tokens: what belongs to them is kept while a text is generated.
+    // Gates look back at earlier tokens, so their keys are cached during generation.
     const Tensor gate_keys = in.keep("gate keys", split_heads(linear(in.x, gate_), key_heads_), 2);
     score.add_score_mod(AppliedScoreMod{.mod = &score_mod_counted_penalty, .heads = rate_, .gates = {in.q, gate_keys}});
   }

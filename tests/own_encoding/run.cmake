@@ -1,9 +1,10 @@
-# Does what nn/position/README.md and tasks/add.md say: copies the sources, adds their encoding and optimiser, the encoding of
-# contextual.md and the two that 'tally new-encoding' prints, a file each and nothing else, builds the runner, and looks for
-# them in the list, the help, the check and a short training run; and holds the one against the form in which it was
-# written first.
+# Follows nn/position/README.md and tasks/add.md. It copies the sources and adds five files: the encoding and the
+# optimiser of these pages, the encoding of contextual.md, and the two that 'tally new-encoding' prints. It builds the
+# runner and looks for them in the list, the help, the check and a short training run. It compares the encoding of
+# contextual.md with the same encoding in tensor operations.
 #
-# cmake -D SOURCE=<root of the sources> -D TALLY=<the program> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to use> -P run.cmake
+# cmake -D SOURCE=<root of the sources> -D TALLY=<the program> -D COMPILER=<c++> -D GENERATOR=<name> -D WORK=<folder to
+# use> -P run.cmake
 set(tree ${WORK}/tally)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${tree})

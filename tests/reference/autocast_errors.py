@@ -76,7 +76,7 @@ class Selective(Plain):
         scores, hidden = self.logits(q, k), upper_triangle(q.shape[2])
         marks = F.relu(scores[:, :1]).masked_fill(hidden, 0)
         marks = marks * (1 - torch.eye(q.shape[2], dtype=marks.dtype))  # nobody masks itself
-        marks = torch.cat([torch.zeros_like(marks[..., :1]), marks[..., 1:]], -1)  # nor anybody token 0
+        marks = torch.cat([torch.zeros_like(marks[..., :1]), marks[..., 1:]], -1)  # and no query masks token 0
         masked = marks.cumsum(-2) - marks  # by the tokens before the query
         return torch.softmax((scores - masked).masked_fill(hidden, -torch.inf), -1) @ v
 

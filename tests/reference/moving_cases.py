@@ -18,7 +18,7 @@ CASES += [
     # The whole score is not divided by sqrt(d), including the changes by the matrices.
     Case("fox+path-score-scale-none", "fox+path",
          {"fox.sign": "plus", "fox.score-scale": "none"} | within("path", PATH)),
-    # Gates see the plain product.
+    # Gates use the plain product.
     Case("cope+path", "cope+path", cope_options(3, "cope.") | within("path", PATH)),
     Case("path+sink", "path+sink", within("path", PATH) | within("sink", SINK)),
     Case("path+stick-breaking", "path+stick-breaking", within("path", PATH | {"conv": "false"}) | STICK),

@@ -26,14 +26,15 @@ CASES += [
     Case("ssmax", "ssmax", {"start": "0.43", "bias": "false"}),
     Case("ssmax-bias", "ssmax", {"start": "1.5", "bias": "true"}),
     Case("rope+ssmax", "rope+ssmax", {"rope.layout": "half", "ssmax.bias": "true"}),
-    # All that joins the score is multiplied too: of a table, by distance, of columns, a product; gates see only the score.
+    # All terms of the score are multiplied too: of a table, by distance, of columns, a product. Gates use only the
+    # score.
     Case("ssmax-whole", "ssmax", {"bias": "true", "whole": "true"}),
     Case("cope+ssmax-whole", "cope+ssmax", cope_options(3, "cope.") | {"ssmax.bias": "true", "ssmax.whole": "true"}),
     Case("alibi+ssmax-whole", "alibi+ssmax",
          {"alibi.learned": "true", "ssmax.bias": "false", "ssmax.whole": "true"}),
     Case("fox+ssmax-whole-window", "fox+ssmax[window=4,first=1]", {"ssmax.bias": "true", "ssmax.whole": "true"}),
     Case("nexus+ssmax-whole", "nexus+ssmax", {"nexus.p-max": "8", "ssmax.bias": "true", "ssmax.whole": "true"}),
-    # Gates see the score as ssmax makes it; the bias of the table is not multiplied.
+    # Gates use the score after ssmax's factor; the bias of the table is not multiplied.
     Case("cope+ssmax", "cope+ssmax", cope_options(3, "cope.") | {"ssmax.bias": "true"}),
     Case("gated", "gated", {"per": "element"}),
     Case("gated-per-head", "gated", {"per": "head"}),

@@ -27,7 +27,7 @@ def main():
     expected = re.findall(r'^REFUSED\((\w+), "([^"]+)"', source.read_text(), re.MULTILINE)
     assert len(expected) == source.read_text().count("\nREFUSED("), "a score modification whose first line is not understood"
     clang = "clang" in compiler
-    # An error with what leads to it: the lines before it that say where it is required from, and those behind it.
+    # An error with its context: the lines before it that name the place that required it, and the lines after it.
     said, pending = [], []
     for line in errors_of(compiler, ["-ferror-limit=0"][:clang], source):
         pending.append(line)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Table 2 twice: once without a break, once killed by SIGKILL, then interrupted by SIGTERM, and resumed. Both must say the
-# same, number by number. The models are tiny, since what is shown are the promises of `tally reproduce`, not the errors.
+# Table 2 twice: once without a break, once killed by SIGKILL, then interrupted by SIGTERM, and resumed. Both must be
+# equal, number by number. The models are tiny, because the promises of `tally reproduce` are tested, not the errors.
 #
 #   tests/results/interrupted.sh [--plain] TALLY [FOLDER]   TALLY: the program; FOLDER for the runs, else a temporary one
 #
-# --plain: quick scale as it is, twice a quarter of an hour; what FOLDER/whole has already is not trained again.
+# --plain: quick scale as it is, twice a quarter of an hour; finished runs of FOLDER/whole are not trained again.
 # Exit code 0: the same.
 set -euo pipefail
 
@@ -46,7 +46,8 @@ any_begun() {
 # Names of runs without the changes, which are the same for all.
 short() { sed -E 's/-model[^ ]*-(seed[0-9]+)/-\1/; s/ --set .*( --dir)/ --set ...\1/'; }
 
-# Starts the table in the background, and sends it the signal when so many runs are finished and another has begun.
+# Starts the table in the background, and sends it the signal when this number of runs are finished and another has
+# begun.
 stopped_after() {
   local signal=$1 enough=$2 code=0
   echo "\$ tally ${table[*]} --dir again &   # SIG$signal within a run, after $enough others" | short

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The finished runs behind the pages of quick scale, without their checkpoints: what tables are made from, so that no
-# machine trains a run again that another has finished.
+# The finished runs of the pages of quick scale, without their checkpoints. Tables are made from them, so no machine
+# trains a run again that another has finished.
 #
 #   tests/results/runs.sh restore [FOLDER]   unpacks them into FOLDER (runs/quick), where `tally reproduce` finds them;
-#                                            what is there already stays
-#   tests/results/runs.sh save [FOLDER]      adds the finished runs of FOLDER to those that are kept
+#                                            existing runs stay
+#   tests/results/runs.sh save [FOLDER]      adds the finished runs of FOLDER to the saved ones
 set -euo pipefail
 
 archive=$(cd "$(dirname "$0")" && pwd)/runs-quick.tar.xz

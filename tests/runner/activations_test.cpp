@@ -136,7 +136,7 @@ TEST_F(Summary, CoversEveryHead) {
     const auto row = [&](const JsonValue& tables, std::size_t n) {
       return tables.elements()[n].elements("rows").at(head);
     };
-    // Every query sees the first token, a write, so the 4 x 16 queries have at least that many pairs.
+    // Every query attends to the first token, a write, so the 4 x 16 queries have at least that many pairs.
     EXPECT_GE(row(all, 0).at("w").integer("n"), 64);
     EXPECT_EQ(row(all, 1).at("w").integer("n"), 64);
     const JsonValue attention = row(scored, 1);

@@ -134,7 +134,7 @@ inline std::vector<std::string> tiny_training(const std::string& run, const std:
 
 inline bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// The words of a line. Blanks within '...' part no words.
+// The words of a line. Blanks within '...' do not separate words.
 inline std::vector<std::string> words_of(std::string_view line) {
   std::vector<std::string> words;
   bool quoted = false, inside = false;

@@ -1,5 +1,5 @@
-// One run by several processes of mpirun equals the run of one process. This holds whichever process is killed, and for
-// any number of processes that resume it.
+// One run by several processes of mpirun equals the run of one process, even if any of them is killed, and for any
+// number of processes that resume it.
 #include <gtest/gtest.h>
 
 #include <random>

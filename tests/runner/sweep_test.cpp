@@ -136,7 +136,7 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   const std::string suite = "sweep sweep --suite=recall --pe=cope,rope --seeds=1 --threads=1 ";
   expect_parts(done(suite + "--dry-run --set pe.cope.p-max=4,8"),
                {"sweep/mqar/cope-pe.cope.p-max=4-seed1: waiting\n", "/last-x/rope-seed1: ", "/n-back/rope-seed1: "});
-  refused({{suite + "--task=mqar", "--task"},            // a suite says which tasks
+  refused({{suite + "--task=mqar", "--task"},            // a suite has its own tasks
            {suite + "--task.length=64", "task.length"},  // not all its tasks are as long
            {suite + "--model.heads=3", "mqar quick: "},
            {"sweep sweep --suite=recal --pe=cope", "did you mean 'recall'?"}});

@@ -88,8 +88,8 @@ TEST_F(Workers, AFolderThatListsNothingIsRefused) {
   refused(worker(), "'../outside' is no name of a run's folder", 1);
 }
 
-// A worker waits for the claim of an active machine. It takes over the claim of a silent machine, whatever its clock
-// shows.
+// A worker waits for the claim of an active machine. It takes over the claim of a silent machine, even if the clocks
+// differ.
 TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {
   list("--seeds=1");
   write_claim(1, "working", 2.0);

@@ -1,6 +1,6 @@
-// What ThreadSanitizer must say about OpenMP: with the argument "race" two threads write one variable and it has to be
-// reported; without, the same variable is handed over by the barrier at the end of a loop, and silence is right. Both
-// fail in their own way when the OpenMP runtime is not known to the sanitizer.
+// ThreadSanitizer must understand OpenMP. With the argument "race" two threads write one variable, which it must
+// report. Without it, the barrier at the end of a loop hands the variable over, and it must report nothing. Both fail
+// if the sanitizer does not know the OpenMP runtime.
 #include <cstring>
 
 int main(int argc, char** argv) {

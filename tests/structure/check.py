@@ -16,7 +16,7 @@ MAX_README_LINES = 80  # each leads in; others hold designs, formulas, measureme
 MAX_FIRST_README_LINES = 150  # the one at the top
 TOP_LEVEL = {"core", "autograd", "nn", "cuda", "tasks", "tests",
              "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE"}
-# Folder -> what its files may include. tests/ may include anything.
+# Folder -> the folders that its files may include. tests/ may include anything.
 FLOORS = {
     "core": ["core"],  # without core/io, which is a floor of its own
     "autograd": ["core", "autograd"],
@@ -29,18 +29,18 @@ TASK_FOLDERS = ["library", "print", "text", "text/prepare", "data", "toy", "lang
                 "inspect", "foreign", "results", "command_line", "sweep", "commands/parts", "commands"]
 CODE = {".cpp", ".hpp", ".def", ".cu", ".cuh"}
 SCRIPTS = {".py", ".js", ".sh", ".cmake", ".css", ".html"}
-ONE_FILE = {pathlib.Path("tasks/tally.py")}  # which people copy beside their notebooks
+ONE_FILE = {pathlib.Path("tasks/tally.py")}  # people copy it next to their notebooks
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CUDA_HEADER = re.compile(r"(cuda|cublas|nccl|curand|cusparse|cudnn|nvtx|nvrtc|nvml|cooperative_groups|mma\.h|cub/|thrust/)")
 RUNS_KERNELS = pathlib.Path("tasks/course/11_gpu")  # a chapter on kernels, which the CPU executes
-MAY_READ_FILES = {"tasks"}  # of the floors: autograd, nn and cuda compute, whatever the numbers come from
+MAY_READ_FILES = {"tasks"}  # autograd, nn and cuda only compute, wherever their numbers come from
 # Library -> the one place that needs it: nothing that is installed may.
 LIBRARIES = {"nlohmann": ("core/io/json_reader.cpp",), "CLI": ("tasks/command_line/", "tasks/sweep/", "tasks/commands/")}
 BAD_NAME = re.compile(r"(^|_)(fast|optimi[sz]ed|utils?|misc|v2)(_|\.|$)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:work|root|home/\w+)/")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 
-# What the kernels of cuda/ may not use (cuda/README.md). The files of cuda/emulator stand in for CUDA and are no kernels.
+# Forbidden in kernels of cuda/ (cuda/README.md). The files of cuda/emulator replace CUDA and are no kernels.
 KERNEL_RULES = [
     (re.compile(r"\b(asm|__asm__)\b"), "inline PTX", {"cuda/runtime/instructions.hpp"}),
     (re.compile(r"<<<"), "a kernel is started by launch() alone", {"cuda/runtime/launch.hpp"}),
@@ -60,13 +60,14 @@ KERNEL_RULES = [
     (re.compile(r"\b(CU(DA|BLAS)|NCCL)_CHECK\(\s*\w+\s*\)"), "CUDA_CHECK of a variable: its message names the call",
      {"cuda/runtime/check.hpp", "cuda/distributed/nccl.hpp"}),
 ]
-# Code that differs between nvcc and the host execution: what is checked on the CPU would not be what a GPU runs.
+# Code that differs between nvcc and the host execution: the code checked on the CPU would not be the code that a GPU
+# runs.
 COMPILER_SWITCH = re.compile(r"\b__CUDA(CC|_ARCH)__\b")
 MAY_SWITCH = {"core/math/random.hpp", "cuda/runtime/runtime.hpp", "cuda/runtime/launch.hpp", "cuda/runtime/instructions.hpp", "cuda/runtime/cublas_loader.cu",
               "cuda/distributed/nccl.hpp", "cuda/distributed/nccl_loader.cu"}
 
-# What says something of one encoding stands in that encoding's file. Names that are words of the language as well count
-# as a whole string alone, and examples of --pe ("cope+rope", "--pe cope") not at all.
+# Facts about one encoding belong into that encoding's file. Names that are also words of the language count only as a
+# whole string. Examples of --pe ("cope+rope", "--pe cope") do not count.
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 WORDS_TOO = {"none", "relative", "absolute", "hard", "fire", "sigmoid", "sink", "gated", "path", "wall"}
 STRINGS_TOO = {"none", "sigmoid", "path"}  # of other things: an operation, a file
@@ -192,7 +193,7 @@ def check_shown_code(root, file, lines):
                 folder = (file.parent / target).parent
 
 
-# Pages of results are found from their README, and what they say is told in reading.md. Each says where it comes from.
+# README.md links all pages of results, and reading.md explains them. Each page names its origin.
 RESULTS = pathlib.Path("tests/results")
 ORIGIN = {
     "machine": re.compile(r"\b(EPYC|Xeon|H100|H200)\b"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that the tracked C++ files are laid out as .clang-format says; with --fix lays them out (all, or the files named).
+# Checks that the layout of tracked C++ files follows .clang-format; --fix changes it (all files, or the named ones).
 # clang-format 14, since other versions differ in details; exit status 77 (skipped) where it is not to be had.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

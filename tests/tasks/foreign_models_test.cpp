@@ -7,10 +7,10 @@ namespace tally::testing::foreign_models_test {
 
 class ForeignModels : public ::testing::TestWithParam<const char*> {};
 
-// In f64 the remaining difference comes from transformers, which computes angles in f32 whatever the model's type.
-// Angles up to 13 are rounded by up to 13 2^-24 = 8e-7. In f32 the rule for kernels applies: at most twice the error of
-// the plain implementation. Each error is relative to the library's own f64, since both of theirs round the angles; the
-// reference's is the largest of several runs (make_foreign.py).
+// In f64 the remaining difference comes from transformers, which computes angles in f32 for any type of model. Angles
+// up to 13 are rounded by up to 13 2^-24 = 8e-7. In f32 the rule for kernels applies: at most twice the error of the
+// plain implementation. Each error is relative to the library's own f64, because both of its forms round the angles.
+// The reference's error is the largest of several runs (make_foreign.py).
 TEST_P(ForeignModels, HaveTheLogitsOfTheirOwnLibrary) {
   const std::string folder = folder_of(GetParam());
   const SafetensorsFile reference = SafetensorsFile::open(folder + "/logits.safetensors");

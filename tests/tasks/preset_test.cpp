@@ -46,7 +46,7 @@ TEST(Presets, WrongFilesAreRefused) {
   const std::string file =
       R"({"base": {"summary": "s", "settings": ""}, "parity/p": {"summary": "s", "settings": ""}})";
   EXPECT_EQ(error(file), "");
-  // What replaces a part of the second entry, and how the error begins.
+  // The replacement of a part of the second entry, and the beginning of the error.
   for (const auto& [from, to, message] : std::vector<std::array<std::string, 3>>{
            {R"("summary": "s", "settings": ""}})", R"("sumary": "s", "settings": ""}})",
             "parity/p: [preset] unknown key 'sumary'; did you mean 'summary'?"},

@@ -1,4 +1,4 @@
-// Forty texts, and what is made of them.
+// Forty texts, and the files prepared from them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class Prepare : public ::testing::Test {
     return Tokenizer(read_tokenizer(folder_.file("out/tokenizer.json"))).decode(document.ids);
   }
 
-  // Its tokens have the checksums that its manifest says, as a training asks of them.
+  // Its tokens have the checksums of its manifest, which a training checks.
   void expect_whole(const std::string& name) {
     TextSources sources;
     sources.data = folder_.file(name);

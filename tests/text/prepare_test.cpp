@@ -64,7 +64,7 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
     EXPECT_EQ(counts.at("dropped").integer(rule), 1) << rule;
   }
   const std::string generated = settings_.rules.skip_if;
-  // A rule for lines sees one at a time, without its end.
+  // A rule for lines gets one at a time, without its end.
   settings_.rules.skip_if = R"(^first\s+//|T\.\s|\A// Code)";
   EXPECT_EQ(prepare("lines").at("counts").at("dropped").integer("content"), 1);
   settings_.rules.skip_if = R"(^(?:f|i|r|s|t)+$)";
@@ -83,7 +83,7 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
   EXPECT_FALSE(fs::exists(folder_.file("other")));
 }
 
-// A file of lines is read a MiB at a time; a line that lies across is found again.
+// A file of lines is read a MiB at a time; a line across two parts is found.
 TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
   std::string lines, texts;
   for (int n = 0; n < 30; ++n) {
@@ -294,7 +294,7 @@ TEST_F(Prepare, ATextThatChangesIsDroppedOrRefused) {
   EXPECT_EQ(before.at("counts").at("dropped").integer("unreadable"), 0);
   ASSERT_EQ(notes.size(), 2u);
   EXPECT_TRUE(holds(notes[0] + notes[1], path + ": has changed while it was read"));
-  // What is left is what a preparation without them encodes, by the tokenizer that is there.
+  // The result equals a preparation without the removed texts, with the existing tokenizer.
   expect_whole("out");
   observer_ = {};
   fs::remove(path);

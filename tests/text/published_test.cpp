@@ -129,7 +129,7 @@ TEST(Published, TheConfigurationNamesTheClassThatReadsAnyPattern) {
   for (const char* name : {"bos_token", "eos_token", "model_max_length"}) EXPECT_EQ(none.find(name), nullptr) << name;
 }
 
-// Where the library stops: white space before a token that the one before has taken already.
+// The library does not strip white space that the token before has taken already.
 TEST(Published, StripsDoNotOverlap) {
   TokenizerParts parts = byte_tokenizer();
   for (const auto& [text, lstrip, rstrip] : {std::tuple{"r", false, true}, {"l", true, false}, {" ", true, false}}) {

@@ -100,7 +100,7 @@ TEST_F(Tokens, TypesAreNamedOrRefused) {
   EXPECT_ERROR(guess("int64", 70'000), "--token-type int64 reads it so, --token-type uint32 as it is");
   EXPECT_ERROR(guess("uint8", 257), "it was read as headerless uint16 (--token-type names another type)");
   EXPECT_ERROR(guess("uint16", 70'000), "it was read as headerless uint32 (--token-type names another type)");
-  // A header holds the type, whatever is named; own files have no header.
+  // A header gives the type, even if another is named; own files have no header.
   EXPECT_EQ(TokenFile(folder_.file("c", llm_c(20240520, 1, 4, small_)), 65'536, TokenFormat::uint32).size(), 4);
   EXPECT_EQ(TokenFile(folder_.file("uint32"), 257, TokenFormat::own).size(), 10'000);
   // Zeros where the file begins are zeros in every type, and a few tokens prove nothing.

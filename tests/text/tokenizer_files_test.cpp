@@ -183,8 +183,8 @@ TEST(TokenizerFiles, TiktokensSpecialTokensHaveTheIdsThatTheCallerNames) {
   EXPECT_ERROR(read_tokenizer(json, "", {{"x", 300}}), "says itself what its special tokens are");
 }
 
-// As tokenizers does it: added tokens that are not special are found in every text, the earliest first, there the
-// longest, and what lies between is cut and merged by itself. Pythia has runs of blanks of this kind.
+// As in tokenizers: added tokens that are not special are found in every text, the earliest first, and the longest of
+// several. The text between is cut and merged separately. Pythia has runs of blanks as such tokens.
 TEST(TokenizerFiles, AddedTokensAreFoundBeforeATextIsCut) {
   JsonValue file = parse_json(tokenizer_json(byte_tokenizer()), {}, "made");
   JsonValue added = file.at("added_tokens");
@@ -208,7 +208,7 @@ TEST(TokenizerFiles, AddedTokensAreFoundBeforeATextIsCut) {
   encoder.encode("ba<|endoftext|>  ", allowed, with_special);
   EXPECT_EQ(with_special, (std::vector<std::int32_t>{259, 256, 258}));
   EXPECT_EQ(tokenizer_json(parse_tokenizer_json(tokenizer_json(parts), "again")), tokenizer_json(parts));
-  // Of a pattern's pieces: " x" is one, but not across an added token.
+  // The pattern has the piece " x", but not across an added token.
   TokenizerParts merged = small_tokenizer();
   const std::vector<std::int32_t> before = encoded(merged, "the");
   merged.added.push_back({"h", static_cast<std::int32_t>(merged.tokens.size())});
@@ -340,7 +340,7 @@ TEST(TokenizerFiles, AVocabularyOf128000LoadsSoon) {
   const std::string text = tokenizer_json(parts);
   const auto begin = std::chrono::steady_clock::now();
   const Tokenizer tokenizer(parse_tokenizer_json(text, "made"));
-  // 0.3 s on a free core, measured by tests/bench; here under sanitizers and beside others.
+  // 0.3 s on a free core, measured by tests/bench; here under sanitizers and next to other tests.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   EXPECT_EQ(tokenizer.vocabulary(), 127'756);
 }

@@ -89,8 +89,8 @@ void plain_backward(const AttentionCall& call, const Head& x, const Head& d, std
 //                   logit      l_ij = s_ij + e_ij
 //
 // Biases are added to l_ij, or to s_ij if the score modification reads them. A softmax rule
-// (core/attention/problem.hpp) has a_ij = n(l_ij) / Z_i with Z_i = z0 + sum_j m(l_ij). The weights leave over 1 - sum_j
-// a_ij, which attends to r_i.
+// (core/attention/problem.hpp) has a_ij = n(l_ij) / Z_i with Z_i = z0 + sum_j m(l_ij). The leftover mass is 1 - sum_j
+// a_ij, and its value is r_i.
 
 struct Row {
   std::vector<Pair> pairs;

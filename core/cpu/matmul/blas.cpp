@@ -26,8 +26,8 @@ int cpu_family() {
   return static_cast<int>(base == 15 ? base + ((a >> 20) & 255) : base);
 }
 
-// The fastest kernels for this processor, or null where the library's own choice is left alone. By family and features
-// from these measurements (GFLOP/s a core, f32, OpenBLAS 0.3.21), never by timing: bits must not depend on noise.
+// The fastest kernels for this processor, or null to keep the library's own choice. The choice by family and features
+// follows these measurements (GFLOP/s a core, f32, OpenBLAS 0.3.21), never a timing: bits must not depend on noise.
 //                          SkylakeX  Cooperlake  Haswell   Zen   its own choice
 //   AMD family 26, Zen 5     256        256        132     131   Cooperlake
 //   AMD family 25, Zen 4       -        104        110       -   Cooperlake

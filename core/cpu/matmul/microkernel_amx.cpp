@@ -51,7 +51,7 @@ struct Registers {
 };
 #endif
 
-// What the instructions are defined to do (Intel's manual, TDPBF16PS): sums of the even and of the odd elements, each
+// The definition of the instructions (Intel's manual, TDPBF16PS): sums of the even and of the odd elements, each
 // by fma, which are added up at the end.
 struct Arrays {
   static thread_local std::uint32_t tile[8][side][side];

@@ -30,7 +30,7 @@ TALLY_AVX512_BF16_INLINE __mmask16 first(std::int64_t n) {
   return n >= lanes ? __mmask16{0xffff} : n <= 0 ? __mmask16{0} : static_cast<__mmask16>((1U << n) - 1);
 }
 
-// Of 16 vectors that are rows the 16 that are columns.
+// Transposes 16 vectors of 16 lanes: rows become columns.
 TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
   __m512i y[lanes];
   TALLY_UNROLL
@@ -61,7 +61,7 @@ TALLY_AVX512_BF16_INLINE void transpose(__m512i (&x)[lanes]) {
   }
 }
 
-// 16 pairs of neighbouring numbers, as many as there are of both; the rest is zero.
+// 16 pairs of neighbouring numbers. Only the first `numbers` are read; the others are zero.
 TALLY_AVX512_BF16_INLINE __m512i pairs_along(const float* row, std::int64_t numbers) {
   const __m512 even = _mm512_maskz_loadu_ps(first(numbers), row);
   const __m512 odd = _mm512_maskz_loadu_ps(first(numbers - lanes), row + lanes);
@@ -71,13 +71,13 @@ TALLY_AVX512_BF16_INLINE __m512i pairs_along(const Bfloat16* row, std::int64_t n
   const auto there = static_cast<__mmask32>(first(numbers)) | static_cast<__mmask32>(first(numbers - lanes)) << lanes;
   return _mm512_maskz_loadu_epi16(there, row);
 }
-// Of 16 numbers in the lower half and 16 in the upper one the pairs of both.
+// Interleaves the 16 numbers of the lower half with the 16 of the upper half: 16 pairs.
 TALLY_AVX512_BF16_INLINE __m512i paired(__m512i x) {
   const __m512i turns = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
                                          5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_permutexvar_epi16(turns, x);
 }
-// Pairs of numbers of two rows, of 16 next to each other those that are there; the others are zero.
+// 16 pairs of one number from each row; masked numbers are zero.
 TALLY_AVX512_BF16_INLINE __m512i pairs_across(const float* low, const float* high, __mmask16 of_low,
                                               __mmask16 of_high) {
   const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(of_high, high), _mm512_maskz_loadu_ps(of_low, low));
@@ -89,7 +89,7 @@ TALLY_AVX512_BF16_INLINE __m512i pairs_across(const Bfloat16* low, const Bfloat1
   return paired(_mm512_inserti64x4(lower, _mm256_maskz_loadu_epi16(of_high, high), 1));
 }
 
-// Squares of 16 columns by 16 pairs, in the order in which they lie; what is not there is not read, and is zero.
+// Packs squares of 16 columns by 16 pairs in memory order. Numbers outside the matrix are not read, and count as zero.
 template <class X>
 TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpacked<X> from, std::int64_t count,
                             std::int64_t size_k, std::int64_t pairs) {
@@ -128,7 +128,7 @@ TALLY_AVX512_BF16 void pack(std::uint32_t* y, std::int64_t ld_y, bool by_x, Unpa
   }
 }
 
-// Of numbers that may be bf16 as they lie in a tensor.
+// One pair of A. A may be a bf16 tensor read in place, so the address need not be aligned to 4 bytes.
 TALLY_AVX512_BF16_INLINE int pair_at(const std::uint32_t* pair) {
   int bits;
   std::memcpy(&bits, pair, sizeof bits);

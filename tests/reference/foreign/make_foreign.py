@@ -24,7 +24,7 @@ except ImportError as missing:
     sys.exit(77 if "--check" in sys.argv else 1)
 
 HERE = pathlib.Path(__file__).resolve().parent
-SMALL = 40  # symbols; models with 264 are there for commands, which need a tokenizer of all bytes
+SMALL = 40  # symbols; models with 264 are for commands that need a tokenizer of all bytes
 GPT2 = (transformers.GPT2LMHeadModel, transformers.GPT2Config)
 LLAMA = (transformers.LlamaForCausalLM, transformers.LlamaConfig)
 NEOX = (transformers.GPTNeoXForCausalLM, transformers.GPTNeoXConfig)

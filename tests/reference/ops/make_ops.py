@@ -334,7 +334,8 @@ def output_projections():
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Running sums that decay: each by itself, of all before it with the decays between, and not from the one before.
+# Running sums that decay: each is computed directly from all numbers before it with the decays between, not from the
+# sum before.
 
 
 def decayed_sums(x, decay):

@@ -139,7 +139,7 @@ published("wall-as-published", WALL_LAYER, "wall", shapes=wall_shapes(), toleran
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# FoX: the layer of flash-linear-attention with its plain function, and that of the authors for FoX (Pro).
+# FoX: flash-linear-attention's layer with its plain function, and for FoX (Pro) the authors' layer.
 
 FOX_LAYER = fla("fla/layers/forgetting_attn.py", ["ForgettingAttention"])
 FOX_NAIVE = ("fla/ops/forgetting_attn/naive.py", ["naive_forgetting_attn"])

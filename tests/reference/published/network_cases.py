@@ -11,7 +11,7 @@ from published_case import Sizes, Source, linear, over_root, published
 from published_code import Given, attend, merged, scores, split, with_parameters
 
 HIDDEN = 5
-ROWS_OF_DAPE2 = 8  # of 9: the last row of a batch has no hidden layer behind its last key
+ROWS_OF_DAPE2 = 8  # of 9: the last row of a batch has no hidden layer after its last key
 
 
 def dape(*names):
@@ -143,7 +143,7 @@ def dape2_kerple(code, t, s):
 # ---------------------------------------------------------------------------------------------------------------------
 # Multi-token attention, without the rotation that its code has before it.
 
-# The code writes over what its softmax gave, which is a copy of it where types differ, as in bf16; here always.
+# The code overwrites the result of its softmax. With other types, as in bf16, that is a copy; here it always is.
 COPYING = SimpleNamespace(conv2d=F.conv2d, dropout=F.dropout, softmax=lambda x, dim: F.softmax(x, dim).clone())
 MTA = Source("facebookresearch/RAM", "projects/mta/mta_transformer.py", "0372dabf1288",
              ["RMSNorm", "MTATransformerArgs", "Attention"],

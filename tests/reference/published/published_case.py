@@ -27,7 +27,7 @@ class Case:
     without: tuple = ()          # inputs whose gradients the code cannot give apart
     rows: int | None = None      # compared; the last ones may differ
     tolerance: str = "f64"       # or a number, of the largest magnitude
-    changed: str = ""            # in what the code that ran is not as published
+    changed: str = ""            # how the code that ran differs from the published code
 
 
 @dataclasses.dataclass

@@ -144,7 +144,7 @@ def scores(q, k):
     return q @ k.transpose(-1, -2) / math.sqrt(q.size(-1))
 
 
-# What stands in for GPU kernels, for which there is no code that a CPU runs.
+# Replacements of GPU kernels that have no form for a CPU.
 
 
 class Convolution(nn.Conv1d):

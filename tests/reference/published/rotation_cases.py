@@ -72,7 +72,7 @@ rope("rope-longrope-long", {"stretch": "longrope", "factor": "4", "trained-lengt
 rope("rope-fastest", {"frequencies": "fastest", "fastest": "0.6"},
      {"rope_type": "proportional", "partial_rotary_factor": 0.6})
 
-# Clipped frequencies, published under the name of CoPE. Its base frequencies are those of transformers.
+# Clipped frequencies, published under the name of CoPE. Its base frequencies come from transformers.
 CLIPPED = Source("hrlics/CoPE", "modeling_cope.py", "bb728e8c5ad6", ["LlamaRotaryEmbedding", *ATTENTION])
 
 
@@ -111,10 +111,10 @@ interleaved("xpos-interleaved", "xpos", True)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Selective RoPE. The authors' code takes angles and gates from what the layer sees, each head of it brought to length
-# one; the paper's listing, which tally follows, takes angles from q and gates from the whole of x, brought to length
-# one. Both are the same for the angles where the code is given q, and for the gates where there is one head and x is q.
-# It turns dims i and i + d/2 by one angle, the listing 2i and 2i+1: q and k go in with their dims in that order.
+# Selective RoPE. The authors' code computes angles and gates from the layer's input, each head normalised to length
+# one. The paper's listing, which tally follows, computes angles from q, and gates from the whole x, normalised to
+# length one. Angles agree if the code is given q; gates agree if there is one head and x is q. The code rotates dims i
+# and i + d/2 by one angle, the listing 2i and 2i+1: q and k are given with their dims in that order.
 
 SELECTIVE = Source("timurcarstensen/selective-rope", "src/selective_rope/modules/rotary.py", "9d06c3365ec7",
                    ["rotary_temperature", "ChunkedLinear", "SelectiveRoPE"],

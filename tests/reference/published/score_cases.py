@@ -11,7 +11,7 @@ from published_case import Sizes, Source, linear, over_root, published
 from published_code import Given, by_head, by_token, causal_mask, merged, split, with_parameters
 
 # ---------------------------------------------------------------------------------------------------------------------
-# CoPE and relative positions: the code of the paper's counting task. It sees heads as more sequences.
+# CoPE and relative positions: the code of the paper's counting task. It treats heads as more sequences.
 
 COPE = Source("facebookresearch/RAM", "projects/cope/src/cope/context_position.py", "5420e20124c7",
               ["ContextPosSelfAttn"])

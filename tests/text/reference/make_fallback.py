@@ -22,7 +22,7 @@ TEXTS = ["", " ", "  ", "the cat", " the cat", "the  cat ", "\n", "a\n\tb\r\n", 
 def trained(split):
     library = Tokenizer(models.BPE())
     library.normalizer = normalizers.Sequence([normalizers.Prepend(BLANK), normalizers.Replace(" ", BLANK)])
-    if split:  # no token has a blank behind another character
+    if split:  # no token has a blank after another character
         library.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme="never", split=True)
     library.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=110, show_progress=False))
     return json.loads(library.to_str())["model"]
