@@ -52,7 +52,8 @@ TEST(Repository, WhatIsPublishedIsThere) {
   for_every_file(folder, [&](const SafetensorsFile& file) {
     for (const EncodingChoice::Part& part : choice_of(file).parts) seen.insert(part.entry->name);
   });
-  for (const char* name : {"alibi",    "cope",           "dape",      "dape2",          "fire",    "fox",
+  for (const char* name : {"bam",      "grape-a",        "grape-ap",  "grape-m",  //
+                           "alibi",    "cope",           "dape",      "dape2",          "fire",    "fox",
                            "fox-pro",  "gated",          "hard",      "kerple",         "mta",     "path",
                            "relative", "rope",           "selective", "selective-rope", "sigmoid", "sink",
                            "softpick", "stick-breaking", "tra",       "transformer-xl", "wall",    "xpos"}) {

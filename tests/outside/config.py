@@ -52,6 +52,10 @@ ENCODING_DEFAULTS = {  # the options that formulas or shapes of parameters depen
     "path": {"rank": 32, "conv": True, "conv-size": 3, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
     "selective": {"selector": "first", "bos": True},
     "wall": {"scalar-gate": False, "qk-norm": False},
+    "grape-a": {"gate": "key"},
+    "grape-ap": {"form": "turned", "width": 8},
+    "grape-m": {"steps": "one", "share": "heads", "layout": "half"},
+    "bam": {"location": False},
 }
 
 # Heads first .. end-1 of a layer, the encodings that act on them, and the mask of their queries.

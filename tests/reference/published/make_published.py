@@ -20,6 +20,7 @@ import tensor_file
 from published_case import CASES, make, metadata
 
 import decay_cases  # noqa: F401 - these add to CASES
+import grape_cases  # noqa: F401
 import network_cases  # noqa: F401
 import rotation_cases  # noqa: F401
 import score_cases  # noqa: F401
