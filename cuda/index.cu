@@ -1,7 +1,10 @@
-// Rows of a table by index, and the adjoint. A thread computes one element of the result. In the adjoint that is one
-// column of one table row, for a part of the ids, which the thread reads in order, so that no two threads add to one
-// number. The parts are added in order afterwards. That suits the small tables of symbols that are trained here: each
-// thread reads all ids of its part, including ids of other rows.
+// Rows of a table by index, and the adjoint. A thread computes one element of the result, and every number of the
+// adjoint is a sum in the order of the ids.
+//
+// In the adjoint of a small table, a thread has one column of one table row for a part of the ids, of which it reads
+// all, including those of other rows; the parts are added in order afterwards. For a large table, such as that of a
+// vocabulary, the ids are sorted first: a thread for each id counts the ids that come before it. A warp then adds each
+// run of equal ids.
 #include <algorithm>
 #include <limits>
 
@@ -43,6 +46,45 @@ struct AddRows {
   }
 };
 
+// The place of each id in the order of ids, equal ones as they stand.
+struct SortIds {
+  std::int32_t* sorted;  // [count]: places of ids
+  const std::int32_t* ids;
+  std::int64_t count;
+  __device__ void operator()(std::int64_t n) const {
+    const std::int32_t id = ids[n];
+    std::int64_t before = 0;
+    TALLY_UNROLL_BY(8)
+    for (std::int64_t m = 0; m < n; ++m) before += ids[m] <= id ? 1 : 0;
+    TALLY_UNROLL_BY(8)
+    for (std::int64_t m = n + 1; m < count; ++m) before += ids[m] < id ? 1 : 0;
+    sorted[before] = static_cast<std::int32_t>(n);
+  }
+};
+
+template <class T>
+struct AddRun {
+  T* d_table;
+  const T* d_y;
+  const std::int32_t *ids, *sorted;
+  std::int64_t count, entries, width, d_y_step, column_step;
+  __device__ void operator()(std::int64_t thread) const {
+    const std::int64_t first = thread / warp_lanes;
+    const std::int32_t id = ids[sorted[first]];
+    if (id < 0 || id >= entries || (first > 0 && ids[sorted[first - 1]] == id)) return;
+    for (std::int64_t j = thread % warp_lanes; j < width; j += warp_lanes) {
+      double sum = 0;
+      for (std::int64_t n = first; n < count && ids[sorted[n]] == id; ++n) {
+        sum += static_cast<double>(d_y[sorted[n] * d_y_step + j * column_step]);
+      }
+      d_table[id * width + j] = static_cast<T>(sum);
+    }
+  }
+};
+
+constexpr std::int64_t enough_threads = 1 << 18;  // for any GPU
+bool is_large(std::int64_t elements) { return elements >= enough_threads; }
+
 }  // namespace
 
 void embedding(View y, View table, View ids) {
@@ -56,18 +98,30 @@ void embedding(View y, View table, View ids) {
 
 // Enough parts to give the device enough threads, each with enough ids to be worth a thread.
 static std::int64_t parts_of_ids(std::int64_t elements, std::int64_t count) {
-  constexpr std::int64_t enough = 1 << 18, least_ids = 64;
-  return elements == 0 ? 0 : std::min((count + least_ids - 1) / least_ids, (enough + elements - 1) / elements);
+  constexpr std::int64_t least_ids = 64;
+  return elements == 0 ? 0 : std::min((count + least_ids - 1) / least_ids, (enough_threads + elements - 1) / elements);
 }
 
 std::int64_t embedding_backward_workspace(View d_table, View ids) {
   const std::int64_t elements = d_table.numel();
+  if (is_large(elements)) return ids.numel() * static_cast<std::int64_t>(sizeof(std::int32_t));
   return parts_of_ids(elements, ids.numel()) * elements * static_cast<std::int64_t>(sizeof(double));
 }
 
 void embedding_backward(View d_table, View d_y, View ids, void* workspace) {
   const std::int64_t elements = d_table.numel(), count = ids.numel();
   if (elements == 0) return;
+  if (is_large(elements)) {
+    auto* const sorted = static_cast<std::int32_t*>(workspace);
+    const auto* const all_ids = ids.as<std::int32_t>();
+    fill(d_table, 0.0);
+    for_each_index(count, SortIds{sorted, all_ids, count});
+    return dispatch_floating(d_table.dtype, [&](auto type) {
+      using T = decltype(type);
+      for_each_index(count * warp_lanes, AddRun<T>{d_table.as<T>(), d_y.as<T>(), all_ids, sorted, count,
+                                                   d_table.shape[0], d_table.shape[1], d_y.strides[0], row_step(d_y)});
+    });
+  }
   const std::int64_t parts = parts_of_ids(elements, count);
   const std::int64_t part_ids = parts == 0 ? 0 : (count + parts - 1) / parts;
   auto* const partial = static_cast<double*>(workspace);

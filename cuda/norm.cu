@@ -23,25 +23,25 @@ struct NormRow {
   std::int64_t width, weight_step, bias_step;
   double eps;
 
-  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+  __device__ void operator()(std::int64_t row, std::int64_t offset, WarpOfRow threads) const {
     const T* const row_x = x + offset;
     double average = 0;
     if (centered) {
-      average = row_sum(width, lane, [&](std::int64_t j) { return row_x[j]; }) / static_cast<double>(width);
+      average = row_sum(width, threads, [&](std::int64_t j) { return row_x[j]; }) / static_cast<double>(width);
     }
-    const double squares = row_sum(width, lane, [&](std::int64_t j) {
+    const double squares = row_sum(width, threads, [&](std::int64_t j) {
       const double deviation = static_cast<double>(row_x[j]) - average;
       return deviation * deviation;
     });
     const T m = static_cast<T>(average);
     const T scale = static_cast<T>(1.0 / std::sqrt(squares / static_cast<double>(width) + eps));
-    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+    for (std::int64_t j = threads.index; j < width; j += warp_lanes) {
       T value = (centered ? row_x[j] - m : row_x[j]) * scale * weight[j * weight_step];
       if (centered) value += bias[j * bias_step];
       y[row * width + j] = static_cast<Y>(value);
       if (x_bf16 != nullptr) x_bf16[row * width + j] = static_cast<Bfloat16>(row_x[j]);
     }
-    if (lane != 0) return;
+    if (threads.index != 0) return;
     if (centered) mean[row] = m;
     rstd[row] = scale;
   }
@@ -56,17 +56,17 @@ struct NormBackwardRow {
   std::int64_t width, step, weight_step;
   bool add;
 
-  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+  __device__ void operator()(std::int64_t row, std::int64_t offset, WarpOfRow threads) const {
     const T* const row_d_y = d_y + offset;
     const X* const row_x = x + row * width;
     const T m = centered ? mean[row] : T{0}, scale = rstd[row];
     const auto g = [&](std::int64_t j) { return row_d_y[j * step] * weight[j * weight_step]; };
-    const double sum = centered ? row_sum(width, lane, g) : 0.0;
+    const double sum = centered ? row_sum(width, threads, g) : 0.0;
     const auto normalised = [&](std::int64_t j) { return (static_cast<T>(row_x[j]) - m) * scale; };
-    const double product = row_sum(width, lane, [&](std::int64_t j) { return g(j) * normalised(j); });
+    const double product = row_sum(width, threads, [&](std::int64_t j) { return g(j) * normalised(j); });
     const T mean_g = static_cast<T>(sum / static_cast<double>(width));
     const T mean_product = static_cast<T>(product / static_cast<double>(width));
-    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+    for (std::int64_t j = threads.index; j < width; j += warp_lanes) {
       const T d = scale * (g(j) - mean_g - normalised(j) * mean_product);
       d_x[row * width + j] = add ? d_x[row * width + j] + d : d;
     }

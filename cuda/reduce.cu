@@ -66,8 +66,14 @@ struct ReducePart {
     const std::int64_t end = first + part_terms < axes.terms ? first + part_terms : axes.terms;
     const T* const own = x + axes.kept.element_offsets(thread % axes.outputs)[0];
     double result = Op::identity;
-    for (std::int64_t n = first; n < end; ++n) {
-      result = Op::combine(result, static_cast<double>(own[axes.reduced.element_offsets(n)[0]]));
+    if (axes.reduced.rank == 1) {  // without divisions, several loads can be in flight
+      const std::int64_t step = axes.reduced.inner_step()[0];
+      TALLY_UNROLL_BY(8)
+      for (std::int64_t n = first; n < end; ++n) result = Op::combine(result, static_cast<double>(own[n * step]));
+    } else {
+      for (std::int64_t n = first; n < end; ++n) {
+        result = Op::combine(result, static_cast<double>(own[axes.reduced.element_offsets(n)[0]]));
+      }
     }
     partial[thread] = result;
   }
@@ -131,18 +137,13 @@ template <class T>
 struct ArgmaxRow {
   std::int64_t* index;
   const T* x;
-  Loop<2> loop;  // index and rows of x
   std::int64_t width, step;
-  __device__ void operator()(std::int64_t n) const {
-    const auto offset = loop.element_offsets(n);
-    const T* const row = x + offset[1];
-    std::int64_t best = 0;
-    for (std::int64_t j = 1; j < width; ++j) {
-      // The first NaN wins, as in the maximum.
-      const T value = row[j * step], largest = row[best * step];
-      if (value > largest || (value != value && largest == largest)) best = j;
-    }
-    index[offset[0]] = best;
+  template <class Threads>
+  __device__ void operator()(std::int64_t row, std::int64_t offset, Threads threads) const {
+    Largest<T> largest;
+    for (std::int64_t j = threads.index; j < width; j += Threads::count) largest.add(x[offset + j * step], j);
+    const std::int64_t best = largest.index_of_row(threads);
+    if (threads.index == 0) index[row] = best;
   }
 };
 
@@ -170,7 +171,7 @@ struct AddWarps {
   __device__ void operator()(std::int64_t thread) const {
     const int group = static_cast<int>(thread / warp_lanes), lane = static_cast<int>(thread % warp_lanes);
     const std::int64_t first = list.first_of(group) * list_warps, end = list.end[group] * list_warps;
-    const double sum = row_sum(end - first, lane, [&](std::int64_t n) { return partial[first + n]; });
+    const double sum = row_sum(end - first, WarpOfRow{lane}, [&](std::int64_t n) { return partial[first + n]; });
     if (lane == 0) *static_cast<double*>(list.data[group][1]) = sum;
   }
 };
@@ -196,10 +197,9 @@ void sum_doubles(const View& y, const View& x) {
 }
 
 void argmax(View index, View x) {
-  const auto loop = make_loop(index.shape, index, leading_axes(x));
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
-    for_each_index(index.numel(), ArgmaxRow<T>{index.as<std::int64_t>(), x.as<T>(), loop, x.shape.back(), row_step(x)});
+    for_each_long_row(x, ArgmaxRow<T>{index.as<std::int64_t>(), x.as<T>(), x.shape.back(), row_step(x)});
   });
 }
 

@@ -15,14 +15,14 @@ struct SoftmaxRow {
   std::int64_t width, step;
   bool causal;
 
-  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+  __device__ void operator()(std::int64_t row, std::int64_t offset, WarpOfRow threads) const {
     const std::int64_t n = causal ? row % width + 1 : width;
     const T* const row_x = x + offset;
     T* const row_y = y + row * width;
-    const T m = row_max<T>(n, lane, [&](std::int64_t j) { return row_x[j * step]; });
-    const double sum = row_sum(n, lane, [&](std::int64_t j) { return math::exp(row_x[j * step] - m); });
+    const T m = row_max<T>(n, threads, [&](std::int64_t j) { return row_x[j * step]; });
+    const double sum = row_sum(n, threads, [&](std::int64_t j) { return math::exp(row_x[j * step] - m); });
     const T factor = static_cast<T>(1.0 / sum);
-    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+    for (std::int64_t j = threads.index; j < width; j += warp_lanes) {
       row_y[j] = j < n ? math::exp(row_x[j * step] - m) * factor : T{0};
     }
   }
@@ -36,15 +36,15 @@ struct SoftmaxBackwardRow {
   std::int64_t width, step;
   bool causal;
 
-  __device__ void operator()(std::int64_t row, std::int64_t offset, int lane) const {
+  __device__ void operator()(std::int64_t row, std::int64_t offset, WarpOfRow threads) const {
     const std::int64_t n = causal ? row % width + 1 : width;
     const T* const row_d_y = d_y + offset;
     const Y* const row_y = y + row * width;
-    const double product = row_sum(n, lane, [&](std::int64_t j) {
+    const double product = row_sum(n, threads, [&](std::int64_t j) {
       return static_cast<double>(row_d_y[j * step]) * static_cast<double>(row_y[j]);
     });
     const T mean = static_cast<T>(product);
-    for (std::int64_t j = lane; j < width; j += warp_lanes) {
+    for (std::int64_t j = threads.index; j < width; j += warp_lanes) {
       d_x[row * width + j] = j < n ? static_cast<T>(row_y[j]) * (row_d_y[j * step] - mean) : T{0};
     }
   }

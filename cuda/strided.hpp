@@ -16,8 +16,17 @@ inline constexpr unsigned element_threads = 256;  // per block
 template <std::size_t N, class F>
 __global__ void element_kernel(Loop<N> loop, std::int64_t elements, F f) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
-  for (std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; n < elements; n += step) {
-    f(loop.element_offsets(n));
+  std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (loop.rank == 1) {
+    // Dense views, without a loop over axes. Unrolled, the loop would divide to count its turns, which are mostly one.
+    TALLY_ROLLED
+    for (; n < elements; n += step) {
+      std::array<std::int64_t, N> offsets;
+      for (std::size_t view = 0; view < N; ++view) offsets[view] = n * loop.step[0][view];
+      f(offsets);
+    }
+  } else {
+    for (; n < elements; n += step) f(loop.element_offsets(n));
   }
 }
 

@@ -92,12 +92,12 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
 
 namespace {
 
-struct LossAndRows {
-  Tensor loss, rows;  // [] and [N]
+struct LossOfRows {
+  Tensor loss, rows, largest;  // [], [N] and argmax(logits) [N], if asked for
 };
 
-LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, const Tensor& mask,
-                                  const Tensor& weight) {
+LossOfRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight,
+                                 bool with_largest) {
   const ProfileScope scope("cross_entropy");
   check_logits(logits, targets, mask);
   check_factor("cross_entropy", weight, logits);
@@ -106,8 +106,11 @@ LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, c
   const Tensor row_mask = mask.to_dense().detached_reshape({rows.size(0)});
   const Tensor row_loss = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   const Tensor log_sum = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
+  Tensor largest;
+  if (with_largest) largest = Tensor::empty({rows.size(0)}, DType::i64, logits.device());
   kernels(logits.device())
-      .cross_entropy(row_loss.view(), log_sum.view(), rows.view(), row_targets.view(), row_mask.view());
+      .cross_entropy(row_loss.view(), log_sum.view(), with_largest ? largest.view() : View(), rows.view(),
+                     row_targets.view(), row_mask.view());
   Tensor loss = multiply(sum(row_loss), factor);
   record("cross_entropy", loss, {logits},
          [log_sum, kept_factor = Saved("cross_entropy", factor), kept_rows = Saved("cross_entropy", rows),
@@ -121,18 +124,19 @@ LossAndRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, c
                                        kept_targets.get().view(), kept_mask.get().view());
            d.set(0, d_rows.detached_reshape(d.shape(0)));
          });
-  return {loss, row_loss};
+  return {loss, row_loss, largest};
 }
 
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
-  return cross_entropy_of_rows(logits, targets, mask, weight).loss;
+  return cross_entropy_of_rows(logits, targets, mask, weight, false).loss;
 }
 
 TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
-  const LossAndRows found = cross_entropy_of_rows(logits, targets, mask, weight);
-  return {found.loss, found.rows.detached_reshape(leading_axes(logits.shape())), argmax(logits.detach())};
+  const LossOfRows found = cross_entropy_of_rows(logits, targets, mask, weight, true);
+  const Shape leading = leading_axes(logits.shape());
+  return {found.loss, found.rows.detached_reshape(leading), found.largest.detached_reshape(leading)};
 }
 
 TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,
@@ -164,8 +168,7 @@ TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor
       const Tensor logits = strip.detached_slice(0, 0, end - begin), log_sum = sums.detached_slice(0, 0, end - begin);
       const View target = part(row_targets).view(), counts = part(row_mask).view();
       multiply_into(logits, part(rows), transposed(classes));
-      on.cross_entropy(part(row_loss).view(), log_sum.view(), logits.view(), target, counts);
-      on.argmax(part(best).view(), logits.view());
+      on.cross_entropy(part(row_loss).view(), log_sum.view(), part(best).view(), logits.view(), target, counts);
       if (!d_rows.defined() && !d_head.defined()) continue;
       const Tensor d_row = factor.detached_broadcast(name, log_sum.shape());
       on.cross_entropy_backward(logits.view(), d_row.view(), log_sum.view(), logits.view(), target, counts);

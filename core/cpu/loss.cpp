@@ -46,7 +46,7 @@ std::int64_t rows_per_task(std::int64_t width) { return rows_per_tile(width + 12
 
 }  // namespace
 
-void cross_entropy(View loss, View log_sum, View logits, View targets, View mask) {
+void cross_entropy(View loss, View log_sum, View largest, View logits, View targets, View mask) {
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
   const std::int64_t mask_step = row_step(mask);
   dispatch_floating(logits.dtype, [&](auto type) {
@@ -56,6 +56,7 @@ void cross_entropy(View loss, View log_sum, View logits, View targets, View mask
         const T* const x = logits.as<T>() + row * width;
         const double sum = log_sum_exp(x, width);
         log_sum.as<T>()[row] = static_cast<T>(sum);
+        if (largest) largest.as<std::int64_t>()[row] = index_of_largest(x, width);
         loss.as<T>()[row] = mask.as<bool>()[row * mask_step]
                                 ? static_cast<T>(sum - static_cast<double>(x[targets.as<std::int32_t>()[row]]))
                                 : T{0};

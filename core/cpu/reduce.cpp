@@ -4,8 +4,7 @@
 // double, and their partial results are combined in order. Within a block x is read along its innermost axis: row by
 // row in vector lanes if that axis is reduced, else by adding whole rows to a strip of accumulators (the sums of
 // columns).
-#include "core/cpu/lanes.hpp"
-#include "core/cpu/strided.hpp"
+#include "core/cpu/rows.hpp"
 #include "core/device/kernels.hpp"
 
 namespace tally::cpu {
@@ -199,23 +198,13 @@ void reduce(ReduceOp op, View y, View x, void* workspace) {
 
 void argmax(View index, View x) {
   const std::int64_t width = x.shape.back(), step = x.strides[x.shape.rank - 1];
-  View rows = x;  // the leading axes
-  --rows.shape.rank;
-  const auto loop = make_loop(index.shape, index, rows);
+  const auto loop = make_loop(index.shape, index, leading_axes(x));
   dispatch_floating(x.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
       for (std::int64_t i = 0; i < n; ++i) {
         const T* const row = x.as<T>() + offset[1] + i * loop.inner_step()[1];
-        std::int64_t best = 0;
-        for (std::int64_t j = 1; j < width; ++j) {
-          // The first NaN wins, as in the maximum.
-          if (row[j * step] > row[best * step] ||
-              (row[j * step] != row[j * step] && row[best * step] == row[best * step])) {
-            best = j;
-          }
-        }
-        index.as<std::int64_t>()[offset[0] + i * loop.inner_step()[0]] = best;
+        index.as<std::int64_t>()[offset[0] + i * loop.inner_step()[0]] = index_of_largest(row, width, step);
       }
     });
   });

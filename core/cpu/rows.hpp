@@ -35,6 +35,17 @@ inline View leading_axes(const View& x) {
 // Stride of the last axis; 1 if there is no second element.
 inline std::int64_t row_step(const View& x) { return x.shape.back() <= 1 ? 1 : x.strides[x.shape.rank - 1]; }
 
+// The index of the largest element of a row: the first of equal elements, and the first NaN if there is one.
+template <class T>
+std::int64_t index_of_largest(const T* row, std::int64_t width, std::int64_t step = 1) {
+  std::int64_t best = 0;
+  for (std::int64_t j = 1; j < width; ++j) {
+    const T value = row[j * step], largest = row[best * step];
+    if (value > largest || (value != value && largest == largest)) best = j;
+  }
+  return best;
+}
+
 // Calls f(y_row, x_row, row) for every row of dense y [..., N] and x of the same shape and any strides, on all threads.
 // f writes the used columns; the others become 0 afterwards. x_row is contiguous, either in place or copied into y_row,
 // so f reads element j before it writes element j.
