@@ -160,7 +160,7 @@ void for_each_operand(const F& f, All&... all) {
   f(Rule{"the query of a product by distance", "BHTw", Type::matmul}, all.distance.query...);
   f(Rule{"the key of a product by distance", "BGWw", Type::matmul}, all.distance.key...);
   f(Rule{"the sink", "H"}, all.softmax_rule.sink...);
-  f(Rule{"the rest", "BHTe", Type::packed}, all.softmax_rule.rest...);
+  f(Rule{"the value of the leftover mass", "BHTe", Type::packed}, all.softmax_rule.rest...);
   if constexpr ((HasBiases<All> && ...)) {
     const auto with_biases = [&f](auto& first, auto&... more) {
       for (std::size_t n = 0; n < first.biases.size(); ++n) {
