@@ -9,8 +9,12 @@
 #include <span>
 #include <utility>
 
+#include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/profile.hpp"
+#include "core/device/graph.hpp"
+#include "core/device/staging_buffer.hpp"
 #include "core/distributed/process_group.hpp"
 #include "core/error.hpp"
 #include "tasks/data/batch.hpp"
@@ -178,46 +182,74 @@ struct Found {
   std::vector<double> nats;  // [B T], valid only for tokens that count; empty if the batch has no values
 };
 
-// The numbers of these tensors, concatenated.
-Tensor in_a_row(const std::vector<Tensor>& parts) {
-  std::int64_t size = 0;
-  for (const Tensor& part : parts) size += part.numel();
-  if (parts.size() == 1) return parts.front().detached_reshape({size});
-  Tensor all = Tensor::empty({size}, parts.front().dtype());
-  std::int64_t begin = 0;
-  for (const Tensor& part : parts) {
-    const std::int64_t end = begin + part.numel();
-    all.detached_slice(0, begin, end).detached_reshape(part.shape()).copy_from(part);
-    begin = end;
-  }
-  return all;
-}
+// The model's results for batches, one after the other. Batches of one shape are captured where the device has graphs.
+class EvaluationPass {
+ public:
+  explicit EvaluationPass(SequenceModel& model)
+      : model_(model), weight_(Tensor::scalar(1, model.head().dtype(), model.device())) {}
 
-Found found_of(SequenceModel& model, const Batch& batch) {
-  const NoGrad no_grad;
-  const Device device = model.device();
-  if (counted(batch) > 0) counted_targets(batch.targets, batch.loss_mask, model.vocabulary());  // in range
-  const Tensor weight = Tensor::scalar(1, model.head().dtype(), device);
-  const bool is_there = batch.targets.device().type != DeviceType::meta;
-  const SequenceParts sequences(batch);
-  const Tensor positions = sequences.separate() && reads_positions(model) ? sequences.positions() : Tensor();
-  std::vector<Tensor> best, nats;  // of each part, on the host
-  for (const SequencePart& now : sequences.parts()) {
-    const auto part = [&](const Tensor& all) {
-      return all.detached_slice(0, now.first, now.end()).detached_reshape({now.rows, now.length});
-    };
-    ForwardContext pass;
-    if (sequences.separate()) pass.positions.end = sequences.positions_end();
-    if (positions.defined()) pass.positions.each = part(positions).to(device);
-    const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
-                                       part(sequences.loss_mask).to(device), weight, pass);
-    if (!is_there) continue;
-    best.push_back(found.best.to(Device{}));
-    nats.push_back(found.rows.to(Device{}).to(DType::f64));
+  Found operator()(const Batch& batch) {
+    const NoGrad no_grad;
+    if (counted(batch) > 0) counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());  // in range
+    const SequenceParts sequences(batch);
+    take(sequences);
+    in_.send();
+    if (finite_checks() || profiling()) {
+      work_.forget();
+      compute();
+    } else {
+      work_(model_.device(), [this] { compute(); });
+    }
+    if (batch.targets.device().type == DeviceType::meta) return {};
+    out_.fetch();
+    return {sequences.put_back(out_.on_host(best)),
+            sequences.put_back(out_.on_host(nats).to(DType::f64)).to_vector<double>()};
   }
-  if (!is_there) return {};
-  return {sequences.put_back(in_a_row(best)), sequences.put_back(in_a_row(nats)).to_vector<double>()};
-}
+
+ private:
+  enum Input : std::size_t { tokens, targets, loss_mask, positions };
+  enum Output : std::size_t { best, nats };
+
+  // Captured work reads the tensors with which it was captured, part by part.
+  void take(const SequenceParts& sequences) {
+    const bool with_positions = sequences.separate() && reads_positions(model_);
+    if (sequences.parts() != parts_ || sequences.separate() != (positions_end_ > 0)) {
+      work_.forget();
+      parts_ = sequences.parts();
+      positions_end_ = sequences.separate() ? sequences.positions_end() : 0;
+      const Shape shape{sequences.size()};
+      in_ = StagingBuffer({{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean}, {shape, DType::i32}},
+                          model_.device());
+      out_ = StagingBuffer({{shape, DType::i64}, {shape, weight_.dtype()}}, model_.device());
+    }
+    in_.on_host(tokens).copy_from(sequences.tokens);
+    in_.on_host(targets).copy_from(sequences.targets);
+    in_.on_host(loss_mask).copy_from(sequences.loss_mask);
+    if (with_positions) in_.on_host(positions).copy_from(sequences.positions());
+  }
+
+  void compute() {
+    for (const SequencePart& now : parts_) {
+      const auto part = [&](const Tensor& all) {
+        return all.detached_slice(0, now.first, now.end()).detached_reshape({now.rows, now.length});
+      };
+      ForwardContext pass;
+      pass.positions.end = positions_end_;
+      if (positions_end_ > 0 && reads_positions(model_)) pass.positions.each = part(in_.on_device(positions));
+      const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
+                                          part(in_.on_device(loss_mask)), weight_, pass);
+      part(out_.on_device(best)).copy_from(found.best);
+      part(out_.on_device(nats)).copy_from(found.rows);
+    }
+  }
+
+  SequenceModel& model_;
+  Tensor weight_;
+  std::vector<SequencePart> parts_;
+  std::int64_t positions_end_ = 0;
+  StagingBuffer in_, out_;
+  GraphedStep work_;
+};
 
 void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
   const std::int64_t count = counted(batch);
@@ -267,12 +299,13 @@ void share_found(const ProcessGroup& ranks, const std::vector<Batch>& batches, s
 }  // namespace
 
 void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evaluation, LossBlockCounter* parts) {
-  add_losses(found_of(model, batch), batch, evaluation, parts);
+  add_losses(EvaluationPass(model)(batch), batch, evaluation, parts);
 }
 
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
                       LossBlockCounter* parts, const std::atomic<bool>* stop) {
   const ProcessGroup& ranks = ProcessGroup::world();
+  EvaluationPass pass(model);
   while (true) {
     if (ranks.any(stop != nullptr && stop->load())) return false;
     std::vector<Batch> batches;  // one for each rank
@@ -284,7 +317,7 @@ bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Ba
     if (batches.empty()) return true;
     std::vector<Found> found(batches.size());
     if (const auto own = static_cast<std::size_t>(ranks.rank()); own < batches.size()) {
-      found[own] = found_of(model, batches[own]);
+      found[own] = pass(batches[own]);
     }
     if (!ranks.alone()) share_found(ranks, batches, found);
     for (std::size_t i = 0; i < batches.size(); ++i) add_losses(found[i], batches[i], evaluation, parts);
