@@ -52,6 +52,8 @@ ENCODING_DEFAULTS = {  # the options that formulas or shapes of parameters depen
     "path": {"rank": 32, "conv": True, "conv-size": 3, "qk-norm": False, "forget": False, "gate-scale": "sqrt-d"},
     "selective": {"selector": "first", "bos": True},
     "wall": {"scalar-gate": False, "qk-norm": False},
+    "relative-bank": {"width": 16, "extent": 1024, "score-scale": "sqrt-d", "log-length": 0, "log-scale": 0.1,
+                      "qk-norm": False, "conv-size": 0},
 }
 
 # Heads first .. end-1 of a layer, the encodings that act on them, and what their queries see.

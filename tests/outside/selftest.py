@@ -203,7 +203,8 @@ class WholeModel(unittest.TestCase):
                 ("selective-rope", {}, {"conv.weight": 0}, "none"),
                 ("path", {"conv": False}, {"strength.bias": -60}, "none"),
                 ("fox+path", {}, {"strength.bias": -60}, "fox"),
-                ("wall", {}, {"decay.bias": 60}, "none")):
+                ("wall", {}, {"decay.bias": 60}, "none"),
+                ("relative-bank", {}, {"bank": 0}, "none")):
             self.assertLess(self.difference(pe, options, changed, names=[other]), 1e-12, pe)
 
     def test_branch_at_an_integer_is_the_programs(self):

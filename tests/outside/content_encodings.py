@@ -1,0 +1,55 @@
+"""Distances and positions that each token sets: the relative bank, polar coordinates, RePo and token-aware phases."""
+
+import math
+
+import numpy as np
+
+import tape
+from position_encodings import Sight, distances, encoding, repeat_kv, split_heads
+from rotation_encodings import convolved, rotated, turned_by
+
+
+@encoding("relative-bank", "shapes")
+def relative_bank_shapes(sizes, options):
+    w, taps, d = int(options["width"]), int(options["conv-size"]), sizes.head_width
+    shapes = {"mix.weight": (sizes.heads * w, sizes.width), "bank": (int(options["extent"]), w)}
+    if taps:
+        shapes |= {f"{part}-conv.weight": (sizes.key_heads, d, taps) for part in ("key", "value")}
+    return shapes | ({f"{part}-norm.weight": (d,) for part in ("query", "key")} if options["qk-norm"] else {})
+
+
+def log_factor(layer):
+    """tau_i = 1 + alpha ln max((i+1) / n0, 1) [T,1], or 1 with an attention mask"""
+    t, dtype, start = layer.q.shape[2], layer.q.value.dtype, int(layer.options["log-length"])
+    if not start or layer.sight != Sight():
+        return np.ones((t, 1), dtype)
+    grown = np.log(np.maximum(np.arange(1, t + 1) / start, 1))
+    return (1 + float(layer.options["log-scale"]) * grown)[:, None].astype(dtype)
+
+
+@encoding("relative-bank", "prepare")
+def relative_bank_rows(layer, q, k, v):
+    """k, v: y_t = x_t + sum_m c_m x_{t-m}; then q, k: y / sqrt(mean(y²) + 1e-6) weight; q times tau_i"""
+    heads = q.shape[1]
+    if int(layer.options["conv-size"]):
+        k, v = (x + convolved(x, repeat_kv(layer.parameter(f"{part}-conv.weight"), heads, 0))
+                for x, part in ((k, "key"), (v, "value")))
+    if layer.options["qk-norm"]:
+        q, k = (x / tape.sqrt((x * x).mean(-1) + 1e-6) * layer.parameter(f"{part}-norm.weight")
+                for x, part in ((q, "query"), (k, "key")))
+    return q * log_factor(layer), k, v
+
+
+@encoding("relative-bank", "scale")
+def relative_bank_scale(layer):
+    return layer.scale ** 2 if layer.options["score-scale"] == "d" else layer.scale
+
+
+@encoding("relative-bank", "score")
+def relative_bank(layer):
+    """tau_i r_i . e[i-j] for i-j < E, else 0; r_i = W_r x_i (the released code of Inkling, in huggingface/transformers)"""
+    bank, n = layer.parameter("bank"), distances(layer.q.shape[2])
+    mix = split_heads(layer.x @ layer.parameter("mix.weight").swap_last(), layer.q.shape[1])
+    index = np.broadcast_to(np.clip(n, 0, bank.shape[0] - 1), layer.s.shape)
+    picked = tape.pick(mix @ bank.swap_last(), index)
+    return tape.where((n >= 0) & (n < bank.shape[0]), picked, 0) * log_factor(layer)

@@ -1,0 +1,22 @@
+"""Reference values: the relative bank, polar coordinates, RePo and token-aware phases."""
+
+from reference_case import CASES, Case, cope_options, within
+
+BANK = {"width": "3", "extent": "16", "score-scale": "sqrt-d", "qk-norm": "false", "conv-size": "0"}
+INKLING = BANK | {"score-scale": "d", "qk-norm": "true", "conv-size": "4", "log-length": "3"}
+
+
+CASES += [
+    Case("relative-bank", "relative-bank", BANK),
+    Case("relative-bank-extent", "relative-bank", BANK | {"extent": "3"}),
+    Case("relative-bank-score-scale-d", "relative-bank", BANK | {"score-scale": "d"}),
+    Case("relative-bank-log-length", "relative-bank", BANK | {"log-length": "2", "log-scale": "0.5"}),
+    Case("relative-bank-qk-norm", "relative-bank", BANK | {"qk-norm": "true"}, d=6),
+    Case("relative-bank-conv-size", "relative-bank", BANK | {"conv-size": "3"}, d=3),
+    Case("relative-bank-inkling", "relative-bank", INKLING),
+    Case("relative-bank-inkling-window", "relative-bank[window=3]", INKLING | {"extent": "2"}),
+    Case("relative-bank+rope", "relative-bank+rope", within("relative-bank", INKLING) | {"rope.layout": "half"}),
+    Case("fox+relative-bank-score-scale-none", "fox+relative-bank",
+         {"fox.sign": "plus", "fox.score-scale": "none"} | within("relative-bank", BANK)),
+    Case("cope+relative-bank", "cope+relative-bank", cope_options(3, "cope.") | within("relative-bank", INKLING)),
+]

@@ -1,0 +1,66 @@
+"""Published code: Inkling's bank of curves, PoPE, RePo."""
+
+import math
+from collections import namedtuple
+from types import SimpleNamespace
+
+import einops
+import torch
+from torch import nn
+
+from published_case import Sizes, Source, over_root, published
+from published_code import Given, attend, causal_mask, merged, split, with_parameters
+
+
+def unchanged(*_, **__):
+    """In the place of a decorator with arguments."""
+    return lambda function: function
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Inkling: the attention layer between its projections, with and without its window.
+
+DECORATORS = ["use_kernel_forward_from_hub", "use_kernel_func_from_hub_with_fallback", "use_kernelized_func",
+              "deprecate_kwarg", "force_accelerate_hooks"]
+INKLING = Source("huggingface/transformers", "src/transformers/models/inkling/modeling_inkling.py", "5.24.0",
+                 ["InklingRMSNorm", "InklingRelativeLogits", "repeat_kv", "eager_attention_forward", "InklingAttention",
+                  "apply_mask_to_padding_states", "causal_conv1d_fn", "causal_conv1d_update", "InklingShortConvolution"],
+                 {name: unchanged for name in DECORATORS} |
+                 {"ALL_ATTENTION_FUNCTIONS": SimpleNamespace(get_interface=lambda _, default: default)})
+PARTS = {"score-scale": "d", "qk-norm": "true", "conv-size": "4"}
+
+
+def bank_shapes(w, extent):
+    def shapes(s):
+        norms = {f"{part}-norm.weight": (s.d,) for part in ("query", "key")}
+        return {"mix.weight": (s.H * w, s.D), "bank": (extent, w), **norms,
+                **{f"{part}-conv.weight": (s.H, s.d, 4) for part in ("key", "value")}}
+    return shapes
+
+
+def inkling(file, extent, window=0, n_floor=None, w=3):
+    options = PARTS | {"width": str(w), "extent": str(extent)} | ({"log-length": str(n_floor)} if n_floor else {})
+    name = f"relative-bank[window={window}]" if window else "relative-bank"
+
+    @published(file, INKLING, name, options, bank_shapes(w, extent))
+    def run(code, t, s):
+        config = SimpleNamespace(
+            layer_types=["hybrid_sliding" if window else "hybrid"], hidden_size=s.D, head_dim=s.d, swa_head_dim=s.d,
+            num_attention_heads=s.H, swa_num_attention_heads=s.H, num_key_value_heads=s.H, swa_num_key_value_heads=s.H,
+            sliding_window_size=extent, rel_extent=extent, attention_dropout=0.0, d_rel=w, sconv_kernel_size=4,
+            rms_norm_eps=1e-6, log_scaling_n_floor=n_floor, log_scaling_alpha=0.1, _attn_implementation="eager")
+        convolutions = {f"{part}_sconv__conv1d__weight": t[f"{name}-conv.weight"].reshape(s.D, 1, 4)
+                        for part, name in (("k", "key"), ("v", "value"))}
+        layer = with_parameters(
+            code.InklingAttention(config, 0), **{f"{part}_proj": Given(merged(t[part])) for part in "qkv"},
+            o_proj=nn.Identity(), r_proj__weight=t["mix.weight"], rel_logits_proj__proj=t["bank"].T,
+            q_norm__weight=t["query-norm.weight"], k_norm__weight=t["key-norm.weight"], **convolutions)
+        mask = causal_mask(s.T)
+        if window:
+            mask = mask + torch.full_like(mask, -math.inf).tril(-window)
+        return split(layer(t["x"], mask[None, None])[0], s.H)
+
+
+inkling("relative-bank", 16)
+inkling("relative-bank-log-length", 5, n_floor=3)
+inkling("relative-bank-window", 4, window=4)
