@@ -53,3 +53,27 @@ def relative_bank(layer):
     index = np.broadcast_to(np.clip(n, 0, bank.shape[0] - 1), layer.s.shape)
     picked = tape.pick(mix @ bank.swap_last(), index)
     return tape.where((n >= 0) & (n < bank.shape[0]), picked, 0) * log_factor(layer)
+
+
+def polar_dims(width, options):
+    return int(options["rotary-dims"]) or width
+
+
+@encoding("pope", "shapes")
+def pope_shapes(sizes, options):
+    return {"delta": (sizes.heads, polar_dims(sizes.head_width, options))}
+
+
+@encoding("pope", "rotate")
+def pope(layer, q, k, v):
+    """(u cos phi, u sin phi, rest), u = softplus of the first r dims, phi_c = t theta_c, minus delta_hc for a query, theta_c
+    = base^(-c/r) (arXiv 2509.10534; there delta is added for a key)"""
+    r, t = polar_dims(layer.q.shape[-1], layer.options), np.arange(q.shape[2])[:, None]
+    angle = (t * float(layer.options["base"]) ** (-np.arange(r) / r)).astype(q.value.dtype)
+    delta = layer.parameter("delta").reshape(-1, 1, r)
+
+    def widened(x, angle):
+        size = tape.softplus(x[..., :r])
+        parts = [size * tape.cos(angle), size * tape.sin(angle)]
+        return tape.concatenate(parts + ([x[..., r:]] if r < x.shape[-1] else []))
+    return widened(q, angle - delta), widened(k, tape.Node(angle)), v

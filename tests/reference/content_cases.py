@@ -4,6 +4,14 @@ from reference_case import CASES, Case, cope_options, within
 
 BANK = {"width": "3", "extent": "16", "score-scale": "sqrt-d", "qk-norm": "false", "conv-size": "0"}
 INKLING = BANK | {"score-scale": "d", "qk-norm": "true", "conv-size": "4", "log-length": "3"}
+POPE = {"rotary-dims": "0", "start": "zero"}
+
+
+def in_range(inputs):
+    """Moves delta of PoPE to where it may be."""
+    for name in inputs:
+        if name.endswith("delta"):
+            inputs[name] = -abs(inputs[name])
 
 
 CASES += [
@@ -19,4 +27,10 @@ CASES += [
     Case("fox+relative-bank-score-scale-none", "fox+relative-bank",
          {"fox.sign": "plus", "fox.score-scale": "none"} | within("relative-bank", BANK)),
     Case("cope+relative-bank", "cope+relative-bank", cope_options(3, "cope.") | within("relative-bank", INKLING)),
+    Case("pope", "pope", POPE, adjust=in_range),
+    Case("pope-uniform", "pope", POPE | {"start": "uniform", "base": "100"}, d=3, adjust=in_range),
+    Case("pope-rotary-dims", "pope", POPE | {"rotary-dims": "3"}, adjust=in_range),
+    Case("cope+pope", "cope+pope", cope_options(3, "cope.") | within("pope", POPE), adjust=in_range),
+    Case("fox-pro+pope", "fox-pro+pope", within("pope", POPE | {"rotary-dims": "2"}), adjust=in_range),
+    Case("pope-window-first", "pope[window=3,first=1]", POPE, adjust=in_range),
 ]

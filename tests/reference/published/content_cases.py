@@ -64,3 +64,29 @@ def inkling(file, extent, window=0, n_floor=None, w=3):
 inkling("relative-bank", 16)
 inkling("relative-bank-log-length", 5, n_floor=3)
 inkling("relative-bank-window", 4, window=4)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# PoPE, of all dims of a head and of some.
+
+POPE = Source("lucidrains/PoPE-pytorch", "PoPE_pytorch/pope.py", "0.2.1",
+              ["PolarEmbedReturn", "exists", "apply_pope_to_qk", "PoPE"],
+              {"autocast": unchanged, "namedtuple": namedtuple, "pi": math.pi, "einsum": einops.einsum,
+               "slice_right_at_dim": lambda x, count, dim: x.narrow(dim, x.size(dim) - count, count)})
+
+
+def in_range(inputs):
+    inputs["delta"] = -abs(inputs["delta"])
+
+
+def pope(file, dims, sizes, **options):
+    @published(file, POPE, "pope", {"rotary-dims": str(dims), **options}, lambda s: {"delta": (s.H, dims or s.d)}, sizes,
+               adjust=in_range)
+    def run(code, t, s):
+        turns = code.PoPE(dims or s.d, heads=s.H, theta=float(options.get("base", 10000)))
+        q, k = code.apply_pope_to_qk(with_parameters(turns, bias=t["delta"])(s.T), t["q"], t["k"])
+        return attend(q @ k.transpose(-1, -2) * over_root(s.d), t["v"])
+
+
+pope("pope", 0, Sizes(d=5))
+pope("pope-rotary-dims", 3, Sizes(d=4), base="100")
