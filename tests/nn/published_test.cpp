@@ -53,7 +53,7 @@ TEST(Repository, WhatIsPublishedIsThere) {
     for (const EncodingChoice::Part& part : choice_of(file).parts) seen.insert(part.entry->name);
   });
   std::istringstream names(
-      "alibi cope dape dape2 fire fox fox-pro gated hard kerple mta path pope relative relative-bank rope "
+      "alibi cope dape dape2 fire fox fox-pro gated hard kerple mta path pope relative relative-bank repo rope "
       "selective selective-rope sigmoid sink softpick stick-breaking tra transformer-xl wall xpos");
   for (std::string name; names >> name;) {
     EXPECT_TRUE(seen.contains(name)) << "no numbers of published code for " << name;

@@ -77,3 +77,28 @@ def pope(layer, q, k, v):
         parts = [size * tape.cos(angle), size * tape.sin(angle)]
         return tape.concatenate(parts + ([x[..., r:]] if r < x.shape[-1] else []))
     return widened(q, angle - delta), widened(k, tape.Node(angle)), v
+
+
+@encoding("repo", "shapes")
+def repo_shapes(sizes, options):
+    """Of layer 0."""
+    if int(options["rope-layers"]):
+        return {}
+    hidden = int(options["hidden"]) or max(1, sizes.width // 8)
+    return {"gate.weight": (hidden, sizes.width), "content.weight": (hidden, sizes.width),
+            "position.weight": (sizes.key_heads, hidden)}
+
+
+@encoding("repo", "rotate")
+def repo(layer, q, k, v):
+    """Planes turned by z_t theta, z = W_z (silu(W_g x) * (W_c x)) per head of keys, theta_p = base^(-2p/d); by t theta in the
+    first layers (arXiv 2512.14391)"""
+    d = layer.q.shape[-1]
+    theta = (float(layer.options["base"]) ** (-np.arange(0, d, 2) / d)).astype(q.value.dtype)
+    if layer.index < int(layer.options["rope-layers"]):
+        angle = np.arange(q.shape[2])[:, None] * theta
+        return rotated(q, "half", angle), rotated(k, "half", angle), v
+    gate, content = (layer.x @ layer.parameter(f"{part}.weight").swap_last() for part in ("gate", "content"))
+    z = (gate * tape.sigmoid(gate) * content) @ layer.parameter("position.weight").swap_last()  # [B,T,G]
+    b, t, heads = z.shape
+    return turned_by(z.transpose(0, 2, 1).reshape(b, heads, t, 1) * theta, "half", q, k, v)

@@ -204,7 +204,9 @@ class WholeModel(unittest.TestCase):
                 ("path", {"conv": False}, {"strength.bias": -60}, "none"),
                 ("fox+path", {}, {"strength.bias": -60}, "fox"),
                 ("wall", {}, {"decay.bias": 60}, "none"),
-                ("relative-bank", {}, {"bank": 0}, "none")):
+                ("relative-bank", {}, {"bank": 0}, "none"),
+                ("repo", {}, {"position.weight": 0}, "none"),
+                ("repo", {"rope-layers": 2, "base": 10000}, {}, "rope")):
             self.assertLess(self.difference(pe, options, changed, names=[other]), 1e-12, pe)
 
     def test_branch_at_an_integer_is_the_programs(self):

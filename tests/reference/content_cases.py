@@ -33,4 +33,10 @@ CASES += [
     Case("cope+pope", "cope+pope", cope_options(3, "cope.") | within("pope", POPE), adjust=in_range),
     Case("fox-pro+pope", "fox-pro+pope", within("pope", POPE | {"rotary-dims": "2"}), adjust=in_range),
     Case("pope-window-first", "pope[window=3,first=1]", POPE, adjust=in_range),
+    Case("repo", "repo", {"hidden": "0"}),
+    Case("repo-hidden", "repo", {"hidden": "3", "base": "100"}, d=6),
+    Case("repo-rope-layers", "repo", {"rope-layers": "1", "base": "100"}),
+    Case("alibi+repo", "alibi+repo", {"alibi.learned": "true", "repo.hidden": "2"}),
+    Case("cope+repo-rotated-query", "cope+repo",
+         {**cope_options(3, "cope.", gates="sep-keys"), "cope.rotated-query": "true", "repo.hidden": "2"}),
 ]

@@ -90,3 +90,23 @@ def pope(file, dims, sizes, **options):
 
 pope("pope", 0, Sizes(d=5))
 pope("pope-rotary-dims", 3, Sizes(d=4), base="100")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# RePo: the positions of a block, and its rotation.
+
+REPO = Source("SakanaAI/repo", "OLMo/olmo/model.py", "c0488bdb2cde", ["RotaryEmbedding", "OLMoSequentialBlock"],
+              {"OLMoBlock": object, "_non_meta_init_device": lambda _: torch.device("cpu")})
+
+
+@published("repo", REPO, "repo", {"hidden": "3"},
+           lambda s: {"gate.weight": (3, s.D), "content.weight": (3, s.D), "position.weight": (s.H, 3)}, Sizes(d=6))
+def repo(code, t, s):
+    config = SimpleNamespace(max_sequence_length=s.T, d_model=s.D, n_heads=s.H, rope_theta=500000, rope_full_precision=True)
+    rotary = code.RotaryEmbedding(config, {})
+    maps = {f"{name}_map": lambda x, weight=t[f"{part}.weight"]: x @ weight.T
+            for name, part in (("gate", "gate"), ("content", "content"), ("final", "position"))}
+    block = SimpleNamespace(**maps, pe_gen_func=rotary.from_positions)
+    _, (cos, sin) = code.OLMoSequentialBlock.dynamic_position_encoding_swigluex_multihead(block, t["x"], None)
+    q, k = rotary(t["q"], t["k"], cos, sin)
+    return attend(q @ k.transpose(-1, -2) * over_root(s.d), t["v"])
