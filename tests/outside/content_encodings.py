@@ -1,4 +1,4 @@
-"""Distances and positions that each token sets: the relative bank, polar coordinates, RePo and token-aware phases."""
+"""Distances and positions that each token sets: the relative bank, polar coordinates and RePo."""
 
 import math
 

@@ -77,11 +77,9 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
         scale = scale * (scale_of(layer) / layer.scale)
     s = (q @ k.swap_last()) * scale
     logits, joined = s, None
-    early = {"tra": 0}  # tra masks scores; the others add to them
-    for layer in sorted(layers, key=lambda layer: early.get(layer.name, len(early))):
+    for layer in sorted(layers, key=lambda layer: layer.name != "tra"):  # tra masks scores; the others add to them
         if first_counted:  # the dump has the gates of another layer
             layer.dumped = {key: array for key, array in layer.dumped.items() if key not in counted}
-        layer.logits = logits
         layer.s, layer.product_scale, layer.rotated_q, layer.rotated_k, layer.rotated_v = s, scale, q, k, v
         if layer.name in position.HOOKS["score"]:
             term = position.HOOKS["score"][layer.name](layer)

@@ -60,7 +60,7 @@ class Layer:
         self.seen = None                 # bool [T,T], whether the query sees the key
         self.alive = None                # bool [B,H,T,T], set by score where it takes pairs' weight altogether
         self.s = None                    # scaled products of the (rotated) q and k
-        self.logits = None               # [B,H,T,T], for score those so far, then all
+        self.logits = None               # [B,H,T,T], set before the weights
         self.product_scale = None        # what they are multiplied by
         self.weights = None              # for rest and finish
         self.rotated_q = self.rotated_k = self.rotated_v = None  # after all of rotate

@@ -1,4 +1,4 @@
-"""Reference values: the relative bank, polar coordinates, RePo and token-aware phases."""
+"""Reference values: the relative bank, polar coordinates and RePo."""
 
 from reference_case import CASES, Case, cope_options, within
 
