@@ -117,6 +117,28 @@ HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std
   return {first, end - first, first_key, end_key - first_key, {}};
 }
 
+bool is_on(Options& options, std::string_view flag) {
+  return std::ranges::any_of(list_options(options), [&](const OptionInfo& option) {
+    return option.name == flag && option.value == OptionValue(true);
+  });
+}
+
+// Wide queries and keys are for the score only.
+void check_widths(const Assignment& assignment, const std::vector<EncodingChoice::Part>& parts) {
+  const auto wide = std::ranges::find_if(assignment.sum, [](const auto* entry) { return entry->traits.widens_heads; });
+  if (wide == assignment.sum.end()) return;
+  for (const EncodingChoice::Part& part : parts) {
+    if (!contains(assignment.sum, part.entry)) continue;
+    const bool by_flag = std::ranges::any_of(part.entry->combination_flags, [&](const CombinationFlag& flag) {
+      return flag.trait == &EncodingTraits::rotates && is_on(*part.options, flag.option);
+    });
+    check(!by_flag && !part.entry->traits.needs_head_width, "encoding",
+          "{}: {} makes the rotated q and k wider than a head, but {}{} needs them as wide as a head; leave out {}",
+          assignment.sum_text(), (*wide)->name, part.entry->name, by_flag ? " with rotated-query" : "",
+          by_flag ? "rotated-query" : "one of the two");
+  }
+}
+
 // Embeddings are changed once, before layer 0, and have no heads.
 void check_embeds(const EncodingEntry& entry, const Assignment& assignment, const std::vector<Assignment>& all) {
   const bool from_the_start = std::any_of(all.begin(), all.end(), [&](const Assignment& other) {
@@ -298,6 +320,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
     of_group.heads = group.count;
     of_group.key_heads = group.key_count;
     const std::string name = assignment.text(Range{});
+    check_widths(assignment, parts);
     const auto make_for = [&](EncodingSetup target) {
       std::vector<SumPart> made;
       const auto parameter = target.parameter;
@@ -347,9 +370,7 @@ std::vector<std::string> EncodingChoice::notes() const {
   const std::vector<Assignment> all = acting();
   for (const Part& part : parts) {
     for (const CombinationFlag& flag : part.entry->combination_flags) {
-      const bool is_set = std::ranges::any_of(list_options(*part.options), [&](const OptionInfo& option) {
-        return option.name == flag.option && option.value == OptionValue(true);
-      });
+      const bool is_set = is_on(*part.options, flag.option);
       const bool has_partner = std::ranges::any_of(all, [&](const Assignment& assignment) {
         return contains(assignment.sum, part.entry) &&
                std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {

@@ -108,6 +108,10 @@ struct EncodingTraits {
   bool reads_heads = true;
   // `rotate` needs q, k, v as projected (a norm of keys, a shift by a token): it precedes all rotations.
   bool before_rotations = false;
+  // `rotate` makes q and k wider than a head.
+  bool widens_heads = false;
+  // `score` multiplies the rotated q or k with vectors of its own, which are as wide as a head.
+  bool needs_head_width = false;
   // `score` depends on the shapes of the other parts: it follows them.
   bool after_scores = false;
   // The change of keys depends on queries: heads that share their keys share it, which separate ones would not.

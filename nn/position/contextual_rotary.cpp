@@ -123,4 +123,5 @@ TALLY_ENCODING(contextual_rotary, ContextualRotaryOptions, ContextualRotary,
                "l_ij = s_ij + 1/sqrt(d) sum_n [(a a' + b b') (cos p_ij θ_n - 1) + (a b' - b a') sin p_ij θ_n];  θ_n = "
                "base^(-2n/r)\n"
                "materialised: saves about 4 B H T² numbers a layer, in backward 8 more for one layer at a time",
-               "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published");
+               "CoPE's positions (arXiv 2405.18719) in RoPE's planes (arXiv 2104.09864), not published",
+               .needs_head_width = true);

@@ -157,4 +157,5 @@ TALLY_ENCODING(
     "l_ij = q_iᵀ H_i ... H_{j+1} k_j / sqrt(d);  H_t = I - β_t w_t w_tᵀ\n"
     "forget: plus (sum_{u=j+1..i} log f_u) / sqrt(d), f as in fox;  gate-scale = none: not divided\n"
     "needs memory for H T² numbers a sequence and layer",
-    "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .also_called = "path-fox");
+    "PaTH, PaTH-FoX: Yang et al. 2025, arXiv 2505.16381", .before_rotations = true, .needs_head_width = true,
+    .also_called = "path-fox");

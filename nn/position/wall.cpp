@@ -121,4 +121,4 @@ TALLY_ENCODING(
     "g_t = log sigmoid(W x_t + b) per channel;  P_t = sum_{m<=t} g_m\n"
     "l_ij = sum_n q_in k_jn exp(P_in - P_jn) / sqrt(d);  scalar-gate: plus sum_{u=j+1..i} log f_u, f as in fox\n"
     "needs memory for H T² numbers a sequence and layer",
-    "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true);
+    "no paper; flash-linear-attention, fla/layers/wall_attn.py", .before_rotations = true, .needs_head_width = true);

@@ -149,6 +149,20 @@ TEST(Combination, RefusalsNameTheGroup) {
             "of them");
 }
 
+// A rotation that makes q and k wider than a head, next to vectors that they no longer fit.
+TEST(Combination, RefusesVectorsThatAreNarrowerThanTheRotatedQuery) {
+  EXPECT_EQ(error_of([] {
+              make_model("cope+pope", {{"rotated-query", "true"}});
+            }),
+            "[encoding] cope+pope: pope makes the rotated q and k wider than a head, but cope with rotated-query needs "
+            "them as wide as a head; leave out rotated-query");
+  EXPECT_EQ(error_of([] { make_model("0:none,1:path+pope"); }),
+            "[encoding] path+pope: pope makes the rotated q and k wider than a head, but path needs them as wide as a "
+            "head; leave out one of the two");
+  EXPECT_EQ(error_of([] { make_model("0:pope,1:path"); }), "");
+  EXPECT_EQ(error_of([] { make_model("cope+pope"); }), "");
+}
+
 TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
   const std::vector<std::pair<std::string, std::string>> small{{"cope.p-max", "3"}};
   EXPECT_EQ(positions_of(*make_model("0:none,1:cope", small)),

@@ -231,13 +231,15 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
   return cases;
 }
 
-// Every encoding that can use rotated queries with every rotation, with one other option changed or none.
+// Every encoding that can use rotated queries with every rotation that keeps their width, with one other option changed
+// or none.
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
   const auto add = [&](EncodingCase one) {
     if (!set_flags_for_rotations(one)) return;
     for (const EncodingCase& rotation : plain_singles()) {
-      if (rotation.choice.parts[0].entry->traits.rotates) cases.push_back(sum_of(one, rotation));
+      const EncodingTraits& traits = rotation.choice.parts[0].entry->traits;
+      if (traits.rotates && !traits.widens_heads) cases.push_back(sum_of(one, rotation));
     }
   };
   for (const EncodingEntry* entry : encoding_registry()) {

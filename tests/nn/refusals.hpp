@@ -42,6 +42,13 @@ inline bool sets_softmax_rule(const EncodingChoice& choice, const EncodingChoice
   return !score.softmax_rule.is_softmax();
 }
 
+// Whether its option rotated-query is set.
+inline bool reads_rotated_query(const EncodingChoice::Part& part) {
+  return std::ranges::any_of(list_options(*part.options), [](const OptionInfo& option) {
+    return option.name == "rotated-query" && option.value == OptionValue(true);
+  });
+}
+
 // Whether the encodings cannot act together at any length.
 inline bool refused_together(const EncodingChoice& choice, std::int64_t max_length) {
   for (const EncodingChoice::Assignment& assignment : choice.acting()) {
@@ -55,6 +62,13 @@ inline bool refused_together(const EncodingChoice& choice, std::int64_t max_leng
       return acts && (part.entry->traits.replaces_softmax || sets_softmax_rule(choice, part, max_length));
     };
     if (std::ranges::count_if(choice.parts, weighs) > 1) return true;
+    // Wide queries and keys do not fit vectors that are as wide as a head.
+    const auto needs_width = [&](const EncodingChoice::Part& part) {
+      if (std::ranges::count(assignment.sum, part.entry) == 0) return false;
+      return part.entry->traits.needs_head_width || reads_rotated_query(part);
+    };
+    const bool wide = count([](const auto& of) { return of.widens_heads; }) > 0;
+    if (wide && std::ranges::any_of(choice.parts, needs_width)) return true;
     if (count([](const auto& of) { return of.mixes; }) > 0 && assignment.sum.size() > 1) return true;
     // Embeddings have no heads, and no layers after the first.
     const bool everywhere = assignment.heads.all() && assignment.layers.first == 0;

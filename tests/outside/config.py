@@ -56,6 +56,10 @@ ENCODING_DEFAULTS = {  # the options that formulas or shapes of parameters depen
     "grape-ap": {"form": "turned", "width": 8},
     "grape-m": {"steps": "one", "share": "heads", "layout": "half"},
     "bam": {"location": False},
+    "relative-bank": {"width": 16, "extent": 1024, "score-scale": "sqrt-d", "log-length": 0, "log-scale": 0.1,
+                      "qk-norm": False, "conv-size": 0},
+    "pope": {"base": 10000, "rotary-dims": 0},
+    "repo": {"base": 500000, "hidden": 0, "rope-layers": 0},
 }
 
 # Heads first .. end-1 of a layer, the encodings that act on them, and the mask of their queries.

@@ -36,6 +36,7 @@ GROUPED = [  # with fewer heads of keys
     ("contextual-rotary", {"gates": "sep-keys"}),
     ("sink", {"remainder": "value"}), ("gated", {}), ("carope", {}), ("selective-rope", {}),
     ("mta", {"queries": 3, "keys": 5}),
+    ("relative-bank", {"conv-size": 2, "qk-norm": True}), ("pope", {"rotary-dims": 3}), ("repo", {}),
     ("path", {"rank": 6, "forget": True, "qk-norm": True}), ("wall", {"scalar-gate": True, "qk-norm": True}),
     ("grape-a", {"gate": "both"}), ("grape-ap", {"width": 4}), ("grape-ap", {"form": "per-row", "width": 3}),
     ("grape-m", {"share": "none", "steps": "softplus"}),

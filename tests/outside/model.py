@@ -69,11 +69,12 @@ def attend(layers, q, k, v, x, record, sight=position.Sight()):
 
     for layer in layers:
         layer.q, layer.k, layer.v, layer.x, layer.record, layer.seen = q, k, v, x, record_joint, seen
+        layer.sight = sight
     for hook in ("prepare", "rotate"):
         for layer, rotate in acting(layers, hook):
             q, k, v = rotate(layer, q, k, v)
     for layer, scale_of in acting(layers, "scale"):
-        scale = scale_of(layer)
+        scale = scale * (scale_of(layer) / layer.scale)
     s = (q @ k.swap_last()) * scale
     logits, joined = s, None
     for layer in sorted(layers, key=lambda layer: layer.name != "tra"):  # tra masks scores; the others add to them

@@ -56,6 +56,7 @@ class Layer:
         self.parameters, self.dumped = parameters, dumped or {}
         self.q = self.k = self.v = None  # [B,H,T,d], not rotated
         self.x = None                    # [B,T,D], the input of the query, key and value projections
+        self.sight = None                # the mask of the queries
         self.seen = None                 # bool [T,T], whether the query attends to the key
         self.alive = None                # bool [B,H,T,T], set by score where it takes pairs' weight altogether
         self.s = None                    # scaled products of the (rotated) q and k

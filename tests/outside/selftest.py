@@ -207,7 +207,10 @@ class WholeModel(unittest.TestCase):
                 ("grape-a", {"gate": "both"}, {"grape-a.rate": -60}, "none"), ("bam", {}, {"bam.scale": -60}, "none"),
                 ("grape-m", {}, {"frequencies": np.log([1, 0.01])}, "rope"),
                 ("grape-m", {"steps": "sigmoid"}, {"frequencies": np.log([2, 0.02]), "step.weight": 0, "step.bias": 0},
-                 "rope")):
+                 "rope"),
+                ("relative-bank", {}, {"bank": 0}, "none"),
+                ("repo", {}, {"position.weight": 0}, "none"),
+                ("repo", {"rope-layers": 2, "base": 10000}, {}, "rope")):
             self.assertLess(self.difference(pe, options, changed, names=[other]), 1e-12, pe)
 
     def test_branch_at_an_integer_is_the_programs(self):

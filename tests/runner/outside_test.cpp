@@ -105,7 +105,8 @@ TEST_P(OutsideTogether, Sums) {
 
 // A share of all combinations of two, in the same or in different layers and heads, with default and changed options.
 TEST_P(OutsideTogether, AShareOfAllThatActTogether) {
-  const std::vector<const char*> reasons{" each ", "16 tokens", "acts on the embeddings", "would act nowhere"};
+  const std::vector<const char*> reasons{" each ", "16 tokens", "acts on the embeddings", "would act nowhere",
+                                         "as wide as a head"};
   std::size_t count = 0, dumped = 0;
   for (const EncodingCase& one : every(20, together_cases())) {
     SCOPED_TRACE(one.label);

@@ -19,7 +19,8 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "outside")]
 import tensor_file
 from published_case import CASES, make, metadata
 
-import decay_cases  # noqa: F401 - these add to CASES
+import content_cases  # noqa: F401 - these add to CASES
+import decay_cases  # noqa: F401
 import grape_cases  # noqa: F401
 import network_cases  # noqa: F401
 import rotation_cases  # noqa: F401
