@@ -43,10 +43,8 @@ AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) co
 
 bool AddedTokens::widen(std::string_view text, std::size_t done, Match& match) const {
   const AddedFlags& flags = entries_[static_cast<std::size_t>(match.entry)].flags;
-  const std::string_view before = text.substr(0, match.begin), behind = text.substr(match.end);
-  if (flags.single_word && (ends_with_word(before) || begins_with_word(behind))) return false;
-  if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(before));
-  if (flags.rstrip) match.end += leading_white_space(behind);
+  if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(text.substr(0, match.begin)));
+  if (flags.rstrip) match.end += leading_white_space(text.substr(match.end));
   return match.begin < match.end;  // not within the white space that the previous token took
 }
 
@@ -93,8 +91,7 @@ std::optional<std::int32_t> TokenizerParts::end_of_text() const {
 Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     : parts_(std::move(parts)),
       pattern_(std::make_unique<SplitPattern>(parts_.steps, with_jit)),
-      byte_ids_(byte_count, -1),
-      pairs_(parts_.merges.size()) {
+      byte_ids_(byte_count, -1) {
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
     const std::string_view bytes = parts_.tokens[static_cast<std::size_t>(id)];
     if (!parts_.is_of_model(id) || std::ranges::count(parts_.byte_tokens, id) > 0) continue;
@@ -108,7 +105,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     const bool fits = !left.empty() && !right.empty() && result.size() == left.size() + right.size() &&
                       result.starts_with(left) && result.ends_with(right);
     check_internal(fits, "tokenizer", "the result of merge {} {}", merge.left, merge.right);
-    check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer",
+    check(merges_.emplace(pair_of(merge.left, merge.right), Merge{merge.rank, merge.result}).second, "tokenizer",
           "the merge of '{}' and '{}' stands there twice", escape_for_print(left), escape_for_print(right));
   }
   names_ = names_of({});
