@@ -25,9 +25,9 @@ constexpr std::array dashes{"", "6 3", "2 3", "8 3 2 3"};
 
 constexpr double width = 900, left = 66, right = 22, bottom = 50, panel_gap = 34, panel_height = 292;
 constexpr double title_height = 38, legend_row_height = 20, panel_title_height = 24, row_gap = 26;
-constexpr std::size_t most_named_at_their_ends = 6, panels_in_row = 4;
+constexpr std::size_t panels_in_row = 4;
 constexpr double legend_mark = 30, legend_space = 20;
-constexpr double character_width = 6.6, bold_width = 7.6;  // approximate: font metrics are not available here
+constexpr double character_width = 6.6;  // approximate: font metrics are not available here
 
 // Text in an element. Control characters are not allowed in XML.
 std::string escaped(std::string text) {
@@ -63,7 +63,7 @@ std::string style_sheet() {
   }
   return formatted(
       "<style>text{{font:12px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}}.title{{font-size:15px}}"
-      ".panel{{font-size:13px}}.title,.panel,.name{{font-weight:600}}svg{{fill:#333}}.grid{{stroke:#e6e6e6;fill:none}}"
+      ".panel{{font-size:13px}}.title,.panel{{font-weight:600}}svg{{fill:#333}}.grid{{stroke:#e6e6e6;fill:none}}"
       ".axis{{stroke:#777;fill:none}}.line{{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}}"
       "@media(prefers-color-scheme:dark){{.ground{{fill:#0d1117}}svg{{fill:#d5d9e0}}.grid{{stroke:#2a2f38}}{}}}"
       "</style>\n",
@@ -195,44 +195,6 @@ std::string draw_series(const Frame& frame, const ChartSeries& series, const Sty
   return svg;
 }
 
-// Names next to the ends of the lines, moved apart if they would overlap.
-std::string draw_names(const Frame& frame, const ChartPanel& panel, const Styles& styles) {
-  struct Name {
-    double y;
-    const ChartSeries* series;
-  };
-  std::vector<Name> names;
-  for (const ChartSeries& series : panel.series) {
-    if (!series.points.empty()) names.push_back({frame.at_y(series.points.back().y), &series});
-  }
-  std::stable_sort(names.begin(), names.end(), [](const Name& a, const Name& b) { return a.y < b.y; });
-  constexpr double line_height = 13;
-  for (std::size_t i = names.size(); i-- > 0;) {  // up from the axis
-    const double lowest = i + 1 < names.size() ? names[i + 1].y - line_height : frame.y1;
-    names[i].y = std::min(names[i].y, lowest);
-  }
-  std::string svg;
-  for (const Name& name : names) {
-    const std::string& label = name.series->label;
-    svg += text_at(frame.x1 + 7, name.y + 4, "start", formatted(" class=\"name\" fill=\"{}\"", styles.colour(label)),
-                   label);
-  }
-  return svg;
-}
-
-// Whether the last panel of every row has all lines, and they are few enough to be named at their ends.
-bool named_at_their_ends(const Chart& chart, const Styles& styles) {
-  if (chart.panels.empty() || styles.labels.empty() || styles.labels.size() > most_named_at_their_ends) return false;
-  for (std::size_t n = 0; n < chart.panels.size(); ++n) {
-    if (n + 1 < chart.panels.size() && (n + 1) % panels_in_row != 0) continue;
-    for (const std::string& label : styles.labels) {
-      const auto has_it = [&](const ChartSeries& series) { return series.label == label && !series.points.empty(); };
-      if (std::ranges::none_of(chart.panels[n].series, has_it)) return false;
-    }
-  }
-  return true;
-}
-
 // Adjacent labels, as long as they fit. Sets `below` to the end of the legend.
 std::string draw_legend(const Styles& styles, double& below) {
   std::string svg;
@@ -282,24 +244,15 @@ std::string svg_text(const Chart& given) {
   }
   const ErrorAxis axis(chart);
   const Styles styles(chart);
-  double top = title_height, margin = right;
-  std::string drawn = text_at(left, 26, "start", " class=\"title\"", chart.title);
-  const bool named = named_at_their_ends(chart, styles);
-  if (named) {
-    top += legend_row_height;
-    for (const std::string& label : styles.labels) {
-      margin = std::max(margin, 12 + bold_width * static_cast<double>(label.size()));
-    }
-  } else {
-    drawn += draw_legend(styles, top);
-  }
+  double top = title_height;
+  std::string drawn = text_at(left, 26, "start", " class=\"title\"", chart.title) + draw_legend(styles, top);
   const std::size_t count = chart.panels.size();
   const std::size_t columns = std::clamp<std::size_t>(count, 1, panels_in_row);
   const std::size_t rows = std::max<std::size_t>(1, (count + columns - 1) / columns);
   // 400 pixels with one row of panels and one row of the legend.
   const double panels_height = panel_height * static_cast<double>(rows), height = top + panels_height + bottom;
   const double panel_width =
-      (width - left - margin - panel_gap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+      (width - left - right - panel_gap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
   for (std::size_t n = 0; n < count; ++n) {
     const ChartPanel& panel = chart.panels[n];
     const std::size_t row = n / columns;
@@ -313,10 +266,9 @@ std::string svg_text(const Chart& given) {
     const Frame frame{x0, x0 + panel_width, y0 + panel_title_height, y1, last_x > 0 ? last_x : 1, axis};
     drawn += draw_axes(frame, panel.title, n % columns == 0);
     for (const ChartSeries& series : panel.series) drawn += draw_series(frame, series, styles);
-    if (named && (n + 1 == count || (n + 1) % columns == 0)) drawn += draw_names(frame, panel, styles);
   }
   const double middle = top + panels_height / 2;
-  drawn += text_at((left + width - margin) / 2, height - 12, "middle", "", chart.x_label);
+  drawn += text_at((left + width - right) / 2, height - 12, "middle", "", chart.x_label);
   drawn += text_at(18, middle, "middle", formatted(" transform=\"rotate(-90 18 {})\"", px(middle)), chart.y_label);
   return formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\" "

@@ -1,6 +1,5 @@
 // Learning curves as SVG: adjacent panels with one y axis, and a mean line and a band from low to high for each series.
-// Series are named at the ends of their lines. A legend replaces the names if there are many series, or if the last
-// panel lacks some. The file is self-contained. Its ground is white, or dark if the reader prefers dark pages.
+// A legend names the series. The file is self-contained. Its ground is white, or dark if the reader prefers dark pages.
 #pragma once
 
 #include <string>

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <regex>
 #include <string>
@@ -98,28 +97,6 @@ TEST(Svg, PointsLieWhereTheAxesSay) {
   EXPECT_NE(svg.find(">100%<"), std::string::npos);
 }
 
-TEST(Svg, SmallErrorsGetALogarithmicAxisWithRoomForZero) {
-  const Chart chart{"t", "x", "y", {{"p", {line("a", {{1, 1}, {2, 0.1}, {3, 0.01}, {4, 1e-9}, {5, 0}})}}}};
-  const std::string svg = svg_text(chart);
-  std::vector<double> y;
-  for (const std::string& each : attributes(svg, "circle", "cy")) y.push_back(std::stod(each));
-  ASSERT_EQ(y.size(), 5u);
-  EXPECT_NEAR(y[2] - y[1], y[1] - y[0], 0.15);
-  EXPECT_NEAR(y[3] - y[2], y[1] - y[0], 0.15) << "the lowest decade";
-  EXPECT_EQ(y[4], numbers(attributes(svg, "path class=\"axis\"", "d").back())[2]) << "0 is on the axis";
-  EXPECT_GT(y[4] - y[3], 12) << "with room for its label";
-  for (const char* label : {">100%<", ">0.1%<", ">0%<"}) EXPECT_NE(svg.find(label), std::string::npos) << label;
-}
-
-TEST(Svg, GroundLettersAndLinesFollowTheScheme) {
-  const std::string svg = svg_text({"t", "x", "y", {{"p", {line("cope", {{1, 0.1}})}}}});
-  const std::size_t dark = svg.find("@media(prefers-color-scheme:dark)");
-  ASSERT_NE(dark, std::string::npos);
-  for (const std::string part : {".ground{fill:#0d1117}", colour_of("cope").dark}) {
-    EXPECT_NE(svg.find(part, dark), std::string::npos) << part;
-  }
-}
-
 TEST(Svg, AColourBelongsToAnEncoding) {
   ChartSeries first = line("cope, one layer", {{1, 0.1}}), second = line("cope, two layers", {{1, 0.2}});
   first.encoding = second.encoding = "cope";
@@ -132,35 +109,6 @@ TEST(Svg, AColourBelongsToAnEncoding) {
   EXPECT_EQ(attributes(svg, "path class=\"line\"", "stroke-dasharray").size(), 2u)
       << "the second of cope, and its name";
   EXPECT_EQ(count(svg, ">none</text>"), 1u);  // in the legend
-}
-
-TEST(Svg, FewLinesAreNamedWhereTheyEnd) {
-  // none ends below cope, so close that their names must be moved apart.
-  const Chart chart{"t",
-                    "x",
-                    "y",
-                    {{"first", {line("cope", {{0, 1}, {1, 0.51}}), line("none", {{0, 1}, {1, 0.5}})}},
-                     {"last", {line("cope", {{0, 1}, {1, 0.51}}), line("none", {{0, 1}, {1, 0.5}})}}}};
-  const std::string svg = svg_text(chart);
-  expect_well_formed(svg);
-  const std::regex name(
-      "<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" text-anchor=\"start\" class=\"name\" fill=\"([^\"]*)\">(cope|none)<");
-  std::vector<std::smatch> names(std::sregex_iterator(svg.begin(), svg.end(), name), {});
-  ASSERT_EQ(names.size(), 2u) << svg;
-  EXPECT_EQ(names[0][4], "cope");
-  EXPECT_GE(std::stod(names[1][2]) - std::stod(names[0][2]), 12);
-  const auto axes = attributes(svg, "path class=\"axis\"", "d");
-  EXPECT_GT(std::stod(names[0][1]), numbers(axes.back())[3]) << "right of the last panel";
-  EXPECT_NE(names[0][3], names[1][3]);
-}
-
-TEST(Svg, BandsWhereThereAreSome) {
-  Chart chart{"t", "x", "y", {{"p", {line("a", {{1, 0.1}, {2, 0.2}})}}}};
-  EXPECT_EQ(count(svg_text(chart), "fill-opacity"), 0u);
-  chart.panels[0].series[0].points[1] = {2, 0.2, 0.1, 0.6};
-  const std::string svg = svg_text(chart);
-  EXPECT_EQ(count(svg, "fill-opacity"), 1u);
-  EXPECT_NE(svg.find(">60%<"), std::string::npos);  // the axis includes the band
 }
 
 TEST(Svg, SurvivesWhatCannotBeDrawn) {
