@@ -1,7 +1,6 @@
 // Guarantees for a run that is killed, stopped or loses files, and is then resumed.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <random>
 
 #include "tasks/runs/run_folder.hpp"
@@ -80,13 +79,6 @@ TEST_F(Resume, AfterFiveKillsTheRunIsTheSame) {
   expect_as_reference();
 }
 
-TEST_F(Resume, KilledBeforeItsFirstCheckpointItBeginsAnew) {
-  train_until_killed(4, "--save-every=60 --eval-every=60");
-  EXPECT_TRUE(checkpoints_of(run_).empty());
-  done(resuming("--save-every=5 --eval-every=10"));
-  expect_as_reference();
-}
-
 TEST_F(Resume, WithAnotherNumberOfThreadsTheBytesAreTheSame) {
   train_until_killed(30);
   done("resume run --threads=3");
@@ -101,13 +93,6 @@ TEST_F(Resume, SignalsSaveTheStepAtWork) {
     done(resuming("--save-every=5"));
     expect_as_reference();
   }
-}
-
-// The checkpoint written after the signal must not displace the last regular checkpoint.
-TEST_F(Resume, AStopNearTheEndKeepsTheSameCheckpoints) {
-  train_until(76, SIGINT, 130);  // 60 lines of training, 18 of evaluations, 2 at the start
-  done(resuming());
-  expect_as_reference();
 }
 
 TEST_F(Resume, AStopInTheMiddleOfAnEvaluationIsTakenAtOnce) {
@@ -128,15 +113,6 @@ TEST_F(Resume, ASecondSignalStopsAtOnce) {
   EXPECT_TRUE(checkpoints_of(run_).empty());  // a single signal would have left a checkpoint
 }
 
-// The effect of `tally train | head -1`.
-TEST_F(Resume, AReaderThatLeavesDoesNotStopTheTraining) {
-  const Finished result = shell("{ '" TALLY_RUNNER "' " + loud(training("run")) + "; echo $? > code; } | head -1");
-  EXPECT_EQ(lines_of(folder_ / "program.out"), 1U) << result.out;
-  EXPECT_EQ(file("code"), "1\n");
-  expect_parts(result.err, {"cannot write to the standard output"});
-  expect_as_reference();
-}
-
 TEST_F(Resume, IsRefusedWhileTheRunIsAtWork) {
   const pid_t process = start(training("run", "--steps=1000000 --save-every=1000000"), "first");
   EXPECT_TRUE(wait_for_lines(3));
@@ -146,41 +122,6 @@ TEST_F(Resume, IsRefusedWhileTheRunIsAtWork) {
   EXPECT_FALSE(holds(file("run/config.json"), "\"clip\": 2.0"));
   send_signal(process, SIGKILL);
   finish(process, "first");
-}
-
-TEST_F(Resume, ACorruptedNewestCheckpointIsPassedOverByName) {
-  train_until_killed(35);
-  const std::string newest = names_of_checkpoints(run_).back();
-  damage(run_ + "/checkpoints/" + newest);
-  expect_parts(done(resuming()), {"passed over", newest});
-  expect_as_reference();
-}
-
-// The name of a checkpoint is no proof of the run's progress.
-TEST_F(Resume, ADamagedCheckpointDoesNotSayHowFarTheRunIs) {
-  done(training("run"));
-  write_file(run_ + "/checkpoints/step-00000060.safetensors", "damaged");
-  std::filesystem::remove(run_ + "/results.json");
-  refused(resuming("--steps=54"), "the run is at step 55 already, beyond 54");
-  expect_parts(done(resuming("--steps=58")), {"passed over", "step-00000060"});
-  // It does not count as one of the last two.
-  EXPECT_TRUE(checkpoints_of(run_).contains("step-00000055.safetensors"));
-  EXPECT_TRUE(checkpoints_of(run_).contains("step-00000058.safetensors"));
-}
-
-TEST_F(Resume, WhatIsInTheWayOfACheckpointIsNamedBeforeTheTraining) {
-  done(training("run", "--steps=10 --eval-every=0"));
-  const std::string metrics = file("run/metrics.jsonl"), config = file("run/config.json");
-  std::filesystem::create_directory(run_ + "/checkpoints/step-00000020.safetensors");
-  refused(resuming("--steps=20"), "step-00000020.safetensors: is in the way of a checkpoint", 1);
-  EXPECT_EQ(file("run/metrics.jsonl"), metrics);
-  EXPECT_EQ(file("run/config.json"), config);
-  done(resuming("--steps=15"));  // which does not reach that step
-
-  std::filesystem::remove_all(run_ + "/checkpoints");
-  write_file(run_ + "/checkpoints", "");
-  std::filesystem::remove(run_ + "/results.json");
-  refused(resuming(), "run/checkpoints'", 1);
 }
 
 TEST_F(Resume, ACutCheckpointAndACutLineOfMetricsAreNoHindrance) {
@@ -209,43 +150,6 @@ TEST_F(Resume, AFinishedRunStaysAsItIs) {
     EXPECT_EQ(done(resuming(more, "reference")), said + "the run is finished; nothing to do\n");
     EXPECT_TRUE(files() == before);
   }
-}
-
-// A wrong line in the middle of metrics, and a checkpoint of another model.
-TEST_F(Resume, WhatFailsBeforeItBeginsLeavesTheRunAsItIs) {
-  const std::string checkpoint = reference_ + "/checkpoints/step-00000060.safetensors";
-  const std::string metrics = reference_ + "/metrics.jsonl";
-  done(training("wide", "--model.width=16"));
-  const std::string config = file("reference/config.json"), results = file("reference/results.json");
-  for (const auto& [message, path, content] : std::vector<std::array<std::string, 3>>{
-           {"metrics.jsonl, line 2", metrics, read_file(metrics).insert(0, "{}\n{\"step\":1e999}\n")},
-           {"model.width 16, the configuration has 8", checkpoint,
-            file("wide/checkpoints/step-00000060.safetensors")}}) {
-    const std::string before = read_file(path);
-    write_file(path, content);
-    const Finished result = tally("resume reference --steps=80 --optimiser.lr=0.5");
-    EXPECT_EQ(result.code, 1);
-    EXPECT_TRUE(holds(result.err, message)) << message << "\n" << result.err;
-    EXPECT_FALSE(holds(result.out, "changed")) << result.out;
-    EXPECT_EQ(file("reference/config.json"), config);
-    EXPECT_EQ(file("reference/results.json"), results);
-    EXPECT_TRUE(read_file(path) == content);
-    write_file(path, before);
-  }
-}
-
-TEST_F(Resume, DamagedResultsAreNotTakenForTheEnd) {
-  const std::string path = reference_ + "/results.json";
-  for (const char* content : {"{", "{}", "[]", R"({"best_step": 60, "evaluations": [{}]})"}) {
-    write_file(path, content);
-    for (const std::string& line : {resuming("", "reference"), std::string("eval reference --checkpoint=best")}) {
-      refused(line, "reference/results.json", 1);
-    }
-    EXPECT_EQ(read_file(path), content);
-  }
-  std::filesystem::remove(path);  // so that they are written again
-  done(resuming("", "reference"));
-  EXPECT_TRUE(holds(read_file(path), "best_step"));
 }
 
 TEST_F(Resume, MoreStepsGoOnWithAFinishedRun) {
