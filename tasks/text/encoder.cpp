@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <limits>
 #include <queue>
 #include <string>
@@ -23,6 +24,7 @@ constexpr std::int32_t no_rank = std::numeric_limits<std::int32_t>::max();
 
 Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
     : tokenizer_(tokenizer), splitter_(*tokenizer.pattern_), remembered_(remembered) {
+  if (remembered > 0) slots_.resize(1 << 10);
   const TokenizerParts& parts = tokenizer.parts_;
   bytes_only_ = parts.merges.empty() && !parts.ignore_merges && !parts.has_byte_fallback() &&
                 std::ranges::count(parts.steps, SplitStep::Drop::nothing, &SplitStep::drop) == std::ssize(parts.steps);
@@ -79,17 +81,66 @@ std::vector<std::int32_t> Encoder::encode(std::string_view text) {
 }
 
 void Encoder::look_up(std::string_view piece, std::vector<std::int32_t>& ids) {
-  if (remembered_ == 0 || piece.size() > longest_remembered) return merge_piece(piece, ids);
-  if (const auto known = known_.find(piece); known != known_.end()) {
-    const auto begin = ids_.begin() + static_cast<std::ptrdiff_t>(known->second.begin);
-    ids.insert(ids.end(), begin, begin + static_cast<std::ptrdiff_t>(known->second.count));
+  if (slots_.empty() || piece.size() > longest_remembered) return merge_piece(piece, ids);
+  const bool is_short = piece.size() <= 15;
+  std::uint64_t key[2] = {0, 0};
+  if (is_short) {
+    std::memcpy(key, piece.data(), piece.size());
+    key[1] |= static_cast<std::uint64_t>(piece.size()) << 56;
+  } else {
+    key[0] = TextHash()(piece);
+  }
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t at = static_cast<std::size_t>(hash_of(key[0], key[1])) & mask;
+  for (; slots_[at].key[1] != 0; at = (at + 1) & mask) {
+    const Slot& slot = slots_[at];
+    if (slot.key[0] != key[0]) continue;
+    if (is_short ? slot.key[1] != key[1]
+                 : slot.key[1] >> 32 != (std::uint64_t{0xff} << 24 | piece.size()) ||
+                       std::memcmp(bytes_.data() + (slot.key[1] & 0xffffffff), piece.data(), piece.size()) != 0) {
+      continue;
+    }
+    const std::int32_t* found = slot.count <= 3 ? slot.ids : ids_.data() + slot.ids[0];
+    ids.insert(ids.end(), found, found + slot.count);
     return;
   }
-  const auto before = static_cast<std::ptrdiff_t>(ids.size());
+  const std::size_t before = ids.size();
   merge_piece(piece, ids);
-  if (known_.size() == remembered_) known_.clear(), ids_.clear();
-  known_.emplace(piece, Known{ids_.size(), ids.size() - static_cast<std::size_t>(before)});
-  ids_.insert(ids_.end(), ids.begin() + before, ids.end());
+  if (!is_short) key[1] = std::uint64_t{0xff} << 56 | std::uint64_t{piece.size()} << 32 | bytes_.size();
+  remember(slots_[at], piece, std::span(ids).subspan(before), key[0], key[1]);
+}
+
+void Encoder::remember(Slot& slot, std::string_view piece, std::span<const std::int32_t> ids, std::uint64_t key0,
+                       std::uint64_t key1) {
+  slot = {{key0, key1}, static_cast<std::uint32_t>(ids.size()), {}};
+  if (ids.size() <= 3) {
+    std::copy(ids.begin(), ids.end(), slot.ids);
+  } else {
+    slot.ids[0] = static_cast<std::int32_t>(ids_.size());
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  }
+  if (piece.size() > 15) bytes_.insert(bytes_.end(), piece.begin(), piece.end());
+  if (++count_ >= remembered_) {
+    std::fill(slots_.begin(), slots_.end(), Slot{});
+    bytes_.clear();
+    ids_.clear();
+    count_ = 0;
+  } else if (2 * count_ > slots_.size()) {
+    grow();
+  }
+}
+
+void Encoder::grow() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.key[1] == 0) continue;
+    const bool is_short = slot.key[1] >> 56 != 0xff;
+    std::size_t at = static_cast<std::size_t>(hash_of(slot.key[0], is_short ? slot.key[1] : 0)) & mask;
+    while (slots_[at].key[1] != 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
 }
 
 template <class Take>
@@ -119,10 +170,9 @@ void Encoder::merge_short(std::string_view piece, std::vector<std::int32_t>& ids
   std::array<std::int32_t, short_bytes> rank, result;  // NOLINT: of the pair that begins here
   std::size_t count = 0;
   const auto look = [&](std::size_t at) {
-    const auto merge = tokenizer_.merges_.find(pair_of(tokens[at], tokens[at + 1]));
-    const bool is_there = merge != tokenizer_.merges_.end();
-    rank[at] = is_there ? merge->second.rank : no_rank;
-    if (is_there) result[at] = merge->second.result;
+    const PairTable::Entry* entry = tokenizer_.pairs_.find(tokens[at], tokens[at + 1]);
+    rank[at] = entry != nullptr ? entry->rank : no_rank;
+    if (entry != nullptr) result[at] = entry->result;
   };
   begin_piece(piece, [&](std::int32_t token) {
     tokens[count++] = token;
@@ -167,8 +217,8 @@ void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids)
   const auto look = [&](std::int32_t index) {
     if (index < 0 || node(index).next < 0) return;
     const std::int32_t left = node(index).token, right = node(node(index).next).token;
-    const auto merge = tokenizer_.merges_.find(pair_of(left, right));
-    if (merge != tokenizer_.merges_.end()) heap.push({merge->second.rank, index, left, right});
+    const PairTable::Entry* entry = tokenizer_.pairs_.find(left, right);
+    if (entry != nullptr) heap.push({entry->rank, index, left, right});
   };
   begin_piece(piece, [&](std::int32_t token) {
     const auto index = static_cast<std::int32_t>(nodes.size());
@@ -183,7 +233,7 @@ void Encoder::merge_long(std::string_view piece, std::vector<std::int32_t>& ids)
     // A merged token has the id -1, which no pair has.
     if (left.token != best.left || left.next < 0 || node(left.next).token != best.right) continue;
     Node& right = node(left.next);
-    left.token = tokenizer_.merges_.at(pair_of(best.left, best.right)).result;
+    left.token = tokenizer_.pairs_.find(best.left, best.right)->result;
     right.token = -1;
     left.next = right.next;
     if (left.next >= 0) node(left.next).before = best.index;

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "tasks/text/tokenizer.hpp"
@@ -28,6 +27,14 @@ class Encoder {
   std::vector<std::int32_t> encode(std::string_view text);
 
  private:
+  // The key of a piece of up to 15 bytes is the bytes themselves, with their number in the top byte. The key of a
+  // longer piece is its hash, and the position and length of its bytes.
+  struct Slot {
+    std::uint64_t key[2] = {0, 0};  // the second is 0 in an empty slot
+    std::uint32_t count = 0;
+    std::int32_t ids[3] = {};  // for more than three tokens, the first is their position in ids_
+  };
+
   void encode(std::string_view text, const Tokenizer::Names& names, std::vector<std::int32_t>& ids);
   // Encodes text without added tokens, after the normalisers. `first`: the text begins with it.
   void encode_stretch(std::string_view text, bool first, std::vector<std::int32_t>& ids);
@@ -38,6 +45,9 @@ class Encoder {
   void merge_short(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void merge_long(std::string_view piece, std::vector<std::int32_t>& ids) const;
   void look_up(std::string_view piece, std::vector<std::int32_t>& ids);
+  void remember(Slot& slot, std::string_view piece, std::span<const std::int32_t> ids, std::uint64_t key0,
+                std::uint64_t key1);
+  void grow();
 
   const Tokenizer& tokenizer_;
   Splitter splitter_;
@@ -45,12 +55,10 @@ class Encoder {
   Tokenizer::Names allowed_names_;
   bool bytes_only_ = false;  // the cuts of a text do not matter
   std::size_t remembered_;
-  // The tokens of a piece: a range of ids_.
-  struct Known {
-    std::size_t begin, count;
-  };
-  std::unordered_map<std::string, Known, TextHash, std::equal_to<>> known_;
-  std::vector<std::int32_t> ids_;
+  std::size_t count_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<char> bytes_;        // of the longer pieces
+  std::vector<std::int32_t> ids_;  // of pieces with more than three tokens
 };
 
 }  // namespace tally

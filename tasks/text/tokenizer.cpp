@@ -91,7 +91,8 @@ std::optional<std::int32_t> TokenizerParts::end_of_text() const {
 Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     : parts_(std::move(parts)),
       pattern_(std::make_unique<SplitPattern>(parts_.steps, with_jit)),
-      byte_ids_(byte_count, -1) {
+      byte_ids_(byte_count, -1),
+      pairs_(parts_.merges.size()) {
   for (std::int32_t id = 0; std::cmp_less(id, parts_.tokens.size()); ++id) {
     const std::string_view bytes = parts_.tokens[static_cast<std::size_t>(id)];
     if (!parts_.is_of_model(id) || std::ranges::count(parts_.byte_tokens, id) > 0) continue;
@@ -105,7 +106,7 @@ Tokenizer::Tokenizer(TokenizerParts parts, bool with_jit)
     const bool fits = !left.empty() && !right.empty() && result.size() == left.size() + right.size() &&
                       result.starts_with(left) && result.ends_with(right);
     check_internal(fits, "tokenizer", "the result of merge {} {}", merge.left, merge.right);
-    check(merges_.emplace(pair_of(merge.left, merge.right), Merge{merge.rank, merge.result}).second, "tokenizer",
+    check(pairs_.add(merge.left, merge.right, merge.rank, merge.result), "tokenizer",
           "the merge of '{}' and '{}' stands there twice", escape_for_print(left), escape_for_print(right));
   }
   names_ = names_of({});

@@ -190,11 +190,7 @@ class Tokenizer {
   Names names_;  // without special tokens
 
   std::vector<std::int32_t> byte_ids_;  // by byte
-  // The rank and the result of a merge.
-  struct Merge {
-    std::int32_t rank, result;
-  };
-  PairTable<Merge> merges_;
+  PairTable pairs_;
   std::unordered_map<std::string_view, std::int32_t, TextHash> index_;  // of parts_.tokens
 };
 

@@ -31,6 +31,12 @@ struct Word {
   std::int64_t count;
 };
 
+struct PairHash {
+  std::size_t operator()(std::uint64_t pair) const {
+    return static_cast<std::size_t>(fold_product(pair, 0x9e3779b97f4a7c15U));
+  }
+};
+
 class Trainer {
  public:
   explicit Trainer(const PieceCounts& counts) {
@@ -52,7 +58,7 @@ class Trainer {
     while (!heap_.empty()) {
       Candidate top = heap_.top();
       heap_.pop();
-      const std::int64_t count = pairs_[pair_of(top.left, top.right)].count;
+      const std::int64_t count = pairs_[PairTable::pair_of(top.left, top.right)].count;
       if (count == top.count) return top;
       // A stale entry. If the count has grown since, a newer entry exists too.
       if (count > 0 && count < top.count) heap_.push({count, top.left, top.right});
@@ -61,9 +67,9 @@ class Trainer {
   }
 
   void merge(std::int32_t left, std::int32_t right, std::int32_t result) {
-    std::vector<std::uint32_t> words = std::move(pairs_[pair_of(left, right)].words);
+    std::vector<std::uint32_t> words = std::move(pairs_[PairTable::pair_of(left, right)].words);
     for (const std::uint32_t word : words) merge_in(word, left, right, result);
-    pairs_.erase(pair_of(left, right));
+    pairs_.erase(PairTable::pair_of(left, right));
     push_raised();
   }
 
@@ -71,7 +77,7 @@ class Trainer {
   std::int32_t* tokens_of(std::uint32_t word) { return tokens_.data() + words_[word].begin; }
 
   void change(std::int32_t left, std::int32_t right, std::uint32_t word, std::int64_t sign) {
-    const std::uint64_t key = pair_of(left, right);
+    const std::uint64_t key = PairTable::pair_of(left, right);
     Pair& pair = pairs_[key];
     pair.count += sign * words_[word].count;
     if (sign < 0) return;
@@ -122,7 +128,7 @@ class Trainer {
 
   std::vector<std::int32_t> tokens_;
   std::vector<Word> words_;
-  PairTable<Pair> pairs_;
+  std::unordered_map<std::uint64_t, Pair, PairHash> pairs_;
   std::priority_queue<Candidate> heap_;
   std::vector<std::uint64_t> raised_;  // pairs whose count has grown since the last merge
   std::vector<char> merged_;
