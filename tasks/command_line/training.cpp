@@ -79,14 +79,14 @@ std::string text_evaluation_text(const Evaluation& e, std::FILE* stream, bool de
                 error ? formatted(" +- {}", short_number(*error, 2)) : "", perplexity, with_commas(text.tokens));
   if (!details) return begin;
   return formatted(
-      "{}{}{}; context {}, stride {}; tokens {}, tokenizer {}; {} wrong", begin,
-      text.bytes > 0 ? formatted("; {} bits per byte of {}", short_number(e.bits_per_byte()), with_commas(text.bytes))
+      "{}\n    {}{}{} wrong\n    context {}, stride {}; tokens {}, tokenizer {}", begin,
+      text.bytes > 0 ? formatted("{} bits per byte of {}; ", short_number(e.bits_per_byte()), with_commas(text.bytes))
                      : "",
       text.words > 0
-          ? formatted("; word perplexity {} of {}", exponential_text(e.nats_per_word()), with_commas(text.words))
+          ? formatted("word perplexity {} of {}; ", exponential_text(e.nats_per_word()), with_commas(text.words))
           : "",
-      text.context, text.stride, text.token_checksum,
-      text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum, percent_text(e.token_error()));
+      percent_text(e.token_error()), text.context, text.stride, text.token_checksum,
+      text.tokenizer_checksum.empty() ? "unknown" : text.tokenizer_checksum);
 }
 
 }  // namespace

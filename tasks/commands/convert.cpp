@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/checksum.hpp"
@@ -69,6 +70,12 @@ std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
   return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
 }
 
+// What its encoding depends on.
+auto members_of(const TokenizerParts& parts) {
+  return std::tie(parts.tokens, parts.merges, parts.specials, parts.added, parts.normal_forms, parts.steps,
+                  parts.ignore_merges, parts.byte_tokens, parts.blanks);
+}
+
 // Chooses the tokenizer of the run. The folder's own comes first, and a named text must have the same one. Next is the
 // text's. Otherwise it is bytes, which all commands can handle, whatever the model's tokens were. Token files with an
 // unknown tokenizer get none: their ids are the model's.
@@ -102,9 +109,8 @@ std::optional<TokenizerParts> choose_tokenizer(const std::string& from, const st
                           printable(from), byte_count));
     return byte_tokenizer();
   }
-  const PreparedText prepared(data);
-  TokenizerParts of_data = read_tokenizer(prepared.tokenizer_path());
-  check(!own || tokenizer_json(*own) == tokenizer_json(of_data), "convert",
+  const TokenizerParts of_data = TextTokens({.data = data}).tokenizer()->parts();
+  check(!own || members_of(*own) == members_of(of_data), "convert",
         "{}: was prepared with another tokenizer than that of {}", printable(data), printable(from));
   return of_data;
 }
@@ -134,9 +140,8 @@ void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std
   check(!error, "convert", "cannot make the folder '{}': {}", folder, error.message());
   write_file_atomically(folder + "/tokenizer.json", text);
   if (!end) return;
-  const JsonValue tokenizer = JsonValue::object({{"vocabulary", parts.tokens.size()},
-                                                 {"end_of_text", *end},
-                                                 {"checksum", checksum_text(crc32c(std::as_bytes(std::span(text))))}});
+  const JsonValue tokenizer = JsonValue::object(
+      {{"vocabulary", parts.tokens.size()}, {"end_of_text", *end}, {"checksum", checksum_text(crc32c(text))}});
   write_file_atomically(
       folder + "/manifest.json",
       write_json(JsonValue::object({{"version", 1}, {"splits", JsonValue::object()}, {"tokenizer", tokenizer}}), 2) +
@@ -193,9 +198,6 @@ Result convert_to_run(const ConvertSettings& settings, const ConfigOptions& opti
         tokenizer ? tokenizer->tokens.size() : 0, description.model.vocabulary);
   const ForeignLoaded loaded = load_foreign(settings.source, description, config);
   write_run(settings, config.clone(), *loaded.model, tokenizer, description.record);
-  for (const std::string& part : loaded.left_out) {
-    say(common, formatted("names of tensors in the file contain '{}', which is left out", printable(part)));
-  }
   JsonValue started = JsonValue::array();
   for (const std::string& name : loaded.not_in_file) started.push(name);
   if (tokenizer) {
@@ -261,7 +263,7 @@ std::string tokenizer_config_of(const JsonValue& config, const TokenizerParts& p
   return tokenizer_config_json(parts, number("bos_token_id"), number("eos_token_id"), length);
 }
 
-Result convert_to_folder(const ConvertSettings& settings, const CommonOptions& common) {
+Result convert_to_folder(const ConvertSettings& settings) {
   const Family& family = as_usage([&]() -> const Family& { return find_family(settings.format); });
   const std::string out = without_slashes(settings.target), partial = out + ".partial";
   for (const std::string& path : {out, partial}) {
@@ -272,9 +274,7 @@ Result convert_to_folder(const ConvertSettings& settings, const CommonOptions& c
   const TrainedModel trained = load_trained(settings.source, settings.checkpoint);
   const RunConfig& config = trained.folder.config();
   const std::optional<ImportedRecord> imported = read_imported(settings.source);
-  ForeignConfig written = foreign_config(family, config, *trained.task, imported);
-  for (const std::string& note : written.notes) say(common, formatted("note: {}", printable(note)));
-  JsonValue& json = written.json;
+  JsonValue json = foreign_config(family, config, *trained.task, imported);
   const FloatsAs floats = floats_of(settings);
   if (floats != FloatsAs::given) json.set("torch_dtype", floats == FloatsAs::f16 ? "float16" : "bfloat16");
   const NamedTensors tensors = foreign_tensors(family, config.model, trained.model->parameters());
@@ -286,17 +286,8 @@ Result convert_to_folder(const ConvertSettings& settings, const CommonOptions& c
       const TokenizerParts& parts = text->tokenizer()->parts();
       write_file_atomically(partial + "/tokenizer.json", tokenizer_json(parts));
       write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
-      // Without this, the loaders of the other families add no token.
-      const bool begins = imported && imported->family == "llama" && imported->begin;
-      if (begins) {
-        say(common, formatted("note: the exported tokenizer puts no token in front of a text; a llama model's own "
-                              "tokenizer usually puts bos_token_id ({}) there",
-                              *imported->begin));
-      }
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
-    if (!written.generation.is_null())
-      write_file_atomically(partial + "/generation_config.json", write_json(written.generation, 2) + "\n");
     move_folder(partial, out);
   });
   return result_of(settings, trained, tensors.size());
@@ -354,7 +345,7 @@ std::function<Result()> declare_convert(CommandLine& line) {
   }
   return [settings, options, from_run, &common = line.common] {
     if (!from_run) return convert_to_run(*settings, *options, common);
-    return settings->format.empty() ? convert_to_weights(*settings) : convert_to_folder(*settings, common);
+    return settings->format.empty() ? convert_to_weights(*settings) : convert_to_folder(*settings);
   };
 }
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
 
-#include "core/io/atomic_file.hpp"
 #include "core/io/npy.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/utf8.hpp"
@@ -54,52 +52,22 @@ std::string json_line(const Task& task, const Example& example, std::int64_t ind
                                        {"score_mask", json_array(example.score_mask)}}));
 }
 
-// False when `stop` came first; nothing is left of the file then.
-bool write_tokens(const TaskSequences& settings, const Task& task, const std::atomic<bool>& stop) {
+void write_tokens(const TaskSequences& settings, const Task& task) {
   const std::int64_t count = settings.count;
   const auto length = static_cast<std::int64_t>(task.example(settings.split, settings.start).tokens.size());
   MemoryEstimate estimate;
   estimate.data = static_cast<double>(size_of(DType::i32)) * static_cast<double>(count) * static_cast<double>(length);
-  check_fits(estimate, "write fewer sequences, or .jsonl, which is written line by line");
+  check_fits(estimate, "write fewer sequences");
   const Tensor tokens = Tensor::empty({count, length}, DType::i32);
   auto row = tokens.span<std::int32_t>().begin();
   for (std::int64_t n = 0; n < count; ++n) {
-    if (stop) return false;
     const Example example = task.example(settings.split, settings.start + n);
     check(static_cast<std::int64_t>(example.tokens.size()) == length, "describe",
-          "sequence {} has {} tokens, sequence {} has {}: .npy needs equal lengths, .jsonl does not", settings.start,
-          length, settings.start + n, example.tokens.size());
+          "sequence {} has {} tokens, sequence {} has {}: .npy needs equal lengths", settings.start, length,
+          settings.start + n, example.tokens.size());
     row = std::copy(example.tokens.begin(), example.tokens.end(), row);
   }
   write_npy(settings.out, tokens);
-  return true;
-}
-
-// Calls use(line) with the line of each sequence, its end included, until that returns false.
-template <class F>
-void make_lines(const TaskSequences& settings, const Task& task, bool as_json, F&& use) {
-  for (std::int64_t index = settings.start; index < settings.start + settings.count; ++index) {
-    const Example example = task.example(settings.split, index);
-    if (!use((as_json ? json_line(task, example, index) : task.text(example)) + "\n")) return;
-  }
-}
-
-bool write_lines(const TaskSequences& settings, const Task& task, bool as_json, const std::atomic<bool>& stop) {
-  constexpr std::size_t chunk_bytes = 1 << 16;
-  AtomicFile file(settings.out);
-  std::string chunk;
-  make_lines(settings, task, as_json, [&](const std::string& line) {
-    chunk += line;
-    if (chunk.size() >= chunk_bytes) {
-      file.write(chunk);
-      chunk.clear();
-    }
-    return !stop;
-  });
-  if (stop) return false;
-  file.write(chunk);
-  file.finish();
-  return true;
 }
 
 std::shared_ptr<TaskSequences> TaskSequences::declare(CommandLine& line) {
@@ -117,8 +85,7 @@ std::shared_ptr<TaskSequences> TaskSequences::declare(CommandLine& line) {
   line.add("--split", &settings->split, "train, in-distribution, ...", rules);
   line.add("--start", &settings->start, "number of the first sequence",
            {.group = rules.group, .least = 0, .most = endless_count - 1, .needs = rules.needs});
-  line.add("--out", &settings->out,
-           "file to write: .npy tokens i32 [sequences, tokens], .jsonl, or .txt for lines of text", rules);
+  line.add("--out", &settings->out, "file to write, .npy: tokens i32 [sequences, tokens]", rules);
   if (!is_known) return settings;
   settings->config = std::make_shared<RunConfig>(
       as_usage([&] { return RunConfig::make(*task, "none", line.look_ahead("--preset")); }));
@@ -138,15 +105,15 @@ Result TaskSequences::print(const std::string& name, bool as_json) const {
     return made;
   });
   if (out.empty()) {
-    make_lines(*this, *task, as_json, [](const std::string& text) { return static_cast<bool>(std::cout << text); });
+    for (std::int64_t index = start; index < start + count && std::cout; ++index) {
+      const Example example = task->example(split, index);
+      std::cout << (as_json ? json_line(*task, example, index) : task->text(example)) << "\n";
+    }
     return {};
   }
-  const std::string ending = known_ending(out, {".npy", ".jsonl", ".txt", ""});
-  const std::atomic<bool>& stop = watch_signals();  // so that no part of a file stays
+  known_ending(out, {".npy"});
   check_output(out);
-  const bool written =
-      ending == ".npy" ? write_tokens(*this, *task, stop) : write_lines(*this, *task, ending == ".jsonl", stop);
-  if (!written) return {signal_exit_code()};
+  write_tokens(*this, *task);
   return {.value = JsonValue::object(
               {{"out", out}, {"task", name}, {"split", split}, {"start", start}, {"sequences", count}}),
           .notice = true};
@@ -157,18 +124,6 @@ constexpr std::string_view npy_magic = "\x93NUMPY", checksum_prefix = "checksum"
 bool is_npy(const std::string& path) {
   const FileReader reader(path);
   return reader.size() >= npy_magic.size() && reader.read_string(0, npy_magic.size()) == npy_magic;
-}
-
-// A damaged safetensors file still counts, so that its reader can report the error. A file is not safetensors if its
-// length field is text. It is not safetensors either if the length exceeds the file and no object follows.
-bool may_be_safetensors(const std::string& path) {
-  std::uint64_t header_bytes = 0;
-  const FileReader reader(path);
-  if (reader.size() <= sizeof header_bytes) return false;
-  const std::string begin = reader.read_string(0, sizeof header_bytes + 1);
-  std::memcpy(&header_bytes, begin.data(), sizeof header_bytes);
-  const bool is_text = std::all_of(begin.begin(), begin.end() - 1, [](char c) { return '\t' <= c && c <= '~'; });
-  return !is_text && (header_bytes <= reader.size() - sizeof header_bytes || begin.back() == '{');
 }
 
 JsonValue sizes_of(const Shape& shape) {
@@ -210,9 +165,14 @@ JsonValue safetensors_contents(const SafetensorsFile& file) {
 // other files.
 Result file_contents(const std::string& path) {
   if (is_npy(path)) return {.value = npy_contents(path)};
-  check(may_be_safetensors(path), "describe", "{}: is neither a safetensors nor a .npy file",
-        escape_for_print(path, 1000));
-  JsonValue value = safetensors_contents(SafetensorsFile::open(path)), shown = value;
+  JsonValue value;
+  try {
+    value = safetensors_contents(SafetensorsFile::open(path));
+  } catch (const Error& error) {
+    if (path.ends_with(".safetensors")) throw;
+    fail("describe", "{}: is neither a safetensors nor a .npy file: {}", escape_for_print(path, 1000), error.what());
+  }
+  JsonValue shown = value;
   JsonValue metadata = JsonValue::object();
   for (const JsonMember& member : value.at("metadata").members()) {
     if (!member.name.starts_with(checksum_prefix)) metadata.set(member.name, member.value);

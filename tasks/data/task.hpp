@@ -39,7 +39,7 @@ struct Split {
 };
 
 // The extent of an evaluation on text, without which a perplexity means nothing. Words are counted by
-// tasks/text/prepare/words.hpp.
+// tasks/text/normal_form.hpp.
 struct TextCounts {
   std::int64_t context = 0, stride = 0;                          // tokens
   std::int64_t tokens = 0, words = 0, bytes = 0, documents = 0;  // that were scored

@@ -47,7 +47,8 @@ JsonValue perplexity_json(const std::vector<double>& losses) {
 
 ResultCell perplexity_cell(const std::vector<double>& losses, int digits) {
   const ExponentialMean mean = mean_of_exponentials(losses);
-  return {spread_text(mean.mean_text(), mean.deviation_text(digits), mean.value.n), perplexity_json(losses)};
+  return {spread_text(exponential_text(mean.log_mean), exponential_text(mean.log_deviation, digits), mean.value.n),
+          perplexity_json(losses)};
 }
 
 std::string text_counts_text(const TextCounts& counts) {

@@ -105,7 +105,7 @@ JsonValue write_neox(OwnSettings& settings) {
     part = std::nextafter(part, 2.0);  // readers round down
   json.set("rotary_pct", part);
   json.set("rotary_emb_base", settings.real("pe.rope.base"));
-  write_rope_scaling(settings, dims, json);
+  write_rope_scaling(settings, json);
   return json;
 }
 
@@ -209,7 +209,7 @@ JsonValue write_rotary(OwnSettings& settings) {
                                       {"tie_word_embeddings", settings.flag("model.tied")}});
   json.set("rope_theta", settings.real("pe.rope.base"));
   if (rotary_dims_of(settings, head_width) != head_width) settings.one_of("pe.rope.rotary-dims", {"0"});
-  write_rope_scaling(settings, head_width, json);
+  write_rope_scaling(settings, json);
   return json;
 }
 

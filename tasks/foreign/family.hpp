@@ -90,7 +90,7 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
 // Width of a head that is rotated.
 std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width);
 // rope_scaling, null for none, and the related lengths, including max_position_embeddings. Requires the layout that all
-// these formats have. dims: number of rotated dims of a head.
-void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& json);
+// these formats have.
+void write_rope_scaling(OwnSettings& settings, JsonValue& json);
 
 }  // namespace tally

@@ -19,15 +19,11 @@ constexpr JsonLimits limits{.max_depth = 16, .max_values = 200'000};
 }  // namespace
 
 void write_imported(const std::string& run, const ImportedRecord& record) {
-  JsonValue ends = JsonValue::array();
-  for (const std::int64_t id : record.ends) ends.push(id);
-  JsonValue json = JsonValue::object({{"version", 1},
-                                      {"family", record.family},
-                                      {"positions", record.positions},
-                                      {"ends", std::move(ends)},
-                                      {"begin", record.begin ? JsonValue(*record.begin) : JsonValue()},
-                                      {"config", record.config},
-                                      {"generation_config", record.generation}});
+  const JsonValue json = JsonValue::object({{"version", 1},
+                                            {"positions", record.positions},
+                                            {"ids", record.ids},
+                                            {"ends", JsonValue::Array(record.ends.begin(), record.ends.end())},
+                                            {"begin", record.begin ? JsonValue(*record.begin) : JsonValue()}});
   write_file_atomically(formatted("{}/{}", run, imported_file_name), write_json(json, 2) + "\n");
 }
 
@@ -36,20 +32,14 @@ std::optional<ImportedRecord> read_imported(const std::string& run) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   const JsonValue json = read_json(path, limits);
-  try {
+  return in_file(escape_for_print(path, 1000), [&] {
     const std::int64_t format = json.integer("version");
     check(format == 1, "import", "version {} is of a later tally; this one knows 1", format);
-    ImportedRecord record{.family = json.string("family"),
-                          .positions = json.integer("positions"),
-                          .config = json.at("config"),
-                          .generation = json.at("generation_config"),
-                          .ends = json.at("ends").integers()};
+    ImportedRecord record{.positions = json.integer("positions"), .ends = json.at("ends").integers()};
+    if (json.contains("ids")) record.ids = json.at("ids");
     if (!json.at("begin").is_null()) record.begin = json.integer("begin");
-    check(record.config.is_object(), "import", "'config' must be an object, not {}", record.config.kind());
     return record;
-  } catch (const Error& problem) {
-    fail("import", "{}: {}", escape_for_print(path, 1000), problem.what());
-  }
+  });
 }
 
 namespace {
@@ -93,15 +83,13 @@ ForeignDescription describe_foreign(const JsonValue& json, const std::string& pa
     ForeignDescription description{family, family->read(settings), {}, {}};
     ImportedRecord& record = description.record;
     const std::int64_t vocabulary = description.model.vocabulary;
-    record.family = family->name;
     record.positions = description.model.positions;
     record.ends = ends_of(settings, generation, formatted("{}: generation_config.json", settings.source()), vocabulary);
     if (const auto begins = settings.ids(begin_key, vocabulary); !begins.empty()) record.begin = begins.front();
-    record.config = settings.idle_members();
-    for (const std::string_view key : {begin_key, end_key}) {
-      if (settings.has(key)) record.config.set(key, json.at(key));
+    settings.refuse_unread();
+    for (const JsonMember& member : json.members()) {
+      if (member.name.ends_with("_token_id")) record.ids.set(member.name, member.value);
     }
-    record.generation = generation;
     description.notes = settings.notes();
     return description;
   }
@@ -137,52 +125,45 @@ ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& 
       make_model(setting.options, setting.encoding, setting.vocabulary, setting.max_length,
                  static_cast<std::uint64_t>(config.run.seed), setting.dtype, default_device());
   mapping.load(model->parameters());
-  return {std::move(model), mapping.not_in_file(), mapping.left_out()};
+  return {std::move(model), mapping.not_in_file()};
 }
 
 namespace {
 
-// Adds an id unless it is present. The result is a single id if there was none, else an array.
-JsonValue with_id(const JsonValue* ids, std::int64_t id) {
-  if (ids == nullptr || ids->is_null()) return id;
-  JsonValue all = ids->is_array() ? *ids : JsonValue(JsonValue::Array{*ids});
-  const bool has = std::ranges::find(all.elements(), JsonValue(id)) != all.elements().end();
-  return has ? *ids : all.push(id);
+// Null, a single id, or an array.
+JsonValue ids_json(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return {};
+  return ids.size() == 1 ? JsonValue(ids.front()) : JsonValue(JsonValue::Array(ids.begin(), ids.end()));
 }
 
 }  // namespace
 
-ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
-                             const std::optional<ImportedRecord>& imported) {
+JsonValue foreign_config(const Family& family, const RunConfig& config, const Task& task,
+                         const std::optional<ImportedRecord>& imported) {
   OwnSettings settings(config, family.name);
   const JsonValue own = family.write(settings);
   settings.refuse_unread();
   const std::int64_t positions = std::max(task.max_length(), imported ? imported->positions : 0);
+  const std::vector<std::int32_t> end = task.beginning();
+  std::vector<std::int64_t> ends(end.begin(), end.end());
+  JsonValue ids = JsonValue::object({{std::string(begin_key), ids_json(ends)}});
+  if (imported) {
+    ids = imported->ids;
+    // The text of the run may end with another token than the model's own texts. A tokenizer without a text has only
+    // the empty training split.
+    const bool has_text = task.splits().size() > 1;
+    ends = imported->ends;
+    if (has_text && !end.empty() && std::ranges::count(ends, end.front()) == 0) ends.push_back(end.front());
+  }
   JsonValue json = JsonValue::object({{"architectures", JsonValue::Array{family.architecture}},
                                       {"model_type", family.model_type},
                                       {"torch_dtype", config.run.dtype == "f64" ? "float64" : "float32"},
                                       {"vocab_size", task.vocabulary().size()},
                                       {std::string(family.positions_key), positions}});
-  for (const JsonMember& member : own.members()) json.set(member.name, member.value);
-  JsonValue generation = imported ? imported->generation : JsonValue();
-  const std::vector<std::int32_t> end = task.beginning();
-  if (!imported) {
-    for (const std::string_view key : {begin_key, end_key}) json.set(key, end.empty() ? JsonValue() : end.front());
-    return {std::move(json), std::move(generation), settings.notes()};
+  for (const JsonValue* part : {&std::as_const(ids), &own}) {
+    for (const JsonMember& member : part->members()) json.set(member.name, member.value);
   }
-  for (const auto& [name, value] : imported->config.members()) {
-    const bool has_meaning = imported->family == family.name || name.ends_with("_token_id");
-    if (has_meaning && !json.contains(name)) json.set(name, value);
-  }
-  // The text of the run may end with another token than the model's own texts. A tokenizer without a text has only the
-  // empty training split.
-  const bool has_text = task.splits().size() > 1;
-  if (has_text && !end.empty()) {
-    json.set(end_key, with_id(json.find(end_key), end.front()));
-    if (generation.is_object() && generation.contains(end_key))
-      generation.set(end_key, with_id(generation.find(end_key), end.front()));
-  }
-  return {std::move(json), std::move(generation), settings.notes()};
+  return json.set(end_key, ids_json(ends));
 }
 
 }  // namespace tally

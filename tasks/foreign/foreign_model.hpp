@@ -15,17 +15,14 @@
 
 namespace tally {
 
-// Fields of an imported model's files that are not part of the model: ids of tokens, idle keys of config.json, and
-// generation_config.json. RUN/imported.json holds them, so that an export writes them again and generation stops where
-// the model's own library stops.
+// Fields of an imported model's files that are not part of the model. RUN/imported.json holds them, so that an export
+// writes them again and generation stops where the model's own library stops.
 
 inline constexpr std::string_view imported_file_name = "imported.json";
 
 struct ImportedRecord {
-  std::string family;          // "llama"
-  std::int64_t positions = 0;  // as in config.json
-  JsonValue config;            // its idle members (ForeignSettings::idle_members)
-  JsonValue generation;        // generation_config.json; null if there was none
+  std::int64_t positions = 0;           // as in config.json
+  JsonValue ids = JsonValue::object();  // its members "..._token_id"
   std::vector<std::int64_t> ends =
       {};  // ids that end a text: eos_token_id of generation_config.json, or of config.json
   std::optional<std::int64_t> begin = {};  // id that a text begins with: bos_token_id of config.json
@@ -56,21 +53,15 @@ RunConfig config_of(const ForeignDescription& description, const std::string& pe
 struct ForeignLoaded {
   std::unique_ptr<SequenceModel> model;
   std::vector<std::string> not_in_file;  // parameters that keep the initial values of the run's seed
-  std::vector<std::string> left_out;     // parts of the names in the file (ForeignMapping::left_out)
 };
 // The model of this configuration with the folder's weights. Before it allocates memory, it throws Error naming file
 // and tensor, or DoesNotFit if memory does not suffice.
 ForeignLoaded load_foreign(const std::string& folder, const ForeignDescription& description, const RunConfig& config);
 
-struct ForeignConfig {
-  JsonValue json;
-  JsonValue generation;  // generation_config.json, or null
-  std::vector<std::string> notes;
-};
-// config.json of a model in the format, with the vocabulary and the tokens of the task. The keys and token ids of an
-// imported run are written again, and the number of positions is at least the imported one. Throws Error naming the
-// option that the format cannot express.
-ForeignConfig foreign_config(const Family& family, const RunConfig& config, const Task& task,
-                             const std::optional<ImportedRecord>& imported = {});
+// config.json of a model in the format, with the vocabulary and the tokens of the task. The token ids of an imported
+// run are written again, and the number of positions is at least the imported one. Throws Error naming the option that
+// the format cannot express.
+JsonValue foreign_config(const Family& family, const RunConfig& config, const Task& task,
+                         const std::optional<ImportedRecord>& imported = {});
 
 }  // namespace tally

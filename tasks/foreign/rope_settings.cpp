@@ -28,7 +28,7 @@ double agreed(ForeignSettings& settings, ForeignSettings& inner, std::initialize
 
 constexpr std::string_view original_key = "original_max_position_embeddings";
 
-constexpr std::string_view stretched_types[] = {"linear", "dynamic", "yarn", "llama3", "longrope"};
+constexpr std::string_view stretched_types[] = {"linear", "dynamic", "yarn", "llama3"};
 
 // Lengths in tokens, as read from a file.
 struct RopeLengths {
@@ -42,17 +42,6 @@ struct RopeLengths {
 // 0.1 ln s + 1, as in the released code.
 double yarn_attention_factor(double factor) { return 0.1 * std::log(factor) + 1; }
 
-// sqrt(1 + ln s / ln L0): the factor that longrope applies to the lengths of q and k.
-double longrope_attention_factor(double factor, std::int64_t trained) {
-  return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(trained)));
-}
-
-// The option stays 0 if the file repeats the default of the method.
-void set_attention_factor(ForeignSettings& scaling, double usual, ForeignModel& model) {
-  const double factor = scaling.positive("attention_factor", usual);
-  if (std::abs(factor - usual) > 1e-12 * usual) model.set("pe.rope.attention-factor", factor);
-}
-
 // The model's length is the stretched length, or, in files that a user has edited, the trained length.
 void read_yarn(ForeignSettings& scaling, double factor, const RopeLengths& lengths, ForeignModel& model) {
   const double stretched = factor * static_cast<double>(lengths.trained());
@@ -63,54 +52,16 @@ void read_yarn(ForeignSettings& scaling, double factor, const RopeLengths& lengt
                    "versions of transformers differ in which they take; make the three agree",
                    factor, *lengths.original, stretched, lengths.positions);
   }
-  set_attention_factor(scaling, yarn_attention_factor(factor), model);
-  for (const auto& [key, option, usual] :
+  // The option stays 0 if the file repeats the default of the method.
+  const double usual = yarn_attention_factor(factor), attention = scaling.positive("attention_factor", usual);
+  if (std::abs(attention - usual) > 1e-12 * usual) model.set("pe.rope.attention-factor", attention);
+  for (const auto& [key, option, usual_beta] :
        {std::tuple{"beta_fast", "pe.rope.beta-fast", 32.0}, {"beta_slow", "pe.rope.beta-slow", 1.0}}) {
-    if (scaling.real(key, usual) == 0) continue;  // 0 stands for the default
-    if (const double beta = scaling.positive(key, usual); beta != usual) model.set(option, beta);
+    if (scaling.real(key, usual_beta) == 0) continue;  // 0 stands for the default
+    if (const double beta = scaling.positive(key, usual_beta); beta != usual_beta) model.set(option, beta);
   }
   if (!scaling.flag("truncate", true)) model.set("pe.rope.truncate", false);
   scaling.pass_over({"finetuned"});  // a note that changes no computation
-}
-
-// A list of longrope as our option's text: "1/1.5/2".
-std::string list_of(ForeignSettings& scaling, std::string_view key, std::int64_t planes) {
-  const std::vector<double> numbers = scaling.reals(key);
-  if (std::ssize(numbers) != planes) {
-    scaling.refuse(key, "has {}{}, but {} dims are rotated; one is wanted for each two of them", numbers.size(),
-                   numbers.size() == 1 ? " number" : " numbers", 2 * planes);
-  }
-  std::vector<std::string> texts;
-  for (const double number : numbers) {
-    if (!(number > 0)) scaling.refuse(key, "holds {}; its numbers must be above 0", number);
-    texts.push_back(to_text(number));
-  }
-  return joined(texts, "/");
-}
-
-// Some versions use the quotient of the lengths as the factor if the trained length is outside of rope_scaling and
-// there is no attention factor. `is_inside`: it is only within rope_parameters, which these versions do not read.
-void read_longrope(ForeignSettings& scaling, double factor, const RopeLengths& lengths, std::int64_t planes,
-                   bool is_inside, ForeignModel& model) {
-  if (factor != lengths.quotient() && !scaling.has("attention_factor") && !is_inside) {
-    scaling.refuse("factor",
-                   "= {} is not max_position_embeddings / original_max_position_embeddings = {}, and versions of "
-                   "transformers differ in which they take; attention_factor decides",
-                   factor, lengths.quotient());
-  }
-  if (lengths.trained() < 2) scaling.refuse(original_key, "= 1 is too short: longrope divides by its logarithm");
-  model.set("pe.rope.short-factors", list_of(scaling, "short_factor", planes));
-  model.set("pe.rope.long-factors", list_of(scaling, "long_factor", planes));
-  set_attention_factor(scaling, longrope_attention_factor(factor, lengths.trained()), model);
-}
-
-// One factor for each plane; 1 if the option is empty.
-JsonValue factors_json(OwnSettings& settings, std::string_view option, std::int64_t planes) {
-  JsonValue list = JsonValue::array();
-  std::vector<double> factors = plane_factors("rope", option, settings.text(formatted("pe.rope.{}", option)));
-  if (factors.empty()) factors.assign(static_cast<std::size_t>(planes), 1.0);
-  for (const double factor : factors) list.push(factor);
-  return list;
 }
 
 }  // namespace
@@ -142,7 +93,6 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
   if (scaling.text("type", type) != type) scaling.refuse("type", "contradicts rope_type");
   RopeLengths lengths{.positions = defaults.positions};
   if (settings.has(original_key)) lengths.original = settings.count(original_key);
-  const bool is_inside = newer && scaling.has(original_key) && !lengths.original;
   if (scaling.has(original_key)) {
     const std::int64_t within = scaling.count(original_key);
     if (lengths.original.value_or(within) != within) {
@@ -155,17 +105,15 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
       scaling.refuse("factor", "= {} says by how much positions are stretched, but rope_type does not say how",
                      scaling.real("factor"));
     }
-    scaling.idle_members();
+    scaling.refuse_unread();
     return;
   }
   if (std::ranges::find(stretched_types, type) == std::end(stretched_types)) {
     scaling.refuse(scaling.has("rope_type") ? "rope_type" : "type",
-                   "= '{}' is not there in tally; it has default, linear, dynamic, yarn, llama3 and longrope",
+                   "= '{}' is not there in tally; it has default, linear, dynamic, yarn and llama3",
                    escape_for_print(type, 60));
   }
-  // Only these two have a default, the quotient of the lengths.
-  const bool has_usual = type == "yarn" || type == "longrope";
-  const double factor = scaling.real("factor", has_usual ? std::optional(lengths.quotient()) : std::nullopt);
+  const double factor = scaling.real("factor", type == "yarn" ? std::optional(lengths.quotient()) : std::nullopt);
   if (type != "linear" && type != "dynamic" && lengths.trained() > lengths.positions) {
     scaling.refuse(original_key, "= {} is more than max_position_embeddings = {}", lengths.trained(),
                    lengths.positions);
@@ -187,12 +135,11 @@ void read_rope(ForeignSettings& settings, const RopeDefaults& defaults, ForeignM
   model.set("pe.rope.factor", factor);
   if (type != "linear") model.set("pe.rope.trained-length", lengths.trained());
   if (type == "yarn") read_yarn(scaling, factor, lengths, model);
-  if (type == "longrope") read_longrope(scaling, factor, lengths, planes, is_inside, model);
   if (type == "llama3") {
     model.set("pe.rope.low-freq-factor", scaling.real("low_freq_factor"));
     model.set("pe.rope.high-freq-factor", scaling.real("high_freq_factor"));
   }
-  scaling.idle_members();
+  scaling.refuse_unread();
 }
 
 std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width) {
@@ -200,10 +147,9 @@ std::int64_t rotary_dims_of(OwnSettings& settings, std::int64_t head_width) {
   return dims > 0 ? dims : head_width;
 }
 
-void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& json) {
+void write_rope_scaling(OwnSettings& settings, JsonValue& json) {
   settings.one_of("pe.rope.layout", {"half"});
-  const std::string stretch =
-      settings.one_of("pe.rope.stretch", {"none", "pi", "dynamic", "yarn", "llama3", "longrope"});
+  const std::string stretch = settings.one_of("pe.rope.stretch", {"none", "pi", "dynamic", "yarn", "llama3"});
   if (stretch == "none") return void(json.set("rope_scaling", {}));
   const std::string type = stretch == "pi" ? "linear" : stretch;
   const double factor = settings.real("pe.rope.factor");
@@ -216,28 +162,14 @@ void write_rope_scaling(OwnSettings& settings, std::int64_t dims, JsonValue& jso
     scaling.set("low_freq_factor", settings.real("pe.rope.low-freq-factor"));
     scaling.set("high_freq_factor", settings.real("pe.rope.high-freq-factor"));
   }
-  if (stretch == "yarn" || stretch == "longrope") {
-    // Versions that use the quotient of the lengths as the factor need it here.
-    const double stretched = factor * static_cast<double>(trained), whole = std::round(stretched);
-    json.set(positions_key, static_cast<std::int64_t>(whole));
-    if (whole != stretched) {
-      settings.note(
-          formatted("{}: {} times {} is no whole number of positions; versions of transformers that take "
-                    "max_position_embeddings / {} for the factor read {}",
-                    type, factor, trained, original_key, whole / static_cast<double>(trained)));
-    }
-    const double attention = settings.real("pe.rope.attention-factor");
-    const double usual = stretch == "yarn" ? yarn_attention_factor(factor) : longrope_attention_factor(factor, trained);
-    scaling.set("attention_factor", attention > 0 ? attention : usual);
-  }
   if (stretch == "yarn") {
+    // Versions that use the quotient of the lengths as the factor need it here.
+    json.set(positions_key, std::llround(factor * static_cast<double>(trained)));
+    const double attention = settings.real("pe.rope.attention-factor");
+    scaling.set("attention_factor", attention > 0 ? attention : yarn_attention_factor(factor));
     scaling.set("beta_fast", settings.real("pe.rope.beta-fast"));
     scaling.set("beta_slow", settings.real("pe.rope.beta-slow"));
     if (!settings.flag("pe.rope.truncate")) scaling.set("truncate", false);
-  } else if (stretch == "longrope") {
-    scaling.set("short_factor", factors_json(settings, "short-factors", dims / 2));
-    scaling.set("long_factor", factors_json(settings, "long-factors", dims / 2));
-    json.set(original_key, trained);  // older versions look for it here
   }
   json.set("rope_scaling", std::move(scaling));
 }

@@ -1,7 +1,6 @@
 #include "tasks/foreign/settings.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <sstream>
 
@@ -12,67 +11,36 @@
 namespace tally {
 namespace {
 
-using namespace std::string_view_literals;
-
-// Whether a line of idle_keys.txt, "idle: use_cache torchscript", of this kind has the key.
-bool is_listed(std::string_view kind, std::string_view key) {
-  if (key.find(' ') != key.npos) return false;
+// The first word of the line of idle_keys.txt, "idle: use_cache torchscript", that has the key; empty if none has it.
+std::string line_of(std::string_view key) {
   std::istringstream lines{std::string(data_file("idle_keys.txt"))};
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(kind) && (line + " ").find(formatted(" {} ", key)) != std::string::npos) return true;
+    const bool has_it = (line + " ").find(formatted(" {} ", key)) != std::string::npos;
+    if (has_it && !line.starts_with('#')) return line.substr(0, line.find(':'));
   }
-  return false;
+  return "";
 }
 
-bool is_false(const JsonValue& value, const JsonValue&) { return value.is_bool() && !value.boolean(); }
-bool is_one(const JsonValue& value, const JsonValue&) { return value.is_number() && value.real() == 1; }
-bool is_empty(const JsonValue& value, const JsonValue&) {
-  return (value.is_object() && value.members().empty()) || (value.is_array() && value.elements().empty());
-}
-bool never(const JsonValue&, const JsonValue&) { return false; }
-bool is_swiglu(const JsonValue& value, const JsonValue&) { return value.is_string() && value.string() == "swiglu"; }
-// Qwen2 files have a window width even if their flag disables windows.
-bool is_not_used(const JsonValue&, const JsonValue& object) {
-  const JsonValue* const used = object.find("use_sliding_window");
-  return used != nullptr && used->is_bool() && !used->boolean();
-}
-bool is_full_attention(const JsonValue& value, const JsonValue&) {
-  return value.is_array() && std::ranges::all_of(value.elements(), [](const JsonValue& layer) {
-           return layer.is_string() && layer.string() == "full_attention";
-         });
-}
-
-struct Conditional {
-  std::string_view key;
-  bool (*is_idle)(const JsonValue& value, const JsonValue& object);
-};
-constexpr std::array conditional{
-    Conditional{"rope_interleaved", is_false},    Conditional{"use_sliding_window", is_false},
-    Conditional{"sliding_window", is_not_used},   Conditional{"layer_types", is_full_attention},
-    Conditional{"use_mrope", is_false},           Conditional{"add_cross_attention", is_false},
-    Conditional{"is_encoder_decoder", is_false},  Conditional{"pruned_heads", is_empty},
-    Conditional{"qk_layernorm", is_false},        Conditional{"qk_layer_norms", is_false},
-    Conditional{"use_qk_norm", is_false},         Conditional{"activation", is_swiglu},
-    Conditional{"logit_scale", is_one},           Conditional{"embedding_multiplier", is_one},
-    Conditional{"residual_multiplier", is_one},   Conditional{"logits_scaling", is_one},
-    Conditional{"attn_logit_softcapping", never}, Conditional{"final_logit_softcapping", never},
-    Conditional{"quantization_config", never},
-};
+bool is_false(const JsonValue* value) { return value != nullptr && value->is_bool() && !value->boolean(); }
 
 }  // namespace
 
 KeyEffect effect_of(std::string_view key, const JsonValue& object) {
-  const auto found = std::ranges::find(conditional, key, &Conditional::key);
-  if (found != conditional.end()) {
-    return found->is_idle(object.at(key), object) ? KeyEffect::none : KeyEffect::changes;
-  }
+  const std::string line = key.find(' ') == key.npos ? line_of(key) : "";
+  const JsonValue& value = object.at(key);
   // Notes of a library begin with an underscore: _attn_implementation, _num_labels.
-  const bool none =
-      key.starts_with('_') || key.starts_with("summary_") || is_about_the_file(key) || is_listed("idle:", key);
-  return none ? KeyEffect::none : KeyEffect::unknown;
+  if (line == "idle" || key.starts_with('_') || key.starts_with("summary_")) return KeyEffect::none;
+  if (line.empty()) return KeyEffect::unknown;
+  const bool is_idle = line == "false"   ? is_false(&value)
+                       : line == "one"   ? value.is_number() && value.real() == 1
+                       : line == "empty" ? value == JsonValue::array() || value == JsonValue::object()
+                       // Qwen2 files have a window width even if their flag disables windows.
+                       : line == "window" ? is_false(object.find("use_sliding_window"))
+                                          : line == "full" && value.is_array() &&
+                                                std::ranges::count(value.elements(), JsonValue("full_attention")) ==
+                                                    std::ssize(value.elements());
+  return is_idle ? KeyEffect::none : KeyEffect::changes;
 }
-
-bool is_about_the_file(std::string_view key) { return is_listed("file:", key); }
 
 ForeignSettings::ForeignSettings(const JsonValue& object, std::string source, IgnoredKeys ignored)
     : object_(object), source_(std::move(source)), ignored_(std::move(ignored)) {
@@ -135,15 +103,6 @@ std::vector<std::int64_t> ForeignSettings::ids(std::string_view key, std::int64_
   return ids;
 }
 
-std::vector<double> ForeignSettings::reals(std::string_view key) {
-  std::vector<double> numbers;
-  for (const JsonValue& element : take(key, true, &JsonValue::is_array, "an array of numbers")->elements()) {
-    if (!element.is_number()) refuse(key, "must hold only numbers, not {}", element.kind());
-    numbers.push_back(element.real());
-  }
-  return numbers;
-}
-
 bool ForeignSettings::flag(std::string_view key, bool usual) {
   const JsonValue* value = take(key, false, &JsonValue::is_bool, "true or false");
   return value == nullptr ? usual : value->boolean();
@@ -174,14 +133,13 @@ void ForeignSettings::pass_over(std::initializer_list<std::string_view> keys) {
   read_.insert(keys.begin(), keys.end());
 }
 
-JsonValue ForeignSettings::idle_members() const {
+void ForeignSettings::refuse_unread() const {
   for (const std::string& name : ignored_) {
     check(object_.find(name) != nullptr, "import", "{}: there is no key '{}' that could be ignored", source_,
           escape_for_print(name, 60));
     check(!read_.contains(name), "import", "{}: '{}' says what the model computes and cannot be ignored", source_,
           escape_for_print(name, 60));
   }
-  JsonValue members = JsonValue::object();
   std::vector<std::string> unknown;
   for (const auto& [name, value] : object_.members()) {
     if (value.is_null() || read_.contains(name)) continue;
@@ -191,16 +149,13 @@ JsonValue ForeignSettings::idle_members() const {
       refuse(escape_for_print(name, 60), "= {} changes what the model computes, and import does not read it",
              escape_for_print(write_json(value), 60));
     }
-    if (effect == KeyEffect::unknown && !ignored) {
-      if (unknown.size() < 10) unknown.push_back(formatted("'{}'", escape_for_print(name, 60)));
-    } else if (!is_about_the_file(name)) {
-      members.set(name, value);
+    if (effect == KeyEffect::unknown && !ignored && unknown.size() < 10) {
+      unknown.push_back(formatted("'{}'", escape_for_print(name, 60)));
     }
   }
   check(unknown.empty(), "import",
         "{}: {}{} that tally knows, and may change what the model computes; --ignore-key NAME reads the model without",
         source_, joined(unknown), unknown.size() == 1 ? " is not a key" : " are not keys");
-  return members;
 }
 
 OwnSettings::OwnSettings(const RunConfig& config, std::string_view format) : config_(config), format_(format) {

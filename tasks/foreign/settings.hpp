@@ -29,9 +29,6 @@ enum class KeyEffect {
 // The effect of the member `key` of an object of config.json that no family has read. The value is not null.
 KeyEffect effect_of(std::string_view key, const JsonValue& object);
 
-// Whether the key describes the file itself and must not be copied to another.
-bool is_about_the_file(std::string_view key);
-
 // An object of config.json. A key that is null counts as missing. Errors name file and key.
 class ForeignSettings {
  public:
@@ -52,8 +49,6 @@ class ForeignSettings {
   void agree(std::string_view key, std::int64_t value);
   // An integer or an array of integers: those from 0 to `end` - 1, in order. Empty if the key is missing.
   std::vector<std::int64_t> ids(std::string_view key, std::int64_t end);
-  // An array of numbers. The key is required.
-  std::vector<double> reals(std::string_view key);
   bool flag(std::string_view key, bool usual);
   std::string text(std::string_view key, std::optional<std::string_view> usual = {});
   // The object under the key, or an empty one.
@@ -62,9 +57,9 @@ class ForeignSettings {
   void demand(std::string_view key, bool wanted, bool usual);
   // Marks keys of this object as read.
   void pass_over(std::initializer_list<std::string_view> keys);
-  // The members that were not read because they do not change the computed function, except those about the file.
-  // Throws Error naming unread keys that may change it, and keys to be ignored that are missing or were read.
-  JsonValue idle_members() const;
+  // Throws Error naming unread keys that may change the computed function, and keys to be ignored that are missing or
+  // were read.
+  void refuse_unread() const;
 
   template <class... Parts>
   [[noreturn]] void refuse(std::string_view key, Message<Parts...> why, const Parts&... parts) const {
@@ -100,15 +95,11 @@ class OwnSettings {
   void demand_encoding(std::string_view encoding) const;
   // Throws Error naming the first option that was not read and does not have its default.
   void refuse_unread() const;
-  // Notes for the user: settings that other readers interpret differently.
-  void note(std::string text) { notes_.push_back(std::move(text)); }
-  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   const RunConfig& config_;
   std::string format_;
   std::set<std::string, std::less<>> read_;
-  std::vector<std::string> notes_;
 };
 
 }  // namespace tally

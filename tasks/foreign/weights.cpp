@@ -1,7 +1,6 @@
 #include "tasks/foreign/weights.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -60,51 +59,6 @@ Shape shape_together(const std::vector<Shape>& ours, Layout layout) {
   for (std::size_t n = 1; n < ours.size(); ++n) shape[0] += ours[n][0];
   if (is_transposed(layout) && shape.rank == 2) std::swap(shape[0], shape[1]);
   return shape;
-}
-
-// Name parts that module wrappers add: compilers, data parallelism, sharding, recomputation.
-constexpr std::array wrappers{std::string_view("_orig_mod."), std::string_view("_fsdp_wrapped_module."),
-                              std::string_view("_checkpoint_wrapped_module."), std::string_view("_forward_module."),
-                              std::string_view("module.")};
-
-// Adds each part to `removed`.
-std::string without_wrappers(std::string name, std::set<std::string>& removed) {
-  for (const std::string_view wrapper : wrappers) {
-    for (std::size_t at = 0; (at = name.find(wrapper, at)) != name.npos;) {
-      if (at > 0 && name[at - 1] != '.') {
-        ++at;
-        continue;
-      }
-      removed.insert(std::string(wrapper));
-      name.erase(at, wrapper.size());
-    }
-  }
-  return name;
-}
-
-// The prefix before the family's names, found by the embedding, which every model has.
-struct FoundPrefix {
-  std::string outer;       // to be removed from all names
-  bool has_family = true;  // the family's own prefix is present
-};
-
-FoundPrefix find_prefix(const std::vector<std::string>& names, const Family& family, const std::string& embedding,
-                        const std::string& source) {
-  const std::string tail = embedding.substr(family.prefix.size());
-  std::vector<std::string> ends;
-  for (const std::string& name : names) {
-    const bool ends_so = name == tail || name.ends_with("." + tail);
-    if (ends_so) ends.push_back(name.substr(0, name.size() - tail.size()));
-  }
-  const std::vector<std::string> few(names.begin(), names.begin() + std::min<std::ptrdiff_t>(std::ssize(names), 3));
-  check(!ends.empty(), "import",
-        "{}: has no tensor {}, nor one whose name ends so; {}. By config.json it is a {} model", source,
-        in_quotes(embedding), few.empty() ? "it has none at all" : formatted("its names are like {}", joined(few)),
-        family.name);
-  check(ends.size() == 1, "import", "{}: holds several models, {} and {}; keep the tensors of one of them", source,
-        in_quotes(ends[0] + tail), in_quotes(ends[std::min<std::size_t>(1, ends.size() - 1)] + tail));
-  const bool has_family = ends[0].ends_with(family.prefix);
-  return {has_family ? ends[0].substr(0, ends[0].size() - family.prefix.size()) : ends[0], has_family};
 }
 
 }  // namespace
@@ -209,22 +163,20 @@ ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& fami
 
 void ForeignMapping::take_names(const Family& family, const std::vector<TensorRow>& rows) {
   const auto& tensors = weights_.tensors();
-  std::vector<std::string> names;
-  std::set<std::string> removed;
-  for (const auto& [name, stored] : tensors) names.push_back(without_wrappers(name, removed));
   const auto embedding =
       std::ranges::find_if(rows, [](const TensorRow& row) { return row.ours.front() == "embedding.weight"; });
-  const FoundPrefix prefix = find_prefix(names, family, embedding->theirs, weights_.source());
-  left_out_.assign(removed.begin(), removed.end());
-  if (!prefix.outer.empty()) left_out_.push_back(prefix.outer);
-  std::size_t n = 0;
+  const bool has_prefix = tensors.contains(embedding->theirs);
+  const std::string tail = embedding->theirs.substr(family.prefix.size());
+  if (!has_prefix && !tensors.contains(tail)) {
+    const auto longer = std::ranges::find_if(tensors, [&](const auto& one) { return one.first.ends_with("." + tail); });
+    fail("import", "{}: has no tensor {}, which a {} model has{}", weights_.source(), in_quotes(embedding->theirs),
+         family.name,
+         longer == tensors.end()
+             ? ""
+             : formatted(", but {}; remove what is in front of its name from all names", in_quotes(longer->first)));
+  }
   for (const auto& [name, stored] : tensors) {
-    std::string theirs = names[n++];
-    if (theirs.starts_with(prefix.outer)) theirs.erase(0, prefix.outer.size());
-    if (!prefix.has_family && theirs != family.head) theirs.insert(0, family.prefix);
-    const auto [there, is_new] = there_.emplace(theirs, stored);
-    check(is_new, "import", "{}: {} and {} are both {} without the prefixes of wrappers", weights_.source(),
-          in_quotes(name), in_quotes(there->second.entry->name), in_quotes(theirs));
+    there_.emplace(has_prefix || name == family.head ? name : formatted("{}{}", family.prefix, name), stored);
   }
 }
 

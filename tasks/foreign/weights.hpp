@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/io/safetensors.hpp"
@@ -38,8 +37,8 @@ class ForeignWeights {
 };
 
 // Maps tensors of the file to a model's parameters. Before any memory is allocated, it checks that all exist in the
-// shapes and types of the model and that none is left over; one Error lists every mismatch. Names may have parts that
-// a wrapper added (_orig_mod, module) and a prefix that all names of a model share, or may lack the family's prefix.
+// shapes and types of the model and that none is left over; one Error lists every mismatch. All names may lack the
+// family's prefix.
 class ForeignMapping {
  public:
   // shapes: of the model's parameters. The file lacks parameters of additional encodings.
@@ -52,8 +51,6 @@ class ForeignMapping {
 
   // Parameters that keep their initial values.
   const std::vector<std::string>& not_in_file() const { return not_in_file_; }
-  // Parts that were removed from names: parts added by wrappers, then a prefix of all names.
-  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   struct Source {
@@ -67,8 +64,7 @@ class ForeignMapping {
   std::int64_t heads_;
   std::vector<Source> sources_;
   std::map<std::string, ForeignWeights::Stored, std::less<>> there_;  // by the family's names
-  std::vector<std::string> left_out_;
-  std::string tied_head_, embedding_;  // names in the file, if it has both
+  std::string tied_head_, embedding_;                                 // names in the file, if it has both
   std::vector<std::string> not_in_file_, zeros_;
 };
 

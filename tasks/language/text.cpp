@@ -26,8 +26,8 @@
 #include "tasks/data/task.hpp"
 #include "tasks/print/statistics.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
-#include "tasks/text/prepare/words.hpp"
 
 namespace tally {
 namespace {
@@ -192,7 +192,7 @@ class Text final : public Task, public SpecialTokens {
     if (count <= 0) return counts;
     const std::int64_t first = windows.begin(0) + 1, last = windows.end(count - 1);
     counts.tokens = last - first + 1;
-    WordCounter words;
+    std::string text;
     std::vector<std::int32_t> ids;
     for (std::int64_t begin = first; begin <= last; begin += at_once) {
       ids.resize(static_cast<std::size_t>(std::min(at_once, last + 1 - begin)));
@@ -201,10 +201,13 @@ class Text final : public Task, public SpecialTokens {
         const std::string_view bytes = bytes_of(id);
         counts.bytes += static_cast<std::int64_t>(bytes.size());
         counts.documents += id == tokens_.end_of_text();
-        words.add(bytes);
+        text += bytes;
       }
+      // A line end separates words, so the text can be cut behind it.
+      const std::size_t counted = begin + at_once > last ? text.size() : text.rfind('\n') + 1;  // npos + 1 is 0
+      counts.words += count_words(std::string_view(text).substr(0, counted));
+      text.erase(0, counted);
     }
-    counts.words = words.words();
     return counts;
   }
 

@@ -63,44 +63,20 @@ double welch_p(const MeanDeviation& a, const MeanDeviation& b) {
   return student_p((a.mean - b.mean) / std::sqrt(error), freedom);
 }
 
-namespace {
-
-std::string text_or_power(double value, double logarithm, int digits) {
-  const bool power = !std::isfinite(value) && std::isfinite(logarithm);
-  return power ? "e^" + short_number(logarithm, digits) : short_number(value, digits);
-}
-
-}  // namespace
-
 std::string exponential_text(double logarithm, int digits) {
-  return text_or_power(std::exp(logarithm), logarithm, digits);
-}
-
-std::string ExponentialMean::mean_text(int digits) const { return text_or_power(value.mean, log_mean, digits); }
-std::string ExponentialMean::deviation_text(int digits) const {
-  return text_or_power(value.deviation, log_deviation, digits);
+  const double value = std::exp(logarithm);
+  return std::isinf(value) && std::isfinite(logarithm) ? "e^" + short_number(logarithm, digits)
+                                                       : short_number(value, digits);
 }
 
 ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms) {
-  ExponentialMean result;
-  if (logarithms.empty()) return result;
+  if (logarithms.empty()) return {};
   const double largest = *std::max_element(logarithms.begin(), logarithms.end());
-  std::vector<double> values, scaled;  // e^x, and e^(x - largest)
-  for (const double logarithm : logarithms) {
-    values.push_back(std::exp(logarithm));
-    scaled.push_back(std::exp(logarithm - largest));
-  }
-  result.value = mean_deviation(values);
-  const MeanDeviation of_scaled = mean_deviation(scaled);
-  result.log_mean = largest + std::log(of_scaled.mean);
-  result.log_deviation = largest + std::log(of_scaled.deviation);
-  // The mean of infinite numbers would be NaN.
-  if (!std::isfinite(result.value.mean)) {
-    result.value.mean = std::exp(result.log_mean);
-    result.value.deviation = std::exp(result.log_deviation);
-  }
-  if (of_scaled.deviation == 0) result.value.deviation = 0;  // also for equal numbers that do not fit
-  return result;
+  std::vector<double> scaled;  // e^(x - largest)
+  for (const double logarithm : logarithms) scaled.push_back(std::exp(logarithm - largest));
+  const MeanDeviation mean = mean_deviation(scaled);
+  const double log_mean = largest + std::log(mean.mean), log_deviation = largest + std::log(mean.deviation);
+  return {{std::exp(log_mean), std::exp(log_deviation), mean.n}, log_mean, log_deviation};
 }
 
 MeanDeviation RunningMean::result() const {

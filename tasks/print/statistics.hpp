@@ -32,14 +32,10 @@ double student_p(double t, double freedom);
 inline constexpr double test_level = 0.05;
 
 // Mean and standard deviation of e^x over values x, such as perplexities of losses. Also as logarithms, since e^x need
-// not fit a double.
+// not fit a double; it is infinite then.
 struct ExponentialMean {
-  MeanDeviation value;  // infinite or NaN if it does not fit
+  MeanDeviation value;
   double log_mean = 0, log_deviation = 0;
-
-  // "24.65"; "e^812.3" if the number does not fit.
-  std::string mean_text(int digits = 4) const;
-  std::string deviation_text(int digits) const;
 };
 ExponentialMean mean_of_exponentials(const std::vector<double>& logarithms);
 // "24.65" for e^logarithm; "e^812.3" if it does not fit a double.

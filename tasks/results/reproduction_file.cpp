@@ -1,5 +1,4 @@
 // Tables of papers, read from JSON.
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -37,12 +36,9 @@ ScaledNumber scaled_number(const JsonValue& object, std::string_view key) {
 // An omitted scale has no settings.
 Scaled settings_in(const JsonValue& object, std::string_view key) {
   const JsonValue* const value = object.find(key);
-  if (value != nullptr && value->is_object()) check_scales(*value);
-  const Scaled settings = value != nullptr && value->is_object()
-                              ? Scaled(optional_text(*value, "quick"), optional_text(*value, "paper"))
-                              : Scaled(optional_text(object, key));
-  for (const std::string& text : {settings.quick, settings.paper}) check_set_once(where, parse_settings(where, text));
-  return settings;
+  if (value == nullptr || !value->is_object()) return Scaled(optional_text(object, key));
+  check_scales(*value);
+  return {optional_text(*value, "quick"), optional_text(*value, "paper")};
 }
 
 Printed printed(const JsonValue& value) {
@@ -58,10 +54,8 @@ Printed printed(const JsonValue& value) {
 template <class Value>
 const Value& find_named(const std::map<std::string, Value>& known, const std::string& name, std::string_view what) {
   const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& one : known) names.push_back(one.first);
-  fail(where, "there is no {} '{}'{}", what, name, did_you_mean_or_known(name, names));
+  check(found != known.end(), where, "there is no {} '{}'", what, name);
+  return found->second;
 }
 
 class TableFile {
@@ -77,14 +71,7 @@ class TableFile {
     });
     each("choices", [&](const std::string& name, const JsonValue& json) { choices_[name] = choices(json); });
     std::vector<Reproduction> all;
-    std::set<std::string> names;
-    each("tables", [&](const std::string& name, const JsonValue& json) {
-      Reproduction read = table(name, json);
-      check(names.insert(name).second, where, "the name is an alias of an earlier table");
-      for (const std::string& alias : read.aliases)
-        check(names.insert(alias).second, where, "the alias '{}' is taken", alias);
-      all.push_back(std::move(read));
-    });
+    each("tables", [&](const std::string& name, const JsonValue& json) { all.push_back(table(name, json)); });
     return all;
   }
 

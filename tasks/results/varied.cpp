@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/file_descriptor.hpp"
-#include "tasks/evaluation/error_rates.hpp"
 #include "tasks/runs/config.hpp"
 
 namespace tally {
@@ -77,40 +75,6 @@ std::string changes_text(const std::vector<std::pair<std::string, std::string>>&
   for (const auto& [name, value] : beside) all.push_back(formatted("{}={}", name, value));
   all.insert(all.end(), changes.begin(), changes.end());
   return joined(all, " ");
-}
-
-ResultTable varied_table(const VariedSetting& setting, const std::vector<VariedLine>& lines) {
-  ResultTable table{"", {{"encoding"}}};
-  for (const std::string& value : setting.values) table.columns.push_back({value});
-  table.columns.push_back({"runs"});
-  bool of_text = false;
-  std::set<std::string> counts;
-  std::vector<std::string> refusals;
-  for (const VariedLine& line : lines) {
-    std::vector<ResultCell>& row = table.rows.emplace_back(1, line.label);
-    for (std::size_t n = 0; n < line.cells.size(); ++n) {
-      const VariedCell& cell = line.cells[n];
-      row.push_back(result_cell(cell.results, setting.sequences));
-      if (!cell.results.empty() && cell.results.front().text) {
-        of_text = true;
-        counts.insert(formatted("- at {}: {}", setting.values[n], text_counts_text(*cell.results.front().text)));
-      }
-      if (cell.refusal.empty()) continue;
-      row.back().json.set("refused", cell.refusal);
-      refusals.push_back(formatted("{} at {}: {}", line.label, setting.values[n], cell.refusal));
-    }
-    row.push_back(line.finished == line.runs ? formatted("{}", line.runs)
-                                             : formatted("{} of {} finished", line.finished, line.runs));
-  }
-  const std::string wrong = formatted("wrong {}{}", setting.sequences ? "sequences" : "tokens",
-                                      setting.generated ? " of generated answers" : "");
-  table.title =
-      formatted("{}, {}, {} against {}{}: mean over seeds (standard deviation)", setting.task, setting.split,
-                of_text ? "perplexity" : wrong, setting.option, setting.with.empty() ? "" : " with " + setting.with);
-  for (const auto& notes : {std::vector<std::string>(counts.begin(), counts.end()), refusals}) {
-    if (!notes.empty()) table.notes.push_back(joined(notes, "\n"));
-  }
-  return table;
 }
 
 }  // namespace tally

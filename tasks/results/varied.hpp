@@ -1,5 +1,5 @@
-// The errors of trained models as one option of their task changes, as a table. The evaluations that 'tally reproduce'
-// needs are stored with each run.
+// Evaluations of a trained run with another value of an option of its task, which 'tally reproduce' stores with the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tasks/evaluation/evaluate.hpp"
-#include "tasks/print/table.hpp"
 
 namespace tally {
 
@@ -47,27 +46,5 @@ std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<
 // VariedKey::with: "task.after=1024 pe.relative.far=cap".
 std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
                          const std::vector<std::string>& changes);
-
-// Runs that differ only in the seed, at one value.
-struct VariedCell {
-  std::vector<Evaluation> results;
-  std::string refusal;  // why a run has no result: its encoding does not support this length
-};
-
-struct VariedLine {
-  std::string label;  // "cope model.layers=2"
-  std::int64_t runs = 0, finished = 0;
-  std::vector<VariedCell> cells;  // one per value
-};
-
-struct VariedSetting {
-  std::string task, option, split;
-  bool generated = false, sequences = false;  // whether `sequences` are counted rather than tokens
-  std::vector<std::string> values;
-  std::string with = {};  // VariedKey::with
-};
-
-// Errors, or perplexities of a text, by value. The notes name the evaluations that failed.
-ResultTable varied_table(const VariedSetting& setting, const std::vector<VariedLine>& lines);
 
 }  // namespace tally

@@ -27,13 +27,6 @@ Settings parse_settings(std::string_view where, std::string_view text) {
   return settings;
 }
 
-void check_set_once(std::string_view where, const Settings& settings) {
-  for (auto at = settings.begin(); at != settings.end(); ++at) {
-    const auto same = [&](const auto& earlier) { return earlier.first == at->first; };
-    check(std::none_of(settings.begin(), at, same), where, "{} is set twice", at->first);
-  }
-}
-
 void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys) {
   const auto known = [&] { return std::vector<std::string>(keys.begin(), keys.end()); };
   if (!value.is_object()) fail(where, "expected an object with {}, found {}", joined(known()), value.kind());
@@ -99,23 +92,16 @@ PresetEntry read_preset(const std::string& full_name, const JsonValue& json,
   check_keys("preset", json, {"summary", "source", "note", "base", "settings"});
   PresetEntry entry;
   if (json.contains("base")) {
-    const std::string& base = json.string("base");
-    const auto found = before.find(base);
-    if (found == before.end()) {
-      std::vector<std::string> names;
-      for (const auto& known : before) names.push_back(known.first);
-      fail("preset", "its base '{}' is no entry before it in the file{}", base, did_you_mean(base, names));
-    }
-    entry = found->second;
+    const auto base = before.find(json.string("base"));
+    check(base != before.end(), "preset", "its base '{}' is no entry before it in the file", json.string("base"));
+    entry = base->second;
   }
   set_names(entry, full_name);
   entry.summary = json.string("summary");
   if (json.contains("source")) entry.source = json.string("source");
   if (json.contains("note")) entry.note = json.string("note");
   check(json.contains("settings"), "preset", "'settings' is missing");
-  const Settings own = parse_settings("preset", joined(texts_in(json, "settings"), " "));
-  check_set_once("preset", own);
-  merge(entry.settings, own);
+  merge(entry.settings, parse_settings("preset", joined(texts_in(json, "settings"), " ")));
   return entry;
 }
 

@@ -25,8 +25,6 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // Settings from "model.width=64 optimiser.lr=1e-3". Throws Error for a word that is not option=value.
 Settings parse_settings(std::string_view where, std::string_view text);
-// Throws Error for an option that is set twice.
-void check_set_once(std::string_view where, const Settings& settings);
 
 // Throws Error unless the value is an object with no other keys than these.
 void check_keys(std::string_view where, const JsonValue& value, std::initializer_list<std::string_view> keys);

@@ -1,5 +1,7 @@
 #include "tasks/text/byte_characters.hpp"
 
+#include <algorithm>
+
 #include "core/utf8.hpp"
 
 namespace tally {
@@ -7,21 +9,18 @@ namespace {
 
 constexpr unsigned plain_count = 188;
 
-std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
-  std::string result;
-  for (std::size_t at = 0;;) {
-    const std::size_t next = text.find(from, at);
-    result += text.substr(at, next - at);
-    if (next == text.npos) return result;
-    result += to;
-    at = next + from.size();
-  }
-}
-
 }  // namespace
 
-std::string blanks_written(std::string_view text) { return replaced(text, " ", written_blank); }
-std::string blanks_read(std::string_view written) { return replaced(written, written_blank, " "); }
+std::string blanks_read(std::string_view written) {
+  std::string text;
+  for (std::size_t at = 0; at < written.size();) {
+    const std::size_t next = std::min(written.find(written_blank, at), written.size());
+    text += written.substr(at, next - at);
+    if (next < written.size()) text += ' ';
+    at = next + written_blank.size();
+  }
+  return text;
+}
 
 std::string byte_token(int byte) {
   constexpr std::string_view digits = "0123456789ABCDEF";

@@ -35,7 +35,6 @@ inline constexpr std::array<std::uint8_t, 256> ids_by_byte = detail::make_ids_by
 
 // Vocabularies with byte fallback (SentencePiece; LLaMA) write blanks as U+2581, and the tokens of bytes as "<0x0A>".
 inline constexpr std::string_view written_blank = "\xe2\x96\x81";  // U+2581
-std::string blanks_written(std::string_view text);
 std::string blanks_read(std::string_view written);
 std::string byte_token(int byte);
 std::optional<char> byte_of_token(std::string_view written);

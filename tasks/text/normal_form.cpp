@@ -48,6 +48,7 @@ struct Character {
 
 Character first_character(std::string_view text) {
   utf8proc_int32_t code = -1;
+  if (const auto byte = static_cast<unsigned char>(text[0]); byte < 0x80) return {byte, 1};
   const auto size = static_cast<utf8proc_ssize_t>(std::min<std::size_t>(text.size(), 4));
   const utf8proc_ssize_t bytes = utf8proc_iterate(units_of(text), size, &code);
   return bytes > 0 ? Character{code, static_cast<std::size_t>(bytes)} : Character{};
@@ -60,18 +61,6 @@ Character last_character(std::string_view text) {
     if (last.code >= 0) return last.bytes == bytes ? last : Character{};
   }
   return {};
-}
-
-bool is_word(utf8proc_int32_t code) {
-  constexpr std::pair<utf8proc_int32_t, utf8proc_int32_t> letters_in_circles[] = {
-      {0x24b6, 0x24e9}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
-  for (const auto& [first, last] : letters_in_circles) {
-    if (first <= code && code <= last) return true;
-  }
-  if (code == 0x200c || code == 0x200d) return true;  // Join_Control
-  const utf8proc_category_t category = utf8proc_category(code);
-  return code >= 0 &&
-         ((category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC);
 }
 
 bool is_white_space(utf8proc_int32_t code) {
@@ -109,8 +98,6 @@ std::string normalized(std::string_view text, NormalForm form) {
 }
 
 std::size_t bytes_of_character(std::string_view text) { return first_character(text).bytes; }
-bool begins_with_word(std::string_view text) { return !text.empty() && is_word(first_character(text).code); }
-bool ends_with_word(std::string_view text) { return is_word(last_character(text).code); }
 
 std::size_t leading_white_space(std::string_view text) {
   std::size_t bytes = 0;
@@ -130,6 +117,18 @@ std::size_t trailing_white_space(std::string_view text) {
     bytes += character.bytes;
   }
   return bytes;
+}
+
+std::int64_t count_words(std::string_view text) {
+  std::int64_t words = 0;
+  for (bool in_word = false; !text.empty();) {
+    const Character character = first_character(text);
+    const bool is_blank = is_white_space(character.code);
+    words += (!is_blank && !in_word) || character.code == '\n' ? 1 : 0;
+    in_word = !is_blank;
+    text.remove_prefix(character.bytes);
+  }
+  return words;
 }
 
 }  // namespace tally

@@ -1,6 +1,7 @@
-// Unicode's normal forms (UAX 15), computed by utf8proc, and the classes of characters that added tokens depend on.
+// Unicode's normal forms (UAX 15), computed by utf8proc, and white space.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,12 +19,11 @@ std::string normalized(std::string_view text, NormalForm form);
 
 // The number of bytes of the first character, or 1 for a byte that begins none. The text is not empty.
 std::size_t bytes_of_character(std::string_view text);
-// Whether the text begins or ends with a character of words: a letter, mark, decimal digit, connector or joiner, as \w
-// of Unicode's Technical Standard 18, Annex C. An empty text does not.
-bool begins_with_word(std::string_view text);
-bool ends_with_word(std::string_view text);
 // Bytes of the white space (Unicode's White_Space) that the text begins or ends with.
 std::size_t leading_white_space(std::string_view text);
 std::size_t trailing_white_space(std::string_view text);
+// Words as perplexities of Wikitext-103 count them: each run of characters except white space is a word, and so is each
+// line end. Bytes that are not UTF-8 count as characters.
+std::int64_t count_words(std::string_view text);
 
 }  // namespace tally

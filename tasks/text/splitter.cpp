@@ -230,45 +230,6 @@ Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::s
   return {ends_[0], ends_[1]};
 }
 
-std::vector<Splitter::Range> Splitter::ranges(std::string_view piece, std::size_t step, std::size_t offset) const {
-  struct Part {
-    Range range;
-    bool is_match;
-  };
-  const SplitStep& wanted = pattern_.steps_[step];
-  std::vector<Part> parts;
-  const auto add = [&](std::size_t begin, std::size_t end, bool is_match) {
-    if (begin < end) parts.push_back({{begin, end}, is_match != wanted.invert});
-  };
-  for (std::size_t at = 0; at < piece.size();) {
-    const Range found = match(piece, step, at, offset);
-    add(at, found.begin, false);
-    add(found.begin, found.end, true);
-    at = found.end;
-  }
-  std::vector<Range> result;
-  for (std::size_t index = 0; index < parts.size(); ++index) {
-    const auto& [range, is_match] = parts[index];
-    const bool after_match = index > 0 && parts[index - 1].is_match;
-    bool joins = false;
-    switch (wanted.behaviour) {
-      case SplitBehaviour::isolated: break;
-      case SplitBehaviour::removed:
-        if (is_match) continue;
-        break;
-      case SplitBehaviour::merged_with_previous: joins = is_match && index > 0 && !after_match; break;
-      case SplitBehaviour::merged_with_next: joins = !is_match && after_match; break;
-      case SplitBehaviour::contiguous: joins = index > 0 && is_match == after_match; break;
-    }
-    if (joins) {
-      result.back().end = range.end;
-    } else {
-      result.push_back(range);
-    }
-  }
-  return result;
-}
-
 std::size_t Splitter::well_formed_bytes(std::string_view text) {
   return std::min(find_invalid_utf8(text), text.size());
 }

@@ -53,20 +53,12 @@ std::string_view split_pattern_name(std::string_view name_or_text);
 // "14.0.0".
 std::string unicode_version();
 
-// How matches of a pattern and the text between them become pieces. All except `removed` keep the whole text.
-enum class SplitBehaviour {
-  isolated,              // each is a piece
-  removed,               // matches are dropped; decoding does not restore them
-  merged_with_previous,  // a match belongs to the text before it, unless that is a match
-  merged_with_next,      // a match belongs to the text after it, unless that is a match
-  contiguous,            // adjacent matches are one piece
-};
-
-// A step that cuts a text. Each step cuts the pieces of the previous one as if they were separate texts.
+// A step that cuts a text into the matches of a pattern and the text between them. Each step cuts the pieces of the
+// previous one as if they were separate texts.
 struct SplitStep {
   std::string pattern;  // name or text
-  SplitBehaviour behaviour = SplitBehaviour::isolated;
-  bool invert = false;  // swaps matches and the text between them
+  // What is dropped. Decoding does not restore it.
+  enum class Drop { nothing, matches, others } drop = Drop::nothing;
   bool operator==(const SplitStep&) const = default;
 };
 
@@ -126,27 +118,22 @@ class Splitter {
   template <class Take>
   void cut(std::string_view piece, std::size_t step, std::size_t offset, Take& take) {
     const bool is_last = step + 1 == pattern_.steps_.size();
-    const auto further = [&](std::size_t begin, std::size_t end) {
-      if (begin == end) return;
+    const SplitStep::Drop drop = pattern_.steps_[step].drop;
+    const auto further = [&](std::size_t begin, std::size_t end, SplitStep::Drop kind) {
+      if (begin == end || drop == kind) return;
       const std::string_view part = piece.substr(begin, end - begin);
       if (is_last) return take(part);
       cut(part, step + 1, offset + begin, take);
     };
-    if (pattern_.steps_[step].behaviour != SplitBehaviour::isolated) {
-      for (const Range& range : ranges(piece, step, offset)) further(range.begin, range.end);
-      return;
-    }
     for (std::size_t at = 0; at < piece.size();) {
       const Range found = match(piece, step, at, offset);
-      further(at, found.begin);
-      further(found.begin, found.end);
+      further(at, found.begin, SplitStep::Drop::others);
+      further(found.begin, found.end, SplitStep::Drop::matches);
       at = found.end;
     }
   }
   // The first match from `at` on. If there is none, an empty range at the end of the piece.
   Range match(std::string_view piece, std::size_t step, std::size_t at, std::size_t offset) const;
-  // The pieces after a step that is not `isolated`.
-  std::vector<Range> ranges(std::string_view piece, std::size_t step, std::size_t offset) const;
 
   const SplitPattern& pattern_;
   std::shared_ptr<void> stack_, context_, match_data_;

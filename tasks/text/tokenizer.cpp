@@ -43,10 +43,8 @@ AddedTokens::Match AddedTokens::next(std::string_view text, std::size_t from) co
 
 bool AddedTokens::widen(std::string_view text, std::size_t done, Match& match) const {
   const AddedFlags& flags = entries_[static_cast<std::size_t>(match.entry)].flags;
-  const std::string_view before = text.substr(0, match.begin), behind = text.substr(match.end);
-  if (flags.single_word && (ends_with_word(before) || begins_with_word(behind))) return false;
-  if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(before));
-  if (flags.rstrip) match.end += leading_white_space(behind);
+  if (flags.lstrip) match.begin = std::max(done, match.begin - trailing_white_space(text.substr(0, match.begin)));
+  if (flags.rstrip) match.end += leading_white_space(text.substr(match.end));
   return match.begin < match.end;  // not within the white space that the previous token took
 }
 

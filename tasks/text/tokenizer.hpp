@@ -32,12 +32,11 @@ namespace tally {
 // Added tokens of a tokenizer, which are found in a text before it is cut into pieces (tokenizer.json: "added_tokens").
 // The leftmost match wins, and the longest at one position.
 
-// The positions where a token is valid, and the white space that belongs to it.
+// The white space that belongs to a token, and the text in which it is found.
 struct AddedFlags {
-  bool single_word = false;  // only without a word character next to it
-  bool lstrip = false;       // with the white space before it
-  bool rstrip = false;       // with the white space after it
-  bool normalized = false;   // its normalised name is searched in the normalised text
+  bool lstrip = false;      // with the white space before it
+  bool rstrip = false;      // with the white space after it
+  bool normalized = false;  // its normalised name is searched in the normalised text
   bool operator==(const AddedFlags&) const = default;
 };
 
@@ -54,7 +53,7 @@ class AddedTokens {
   bool empty() const { return entries_.empty(); }
 
   // Calls found(id) for the tokens in the text, and between(stretch, offset) for the stretches before, between and
-  // after them that are not empty. A text in which single_word rejects a token is not searched again for shorter ones.
+  // after them that are not empty.
   template <class Between, class Found>
   void cut(std::string_view text, Between&& between, Found&& found) const {
     std::size_t done = 0;
@@ -76,7 +75,7 @@ class AddedTokens {
     std::int32_t entry = -1;
   };
   Match next(std::string_view text, std::size_t from) const;
-  // Applies the flags. Returns false if the token is not valid here. `done`: the end of the previous token.
+  // Applies the flags. Returns false if the previous token, which ends at `done`, took all of it.
   bool widen(std::string_view text, std::size_t done, Match& match) const;
 
   std::vector<Entry> entries_;        // sorted by their texts
@@ -96,6 +95,7 @@ struct SpecialToken {
   std::string name;
   std::int32_t id;
   AddedFlags flags = {};
+  bool operator==(const SpecialToken&) const = default;
 };
 
 struct AddedToken {
@@ -103,6 +103,7 @@ struct AddedToken {
   std::int32_t id;
   AddedFlags flags = {};
   bool is_made = false;  // also a token of the model, which merges may produce
+  bool operator==(const AddedToken&) const = default;
 };
 
 // How a tokenizer with byte fallback writes blanks (U+2581 in its tokens), and whether it adds a blank at the beginning
@@ -119,6 +120,7 @@ struct MergedPair {
   std::int32_t left, right;  // ids
   std::int32_t result;       // the token of their joined bytes
   std::int32_t rank;         // smaller ones first
+  bool operator==(const MergedPair&) const = default;
 };
 
 // The data of a tokenizer, from training or from a file.
@@ -137,6 +139,7 @@ struct TokenizerParts {
   std::vector<std::int32_t> byte_tokens = {};
   Blanks blanks = Blanks::replaced;     // with byte fallback
   std::vector<std::string> notes = {};  // content of the file that tally ignores
+  std::string json = {};                // the tokenizer.json that it was read from
 
   bool has_byte_fallback() const { return !byte_tokens.empty(); }
   // Whether encoding adds a leading blank, which decoding removes.

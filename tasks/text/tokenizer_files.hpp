@@ -37,7 +37,8 @@ inline constexpr const char* special_id_help =
     "for a .tiktoken file, which lacks them: a special token and its id, such as <|endoftext|>=100257 in cl100k; may "
     "be repeated";
 
-// tokenizer.json. The same tokenizer gives the same text.
+// The tokenizer.json that the tokenizer was read from, or one for a byte-level tokenizer of another origin. The same
+// tokenizer gives the same text.
 std::string tokenizer_json(const TokenizerParts& parts);
 // tokenizer_config.json, for the same folder. With it, other libraries use tokenizer.json as it is; without it, they
 // choose the pattern by the kind of model. `bos` and `eos`: ids of the special tokens that begin and end a text.

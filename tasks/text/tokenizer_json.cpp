@@ -95,17 +95,8 @@ class Node {
   std::string source_, path_;
 };
 
-using Steps = JsonValue::Array;
-
-constexpr std::array<std::pair<const char*, SplitBehaviour>, 5> behaviours{
-    {{"Isolated", SplitBehaviour::isolated},
-     {"Removed", SplitBehaviour::removed},
-     {"MergedWithPrevious", SplitBehaviour::merged_with_previous},
-     {"MergedWithNext", SplitBehaviour::merged_with_next},
-     {"Contiguous", SplitBehaviour::contiguous}}};
 constexpr std::array<std::pair<const char*, Blanks>, 3> prepend_schemes{
     {{"never", Blanks::metaspace_never}, {"first", Blanks::metaspace_first}, {"always", Blanks::metaspace_always}}};
-constexpr const char* digit = R"(\p{N})";
 // Metaspace with "split": every blank begins a piece.
 constexpr const char* metaspace_pieces = " [^ ]*|[^ ]+";
 
@@ -120,11 +111,6 @@ Value one_of(const Node& node, std::string_view member, const std::array<std::pa
   }
   node.refuse(member, "'{}' is not known; one of {} is", escape_for_print(name), list);
 }
-template <class Value, std::size_t count>
-const char* name_of(Value wanted, const std::array<std::pair<const char*, Value>, count>& known) {
-  return std::ranges::find(known, wanted, &std::pair<const char*, Value>::second)->first;
-}
-
 // The steps of a member, with nested sequences flattened; none if it is null.
 void append_steps(const Node& node, const char* list, std::vector<Node>& steps) {
   if (node.text("type") != "Sequence") {
@@ -148,13 +134,6 @@ JsonValue replacing(std::string_view from, std::string_view to) {
   return JsonValue::object({{"type", "Replace"}, {"pattern", JsonValue::object({{"String", from}})}, {"content", to}});
 }
 JsonValue prepending() { return JsonValue::object({{"type", "Prepend"}, {"prepend", written_blank}}); }
-
-// A single step is returned as is, several as a sequence, none as null.
-JsonValue joined(const char* list, Steps steps) {
-  if (steps.empty()) return {};
-  if (steps.size() == 1) return std::move(steps[0]);
-  return JsonValue::object({{"type", "Sequence"}, {list, JsonValue(std::move(steps))}});
-}
 
 void read_normalizer(const Node& file, bool byte_fallback, TokenizerParts& parts) {
   bool prepends = false, replaces = false;
@@ -262,20 +241,23 @@ void read_byte_level_pre_tokenizer(const Node& file, TokenizerParts& parts) {
       if (step.flag("use_regex", true)) parts.steps.push_back({"gpt2"});
     } else if (type == "Split") {
       step.check_names({"type", "pattern", "behavior", "invert"});
-      parts.steps.push_back({pattern_of(step), one_of(step, "behavior", behaviours), step.flag("invert", false)});
+      constexpr std::array<std::pair<const char*, bool>, 2> drops{{{"Isolated", false}, {"Removed", true}}};
+      const SplitStep::Drop dropped = !one_of(step, "behavior", drops) ? SplitStep::Drop::nothing
+                                      : step.flag("invert", false)     ? SplitStep::Drop::others
+                                                                       : SplitStep::Drop::matches;
+      parts.steps.push_back({pattern_of(step), dropped});
     } else if (type == "Digits") {
       step.check_names({"type", "individual_digits"});
-      const bool individual = step.flag("individual_digits", false);
-      parts.steps.push_back({digit, individual ? SplitBehaviour::isolated : SplitBehaviour::contiguous});
+      parts.steps.push_back({step.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"});
     } else {
       refuse_type(step, "Split and Digits are, and ByteLevel behind them");
     }
   }
 }
 
-Steps fallback_decoders(bool leading_blank) {
-  Steps steps{replacing(written_blank, " "), JsonValue::object({{"type", "ByteFallback"}}),
-              JsonValue::object({{"type", "Fuse"}})};
+JsonValue::Array fallback_decoders(bool leading_blank) {
+  JsonValue::Array steps{replacing(written_blank, " "), JsonValue::object({{"type", "ByteFallback"}}),
+                         JsonValue::object({{"type", "Fuse"}})};
   if (leading_blank) {
     steps.push_back(JsonValue::object({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}));
   }
@@ -289,27 +271,17 @@ void read_decoder(const Node& file, bool byte_fallback, const TokenizerParts& pa
     if (steps.size() != 1) file.refuse("decoder", "has {} steps; ByteLevel by itself is read", steps.size());
     return check_byte_level(steps[0]);
   }
-  const Steps wanted = fallback_decoders(parts.has_leading_blank());
+  const JsonValue::Array wanted = fallback_decoders(parts.has_leading_blank());
   const auto is_same = [](const Node& step, const JsonValue& one) { return step.value() == one; };
   if (!std::equal(steps.begin(), steps.end(), wanted.begin(), wanted.end(), is_same)) {
-    file.refuse("decoder", "is not read here; with byte_fallback and this treatment of blanks {} is",
-                write_json(joined("decoders", wanted)));
+    file.refuse("decoder", "is not read here; with byte_fallback and this treatment of blanks {} are",
+                write_json(JsonValue(wanted)));
   }
 }
 
 JsonValue byte_level_json(bool use_regex) {
   return JsonValue::object(
       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}});
-}
-
-JsonValue split_json(const SplitStep& step) {
-  if (step == SplitStep{digit} || step == SplitStep{digit, SplitBehaviour::contiguous}) {
-    return JsonValue::object({{"type", "Digits"}, {"individual_digits", step.behaviour == SplitBehaviour::isolated}});
-  }
-  return JsonValue::object({{"type", "Split"},
-                            {"pattern", JsonValue::object({{"Regex", split_pattern_text(step.pattern)}})},
-                            {"behavior", name_of(step.behaviour, behaviours)},
-                            {"invert", step.invert}});
 }
 
 // Reads the steps around the model ("normalizer", "pre_tokenizer" and "decoder") into the parts, for a model with byte
@@ -323,10 +295,10 @@ void read_tokenizer_steps(const Node& file, bool byte_fallback, TokenizerParts& 
     read_byte_level_pre_tokenizer(file, parts);
   }
   for (const SplitStep& step : parts.steps) {
-    if (step.behaviour == SplitBehaviour::removed) {
-      parts.notes.push_back(formatted("what {}{}' is dropped from a text",
-                                      step.invert ? "does not match '" : "matches '", escape_for_print(step.pattern)));
-    }
+    if (step.drop == SplitStep::Drop::nothing) continue;
+    parts.notes.push_back(formatted("what {} '{}' is dropped from a text",
+                                    step.drop == SplitStep::Drop::others ? "does not match" : "matches",
+                                    escape_for_print(step.pattern)));
   }
   TokenizerParts with_tokens;  // for has_leading_blank()
   with_tokens.blanks = parts.blanks;
@@ -346,46 +318,12 @@ void set_fallback_pattern(TokenizerParts& parts) {
   parts.steps = {{is_whole ? R"([\s\S]+)" : " *[^ ]+| +"}};
 }
 
-JsonValue normalizer_json(const TokenizerParts& parts) {
-  Steps steps;
-  for (const NormalForm form : parts.normal_forms) {
-    steps.push_back(JsonValue::object({{"type", normal_form_name(form)}}));
-  }
-  if (parts.has_byte_fallback() && parts.blanks == Blanks::prepended) steps.push_back(prepending());
-  if (parts.has_byte_fallback() && (parts.blanks == Blanks::prepended || parts.blanks == Blanks::replaced)) {
-    steps.push_back(replacing(" ", written_blank));
-  }
-  return joined("normalizers", std::move(steps));
-}
-
-JsonValue pre_tokenizer_json(const TokenizerParts& parts) {
-  if (parts.has_byte_fallback()) {
-    if (parts.blanks == Blanks::prepended || parts.blanks == Blanks::replaced) return {};
-    return JsonValue::object({{"type", "Metaspace"},
-                              {"replacement", written_blank},
-                              {"prepend_scheme", name_of(parts.blanks, prepend_schemes)},
-                              {"split", parts.steps == std::vector<SplitStep>{{metaspace_pieces}}}});
-  }
-  Steps steps;
-  const bool use_regex = !parts.steps.empty() && parts.steps.back() == SplitStep{"gpt2"};
-  for (std::size_t index = 0; index < parts.steps.size() - (use_regex ? 1 : 0); ++index) {
-    steps.push_back(split_json(parts.steps[index]));
-  }
-  steps.push_back(byte_level_json(use_regex));
-  return joined("pretokenizers", std::move(steps));
-}
-
-JsonValue decoder_json(const TokenizerParts& parts) {
-  if (!parts.has_byte_fallback()) return byte_level_json(true);
-  return joined("decoders", fallback_decoders(parts.has_leading_blank()));
-}
-
 void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
   if (file.absent("added_tokens")) return;
   for (const Node& token : file.elements("added_tokens")) {
     token.check_names({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
-    const AddedFlags flags{.single_word = token.flag("single_word", false),
-                           .lstrip = token.flag("lstrip", false),
+    token.check_flag("single_word", false);
+    const AddedFlags flags{.lstrip = token.flag("lstrip", false),
                            .rstrip = token.flag("rstrip", false),
                            .normalized = token.flag("normalized", false)};
     builder.at("added_tokens");
@@ -474,34 +412,32 @@ TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& so
     builder.parts.notes.emplace_back("its post-processor is not applied: no token is added before or behind a text");
   }
   read_model(file.child("model"), builder);
+  builder.parts.json = text;
   return std::move(builder.parts);
 }
 
+// A byte-level tokenizer with one pattern: one that was trained, or read from files of another kind.
 std::string tokenizer_json(const TokenizerParts& parts) {
+  if (!parts.json.empty()) return parts.json;
+  check_internal(parts.steps.size() == 1 && !parts.has_byte_fallback() && parts.normal_forms.empty(), "tokenizer",
+                 "its steps cannot be written");
   JsonValue added = JsonValue::array(), merges = JsonValue::array();
   JsonValue::Object vocabulary;
-  const bool byte_fallback = parts.has_byte_fallback();
-  const auto written = [&](std::int32_t id) {
-    const std::string& token = parts.tokens[static_cast<std::size_t>(id)];
-    if (!byte_fallback) return byte_characters(token);
-    const auto byte = std::ranges::find(parts.byte_tokens, id);
-    return byte == parts.byte_tokens.end() ? blanks_written(token)
-                                           : byte_token(static_cast<int>(byte - parts.byte_tokens.begin()));
-  };
+  const auto written = [&](std::int32_t id) { return byte_characters(parts.tokens[static_cast<std::size_t>(id)]); };
   for (std::int32_t id = 0; std::cmp_less(id, parts.tokens.size()); ++id) {
     if (parts.is_of_model(id)) vocabulary.push_back({written(id), id});
   }
-  const auto add = [&](std::int32_t id, const std::string& content, const AddedFlags& flags, bool is_special) {
+  const auto add = [&](std::int32_t id, const std::string& content, bool is_special) {
     added.push(JsonValue::object({{"id", id},
                                   {"content", content},
-                                  {"single_word", flags.single_word},
-                                  {"lstrip", flags.lstrip},
-                                  {"rstrip", flags.rstrip},
-                                  {"normalized", flags.normalized},
+                                  {"single_word", false},
+                                  {"lstrip", false},
+                                  {"rstrip", false},
+                                  {"normalized", false},
                                   {"special", is_special}}));
   };
-  for (const SpecialToken& special : parts.specials) add(special.id, special.name, special.flags, true);
-  for (const AddedToken& token : parts.added) add(token.id, token.text, token.flags, false);
+  for (const SpecialToken& special : parts.specials) add(special.id, special.name, true);
+  for (const AddedToken& token : parts.added) add(token.id, token.text, false);
   for (const MergedPair& merge : parts.merges) {
     merges.push(JsonValue(JsonValue::Array{written(merge.left), written(merge.right)}));
   }
@@ -511,18 +447,28 @@ std::string tokenizer_json(const TokenizerParts& parts) {
                                              {"continuing_subword_prefix", {}},
                                              {"end_of_word_suffix", {}},
                                              {"fuse_unk", false},
-                                             {"byte_fallback", byte_fallback},
+                                             {"byte_fallback", false},
                                              {"ignore_merges", parts.ignore_merges},
                                              {"vocab", std::move(vocabulary)},
                                              {"merges", std::move(merges)}});
+  const std::string& pattern = parts.steps.front().pattern;
+  JsonValue pre_tokenizer = byte_level_json(pattern == "gpt2");
+  if (pattern != "gpt2") {
+    const JsonValue split = JsonValue::object({{"type", "Split"},
+                                               {"pattern", JsonValue::object({{"Regex", split_pattern_text(pattern)}})},
+                                               {"behavior", "Isolated"},
+                                               {"invert", false}});
+    pre_tokenizer =
+        JsonValue::object({{"type", "Sequence"}, {"pretokenizers", JsonValue::Array{split, std::move(pre_tokenizer)}}});
+  }
   return write_json(JsonValue::object({{"version", "1.0"},
                                        {"truncation", {}},
                                        {"padding", {}},
                                        {"added_tokens", std::move(added)},
-                                       {"normalizer", normalizer_json(parts)},
-                                       {"pre_tokenizer", pre_tokenizer_json(parts)},
+                                       {"normalizer", {}},
+                                       {"pre_tokenizer", std::move(pre_tokenizer)},
                                        {"post_processor", {}},
-                                       {"decoder", decoder_json(parts)},
+                                       {"decoder", byte_level_json(true)},
                                        {"model", model}}),
                     1) +
          "\n";

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
-#include "tasks/text/prepare/words.hpp"
 
 namespace {
 
@@ -40,10 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   tally::count_pieces(gpt2.by_code, text, counts);
   const tally::Tokenizer tokenizer(tally::train_bpe(counts, {.vocabulary = 300}), false);
   if (tokenizer.decode(tally::Encoder(tokenizer).encode(text)) != text) std::abort();
-  tally::WordCounter words;
-  words.add(text.substr(0, size / 2));
-  words.add(text.substr(size / 2));
-  if (words.words() != tally::count_words(text)) std::abort();
+  if (tally::count_words(text) > static_cast<std::int64_t>(size)) std::abort();
   try {
     const tally::SplitPattern pattern(text.substr(size / 2));
     tally::Splitter splitter(pattern);

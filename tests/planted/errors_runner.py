@@ -146,7 +146,7 @@ ERRORS = [
             find="if (known->state == RunState::unfinished && ended_badly(state)) known->state = state;",
             replace="if (ended_badly(state)) known->state = state;",
             what="a run that has been finished since is counted by what an old sweep wrote of it",
-            found_by=["runner/Reports.AFinished*"], survived=True),
+            found_by=["runner/Reports.WhatIsNotFinished*"], survived=True),
     Planted("lock-shared", "core/io/folder_lock.hpp",
             find="LOCK_EX | LOCK_NB",
             replace="LOCK_SH | LOCK_NB",

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "core/io/npy.hpp"
 #include "tasks/runs/run_folder.hpp"
@@ -69,21 +68,6 @@ TEST_F(Activations, MasksAreThoseOfTheTask) {
   EXPECT_EQ(file.read("score_mask").to_vector<bool>(), score);
 }
 
-// bf16 values are written as f32.
-TEST_F(Activations, OfARunInBf16) {
-  train("cope", "--precision=bf16");
-  const SafetensorsFile file = saved("--count 2 --gradients");
-  for (const SafetensorsEntry& entry : file.entries()) {
-    EXPECT_NE(entry.type, "BF16") << entry.name;
-    if (entry.type != "F32") continue;
-    for (const float value : file.read(entry.name).to_vector<float>()) ASSERT_TRUE(std::isfinite(value)) << entry.name;
-  }
-  const std::vector<float> weights = file.read("blocks.0.weights").to_vector<float>();
-  for (auto row = weights.begin(); row != weights.end(); row += 16) {
-    EXPECT_NEAR(std::accumulate(row, row + 16, 0.0), 1, 0.01);
-  }
-}
-
 TEST_F(Activations, OfTheSequencesAndTheCheckpointThatAreChosen) {
   train("none");
   const auto values = [&](const char* options, const char* name) {
@@ -102,27 +86,6 @@ TEST_F(Activations, OfTheSequencesAndTheCheckpointThatAreChosen) {
   damage(folder_ / "run/checkpoints/step-00000004.safetensors");
   EXPECT_TRUE(holds(tally("inspect run --out out.safetensors").err, "passed over"));
   EXPECT_EQ(step(), "2");
-}
-
-TEST_F(Activations, TokensOfAFilePredictTheNextToken) {
-  train("rope");
-  const auto tokens_are = [&](const Tensor& tokens) { write_npy(folder_ / "tokens.npy", tokens); };
-  const std::vector<std::int32_t> tokens{0, 3, 2, 4, 1, 3, 0, 4, 1, 4};
-  tokens_are(Tensor::from(tokens, {2, 5}));
-  const SafetensorsFile file = saved("--tokens tokens.npy --gradients");
-  EXPECT_EQ(file.read("tokens").to_vector<std::int32_t>(), tokens);
-  EXPECT_EQ(file.read("targets").to_vector<std::int32_t>(), (std::vector<std::int32_t>{3, 2, 4, 1, 0, 0, 4, 1, 4, 0}));
-  const std::vector<bool> mask{true, true, true, true, false, true, true, true, true, false};
-  EXPECT_EQ(file.read("loss_mask").to_vector<bool>(), mask);
-  EXPECT_EQ(file.read("score_mask").to_vector<bool>(), mask);
-
-  const std::string inspect = "inspect run --tokens tokens.npy";
-  tokens_are(Tensor::from(std::vector<std::int64_t>{0, 1, 5}, {1, 3}));
-  refused(inspect, "token 2 of sequence 0 is 5, the vocabulary has ids 0 to 4", 1);
-  tokens_are(Tensor::from(std::vector<float>{0, 1}, {1, 2}));
-  refused(inspect, "must hold i32 or i64", 1);
-  tokens_are(Tensor::from(std::vector<std::int32_t>{1}, {1, 1}));
-  refused(inspect, "two tokens", 1);
 }
 
 TEST_F(Summary, CoversEveryHead) {
@@ -146,20 +109,6 @@ TEST_F(Summary, CoversEveryHead) {
       if (member.value.is_object() && !member.name.starts_with("source")) sum += member.value.real("mean");
     }
     EXPECT_NEAR(sum, 1, 1e-5);
-  }
-}
-
-TEST_F(Summary, PrintsTables) {
-  train("cope");
-  expect_parts(done("inspect run --count=4"),
-               {"in-distribution: 4 sequences, wrong ", "gates: g_ij", "over scored queries", "| bit of w",
-                "| layer 1 head 1 |", "the answer's token", "its position"});
-  expect_parts(done("inspect run --queries=all --start=1"), {"over all queries", "5 sequences"});
-  for (const auto& [encoding, title] :
-       {std::pair{"fox", "forgets: 1 - f_j"}, {"stick-breaking", "breaks: the share"}}) {
-    train(encoding);
-    const std::string text = done("inspect run --count=4");
-    EXPECT_TRUE(holds(text, title) && !holds(text, "its position")) << text;
   }
 }
 

@@ -76,29 +76,6 @@ TEST_F(Bench, ADryRunTellsWhatThereWouldBe) {
   EXPECT_TRUE(holds(done(line("step --dry-run --pe cope")), "memory of a step"));
 }
 
-TEST_F(Bench, AStepBesideAMatrixProduct) {
-  const JsonValue step = bench("step --pe none --model.layers=3 --steps=1");
-  // Six operations for every weight of a matrix and token; seven matmuls of queries and keys, half of each above the
-  // diagonal.
-  const double matrices = 3 * (4 * 16 * 16 + 2 * 4 * 16 * 16) + 5 * 16, tokens = 2 * 24;
-  const double flops = 6 * matrices * tokens + 7 * 3 * 2 * 16 * 24 * 24;
-  EXPECT_NEAR(step.real("gflop"), flops / 1e9, 1e-15);
-  EXPECT_NEAR(step.real("share_of_gemm"), flops / 1e9 / step.real("step_s") / step.real("gemm_gflop_per_s"), 1e-9);
-}
-
-TEST_F(Bench, AttentionAlone) {
-  const JsonValue attention = bench("attention --pe cope+rope --steps=3 --warmup=1 --dtype=f64");
-  EXPECT_EQ(attention.string("attention"), "tiled");
-  for (const std::string direction : {"forward", "backward", "both"}) {
-    EXPECT_GT(attention.real(direction + "_min_s"), 0);
-    EXPECT_LE(attention.real(direction + "_min_s"), attention.real(direction + "_s"));
-    EXPECT_LE(attention.real(direction + "_s"), attention.real(direction + "_max_s"));
-  }
-  EXPECT_NEAR(attention.real("forward_gflop_per_s"), 4 * 16 * 24 * 24 / attention.real("forward_s") / 1e9, 1e-9);
-  EXPECT_NEAR(attention.real("backward_gflop_per_s"), 10 * 16 * 24 * 24 / attention.real("backward_s") / 1e9, 1e-9);
-  EXPECT_NEAR(static_cast<double>(attention.integer("tokens_per_s")), 2 * 24 / attention.real("both_s"), 1);
-}
-
 // Reports the attention that ran, not the requested one: an encoding may need materialised weights.
 TEST_F(Bench, NamesTheFormThatRan) {
   for (const auto& [options, form] : {std::pair{"attention --pe=hard", "composed"},
@@ -107,33 +84,6 @@ TEST_F(Bench, NamesTheFormThatRan) {
                                       {"step --pe=cope --model.attention=composed", "composed"}}) {
     EXPECT_EQ(once(options).string("attention"), form) << options;
   }
-}
-
-// Reference attention materialises T x T numbers, and several such tensors for cope; fused attention does not.
-TEST_F(Bench, AttentionTakesMemoryByItsForm) {
-  const JsonValue both =
-      once("attention --pe cope --set length=2048 --set batch=1 --set model.attention=tiled,composed");
-  const std::int64_t square_mib = 2 * 2048 * 2048 * 4 / (1 << 20);
-  EXPECT_LT(both.elements("variants")[0].integer("tensor_peak_mib"), square_mib);
-  EXPECT_GT(both.elements("variants")[1].integer("tensor_peak_mib"), 3 * square_mib);
-}
-
-// Memory is counted on the device that did the work. There would be none if the CPU had done it. A replayed step takes
-// its memory at capture, at least as much as a step that runs kernel by kernel.
-TEST_F(Bench, CountsTheMemoryOfTheDeviceThatIsNamed) {
-  const std::string more = " --pe=cope --device=cuda-host --batch=4 --model.width=64 --threads=1";
-  EXPECT_GE(json("bench attention --length=128 --steps=1 --warmup=0" + more).integer("tensor_peak_mib"), 1);
-  if (repeats_show_nothing()) GTEST_SKIP() << "under AddressSanitizer";
-  const auto peak = [&](const std::string& waits) {
-    const Finished finished = shell("TALLY_CUDA_SYNC=" + waits + " '" TALLY_RUNNER "' " +
-                                    "bench step --length=64 --steps=1 --warmup=2 --json" + more);
-    EXPECT_EQ(finished.code, 0) << finished.err;
-    return parse_json(finished.out, {}, "bench").integer("tensor_peak_mib");
-  };
-  const std::int64_t replayed = peak("0"), called = peak("1");
-  EXPECT_GE(replayed, called);
-  // Parameters, gradients and moments are under 4 MiB; the saved activations are the rest.
-  EXPECT_GE(called, 8);
 }
 
 // Parameters without gradients have no optimiser state, as in training.
@@ -189,11 +139,6 @@ TEST_F(Bench, WrongUsage) {
     const Finished finished = tally(line("attention --pe cope --set " + set));
     EXPECT_EQ(finished.code, 2) << set;
     EXPECT_EQ(finished.out, "") << set;
-  }
-  // Options of the parts that attention does not have are unknown to it.
-  for (const std::string option :
-       {"--model.hidden=64", "--model.tied", "--optimiser.name=sgd", "--seed=5", "--vocab=7", "--set=model.norm=rms"}) {
-    EXPECT_EQ(tally(line("attention --dry-run " + option)).code, 2) << option;
   }
   for (const std::string work : {"step", "attention"}) {
     refused(line(work + " --pe=relative --pe.distances=23"), "the table has 23 distances, the sequence 24 tokens");

@@ -38,52 +38,6 @@ TEST_F(Combinations, AreTrainedSavedAndResumed) {
   expect_parts(done("report run straight"), {"0:rope,1:cope@0,alibi@1"});
 }
 
-// tests/nn/encoding_choice_test.cpp has the messages. Every command refuses the same encodings with the same message.
-TEST_F(Combinations, AreRefusedAlikeByEveryCommand) {
-  refused(tiny("run", "0:coep,1:none"), "did you mean 'cope'?");
-  for (const std::string pe : {"0:cope", "cope@0-1,rope@1", "0:rope,1:cope@0,hard+stick-breaking@1"}) {
-    const Finished trained = tally(tiny("run", pe));
-    EXPECT_EQ(trained.code, 2) << pe;
-    for (const std::string command : {"bench step --dry-run --pe ", "bench step --pe ", "bench attention --pe "}) {
-      const Finished result = tally(command + pe + " --model.layers=2 --model.width=8 --model.heads=2 --length=8");
-      EXPECT_EQ(result.code, 2) << command << pe;
-      EXPECT_EQ(result.err, trained.err) << command;
-      EXPECT_EQ(result.out, "") << command;
-    }
-  }
-  for (const std::string command : {"describe ", "check --pe "}) {
-    refused(command + "hard+stick-breaking", "two parts each take the place");
-  }
-  const std::string question = "option p-max is ambiguous: write cope.p-max or nexus.p-max";
-  refused(tiny("run", "cope+nexus", "--pe.p-max=3"), question);
-  refused("bench step --pe=cope+nexus --pe.p-max=3", question);
-  const std::string help = done("train --pe=cope+nexus --help");
-  EXPECT_TRUE(holds(help, "--pe.nexus.p-max") && !holds(help, "--pe.p-max")) << help;
-  EXPECT_FALSE(exists("run"));
-}
-
-// Also when only the combination needs memory for all pairs; with the options of a run.
-TEST_F(Combinations, SayWhereMemoryGrowsWithTheSquareOfTheLength) {
-  const std::string composed = " uses reference attention: memory grows with the square of",
-                    tiled = " uses fused attention and a number for each pair: memory grows with the square of";
-  expect_parts(done("describe wall+tra"), {"tra+wall" + tiled});
-  const std::string by_layer = done("describe 0:cope+rope,1:dape2+rope,2:mta");
-  EXPECT_TRUE(holds(by_layer, "dape2+rope" + composed) && !holds(by_layer, "cope+rope is computed")) << by_layer;
-  const auto planned = [&](const std::string& option) {
-    return done("train run --task=flip-flop --preset=quick --pe=alibi+ssmax --dry-run --pe.whole=" + option);
-  };
-  expect_parts(planned("true"), {"note: alibi+ssmax" + composed});
-  EXPECT_FALSE(holds(planned("false"), "note: alibi+ssmax"));
-}
-
-TEST_F(Combinations, AreDescribed) {
-  const std::string text = done("describe 0:rope,1-3:cope@0-1,alibi@2-3");
-  expect_parts(text, {"layers 0, all heads: rope\n", "layers 1-3, heads 2-3: alibi\n", "4 layers, 4 heads",
-                      "  model.blocks.3.position.cope.table  [65, d]\n", "name     alibi", "name     rope"});
-  EXPECT_FALSE(holds(text, "blocks.0.position"));
-  refused({{"describe cope+rpe", "rpe"}, {"describe nope", "'nope'; here it is 'none'"}});
-}
-
 TEST_F(Combinations, AreSweptWithSemicolons) {
   done(tiny("sweep", "0:none,1:cope;cope@0,rope@1;none", "--seeds=1", "sweep"));
   for (const std::string name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {

@@ -91,10 +91,7 @@ TEST_F(Eval, TakesSplitsCountsLengthsAndCheckpoints) {
 TEST_F(Eval, RefusesWhatItCannotDo) {
   for (const auto& [option, message] :
        std::vector<Refusal>{{"--split=oodsparse", "ood-sparse"},
-                            {"--split=train", "endless"},
                             {"--lengths=7", "even"},
-                            {"--lengths=0", "--lengths: Value 0 not in range"},
-                            {"--count=-1", "--count: Value -1 not in range"},
                             {"--count=5", "ood-dense has 4 sequences, asked for 5"},
                             {"--checkpoint=abc", "'abc' is neither newest, best nor a step"}}) {
     const Finished result = tally("eval run " + option);
@@ -123,14 +120,6 @@ TEST_F(OtherTasks, BreakErrorsDownByTheirKey) {
   EXPECT_EQ(by.at("keys").integers(), (std::vector<std::int64_t>{4, 5, 6, 7}));
   EXPECT_EQ(json("eval run --split=ood-long").elements("evaluations").at(0).at("by"), by);
   expect_parts(done("eval run --by --split=ood-long"), {"| length | tokens wrong | 95% interval |", "\n| mean   |"});
-}
-
-TEST_F(OtherTasks, WithoutALengthHaveNoLengths) {
-  done(std::string("train run --task=counting --pe=none --steps=1 --task.max-operations=5 --task.eval-count=2"
-                   " --task.max-tokens=32") +
-       tiny_model);
-  done("eval run");
-  refused("eval run --lengths=8", "no option 'length'");
 }
 
 // At its end a run also scores answers that the model generates, as 'tally eval --generate' does.

@@ -92,16 +92,6 @@ TEST_F(Damage, ARunWhoseCheckpointsAreGoneDoesNotBeginAgainByItself) {
   gone("was trained before");
 }
 
-TEST_F(Damage, WhatIsBegunAgainOnPurposeIsMovedAside) {
-  damage({});
-  const auto files = checkpoints_of(run_);
-  done("resume run --restart --steps=2 --quiet");
-  EXPECT_EQ(names_of_checkpoints(run_), std::vector<std::string>{"step-00000002.safetensors"});
-  for (const auto& [name, bytes] : files) EXPECT_TRUE(file("run/checkpoints.old/" + name) == bytes) << name;
-  done("resume run --restart --quiet");
-  EXPECT_TRUE(exists("run/checkpoints.old-2/step-00000002.safetensors"));
-}
-
 // Checkpoint rotation opens a checkpoint before it removes it.
 TEST_F(Damage, ACheckpointThatCannotBeReadIsNotRemoved) {
   damage({});

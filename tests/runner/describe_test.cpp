@@ -66,20 +66,6 @@ TEST_F(Describe, EncodingTaskPresetAndOptimiser) {
       {{"describe flip-flop papre", "did you mean 'flip-flop paper'?"}, {"describe task", "did you mean 'tasks'?"}});
 }
 
-TEST_F(Describe, HasAllOfItAsAValue) {
-  const auto found = [&](const std::string& name) { return json("describe " + name).elements("found"); };
-  const JsonValue cope = found("cope").at(0);
-  const JsonValue& p_max = cope.elements("options").at(0);
-  EXPECT_EQ(p_max.string("name"), "pe.p-max");
-  EXPECT_EQ(p_max.integer("default"), 64);
-  EXPECT_EQ(p_max.string("values"), "1 to 1048576");
-  EXPECT_EQ(cope.elements("parameters").at(0).string("shape"), "[65, d]");
-  EXPECT_EQ(found("flip-flop").at(0).elements("splits").at(2).integer("sequences"), 100'000);
-  EXPECT_EQ(found("cope+rope").at(0).elements("parts").size(), 2);
-  EXPECT_EQ(found("rope[window=256]").size(), 1);
-  EXPECT_GT(found("quick").size(), 5);
-}
-
 TEST_F(DescribeFile, NamesTypesShapesAndMetadata) {
   done(tiny("run", "cope"));
   const std::string checkpoint = "run/checkpoints/step-00000004.safetensors";
@@ -100,18 +86,6 @@ TEST_F(DescribeFile, EscapesWhatCouldHarmATerminal) {
   expect_parts(text, {"\\nb  BF16  [3, 2]", "bytes     12"});
 }
 
-TEST_F(DescribeFile, NpyAndWhatIsNeither) {
-  write_npy(folder_ / "x.npy", Tensor::zeros({2, 5}, DType::f64));
-  expect_parts(done("describe x.npy"), {"f64", "[2, 5]"});
-  write_file(folder_ / "text", "neither of the two, but longer than eight bytes");
-  write_file(folder_ / "json", R"({"task":{"name": "flip-flop"}})");
-  write_file(folder_ / "nothing", "");
-  for (const std::string name : {"./text", "./json", "./nothing"}) {
-    refused("describe " + name, "is neither a safetensors nor a .npy file", 1);
-  }
-  refused("describe ./missing", "./missing", 1);
-}
-
 TEST_F(Sequences, OneSequenceALine) {
   const auto task = make_task("flip-flop", {{"length", "12"}}, 7);
   EXPECT_EQ(done("describe flip-flop --length=12 --seed=7 --split train --sequences 3 --start 4"),
@@ -121,10 +95,6 @@ TEST_F(Sequences, OneSequenceALine) {
 TEST_F(Sequences, JsonLinesAndTokensHoldTheSame) {
   const std::string what = "describe selective-copy --preset quick --split ood-dense --sequences 2 ";
   const std::string lines = done(what + "--json");
-  done(what + "--out a.jsonl --quiet");
-  EXPECT_EQ(file("a.jsonl"), lines);
-  done(what + "--out a.txt");
-  EXPECT_EQ(file("a.txt"), done(what));
   EXPECT_EQ(json(what + "--out a.npy").integer("sequences"), 2);
 
   const Tensor tokens = read_npy(folder_ / "a.npy");
@@ -141,54 +111,6 @@ TEST_F(Sequences, JsonLinesAndTokensHoldTheSame) {
     EXPECT_EQ(one.string("text").size(), 40u);
   }
   EXPECT_EQ(next, ids.size());
-}
-
-TEST_F(Sequences, WrongUsage) {
-  for (const auto& [options, message] :
-       std::vector<Refusal>{{"--sequences 0", "0 not in range"},
-                            {"--sequences 1 --start -1", "-1 not in range"},
-                            {"--sequences 1 --split sparse", "known are train, in-distribution, ood-sparse"},
-                            {"--sequences 1 --length=13", "even"},
-                            {"--sequences 2 --split ood-dense --start 2999",
-                             "ood-dense has 3000 sequences, asked for 2 from number 2999 on"},
-                            {"--split ood-dense", "--split requires --sequences"},
-                            {"--length=12", "requires --sequences"}}) {
-    const Finished finished = tally("describe flip-flop " + options);
-    EXPECT_EQ(finished.code, 2) << message;
-    EXPECT_TRUE(holds(finished.err, message)) << finished.err;
-    EXPECT_LT(finished.err.size(), 200u) << finished.err;
-    EXPECT_EQ(finished.out, "");
-  }
-  refused(
-      {{"describe counting --preset quick --split test --sequences 20 --out a.npy", "needs equal lengths"},
-       {"describe flip-flop --sequences=1 --out missing/x", "missing/x: cannot create the file"},
-       {"describe flip-flop --sequences=1 --out missing/x.npy", "missing/x.npy: cannot create the file"},
-       {"describe flip-flop --sequences 4294967296 --length 65536 --out a.npy", "this needs about 1 PiB (data 1 PiB)"}},
-      1);
-  EXPECT_FALSE(exists("a.npy"));
-}
-
-#ifndef TALLY_SANITIZED  // sanitizers need more data of their own
-// Writes 80 MB of lines with at most 64 MiB of data.
-TEST_F(Sequences, LinesAreNotCollected) {
-  const Finished result =
-      shell("ulimit -d 65536; exec '" TALLY_RUNNER "' describe flip-flop --sequences 16000 --out a.jsonl");
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_GT(std::filesystem::file_size(folder_ / "a.jsonl"), 70'000'000u);
-}
-#endif
-
-TEST_F(Sequences, ASignalLeavesNothingOfTheFile) {
-  for (const auto& [signal, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
-    const pid_t process = start("describe flip-flop --sequences=1000000 --length=64 --out a.jsonl");
-    EXPECT_TRUE(comes_true([&] {
-      std::error_code none;
-      return exists("a.jsonl.tmp") && std::filesystem::file_size(folder_ / "a.jsonl.tmp", none) > 0;
-    }));
-    send_signal(process, signal);
-    EXPECT_EQ(finish(process).code, code);
-    EXPECT_FALSE(exists("a.jsonl") || exists("a.jsonl.tmp"));
-  }
 }
 
 }  // namespace tally::testing::describe_test

@@ -84,13 +84,7 @@ TEST_F(EvalOver, RefusesWhatMeansNothing) {
   train("cope", "cope");
   refused({{"eval runs --over task.lenght=8", "has no option 'task.lenght'; did you mean 'task.length'?"},
            {"eval runs --over seed=1,2", "the task flip-flop has no option 'seed'\n"},
-           {"eval runs --over model.width=8", "has no option 'model.width'"},
-           {"eval runs --over task.length=7", "even"},
            {"eval runs --over task.length", "--over takes key=value,value"},
-           {"eval runs --over task.length=8 --over task.p-ignore=0.5", "one option is varied"},
-           {"eval runs --over task.length=8 --split other", "other"},
-           {"eval runs --over task.length=8 --count 7", "6"},
-           {"eval runs --over task.length=8 --split train", "endless"},
            {"eval runs --over task.length=8 --set pe.relative.far=cap", "belongs to the encoding of none of the runs"},
            {"eval runs --over task.length=8 --lengths 8", "--over excludes --lengths"},
            {"eval runs runs/cope", "several runs are evaluated with --over"}});

@@ -58,34 +58,6 @@ class ForeignFilesOfARun : public ForeignFiles {
   std::string checkpoint_ = folder_ / "run/checkpoints/step-00000004.safetensors";
 };
 
-TEST_F(ForeignFilesOfARun, CheckpointsOfAnotherModel) {
-  const std::string name = "model.blocks.0.mlp.up.weight", bytes = read_file(checkpoint_);
-  const auto tensor = [&name](NamedTensors& tensors) {
-    return std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == name; });
-  };
-  const auto set = [&](const Tensor& value) {
-    return [&tensor, value](NamedTensors& tensors) { tensor(tensors)->second = value; };
-  };
-  const auto add = [](const std::string& more, int count) {
-    return [=](NamedTensors& tensors) {
-      for (int n = 0; n < count; ++n) tensors.emplace_back(formatted("{}{}", more, n), Tensor::zeros({2}));
-    };
-  };
-  const std::vector<std::pair<std::string, std::function<void(NamedTensors&)>>> changes{
-      {"blocks.0.mlp.up.weight is missing", [&](NamedTensors& tensors) { tensors.erase(tensor(tensors)); }},
-      {"blocks.90 is unexpected", add("model.blocks.9", 1)},
-      {"blocks.0.mlp.up.weight is f32 [8, 32]", set(Tensor::zeros({8, 32}))},
-      {"blocks.0.mlp.up.weight is f64 [32, 8]", set(Tensor::zeros({32, 8}, DType::f64))},
-      {"; 5 more", add("model.x", 15)},
-      {"\\x1b[2J", add("model.\x1b[2J", 1)},  // a name with terminal commands is printed escaped
-  };
-  for (const auto& [message, change] : changes) {
-    write_file(checkpoint_, bytes);
-    change_tensors(checkpoint_, change);
-    for (const std::string line : {"eval run", "resume run --steps=6"}) refused(line, message, 1);
-  }
-}
-
 // Instead of a file there is a folder, a pipe without a writer, or damaged data.
 TEST_F(ForeignFilesOfARun, FilesThatAreSomethingElse) {
   const std::vector<std::string> lines{"resume run --steps=6", "eval run --checkpoint=best", "report run",

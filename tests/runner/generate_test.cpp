@@ -70,19 +70,6 @@ TEST_F(Generate, TextsGoOnFromOnePrompt) {
   }
 }
 
-// Each token and its probability equal the answer of `tally inspect --text`.
-TEST_F(Generate, AtTemperature0ItTakesTheLikeliest) {
-  train("cope+rope");
-  const JsonValue one = samples("--count=4 --temperature=0").at(0);
-  std::string text = "w0i1";
-  for (std::size_t n = 0; n < 4; ++n) {
-    const JsonValue best = json("inspect run --text " + text).elements("candidates").at(0);
-    EXPECT_NEAR(std::exp(one.elements("log_probabilities").at(n).real()), best.real("probability"), 1e-5) << n;
-    text += best.string("symbol");
-  }
-  EXPECT_EQ("w0i1" + one.string("text"), text);
-}
-
 // The table holds 16 tokens. A prompt of 40 tokens is halved until it fits, to its last 10.
 TEST_F(Generate, EndsOrSlidesAtTheEndOfATable) {
   train("absolute");
@@ -105,21 +92,6 @@ TEST_F(Generate, EndsOrSlidesAtTheEndOfATable) {
   train("absolute+hard");
   const std::string note = tally(line("w0i1", " --count=4")).err;
   EXPECT_TRUE(holds(note, anew) && note.find(anew) == note.rfind(anew)) << note;
-}
-
-TEST_F(Generate, WrongUsage) {
-  train("none");
-  for (const std::string wrong :
-       {"--temperature=-1", "--top-p=2", "--top-p=0", "--top-k=-1", "--full=wrap", "--count=0"}) {
-    EXPECT_EQ(tally("generate run --prompt=w0i1 " + wrong).code, 2) << wrong;
-  }
-  const std::string idle = "has no effect with --temperature 0";
-  refused({{"generate run", "prompt"},
-           {"generate run --prompt=wx", "'x'"},
-           {"generate run --prompt=w0 --temperature=0 --top-k=3", idle},
-           {"generate run --prompt=w0 --temperature=0 --top-p=0.5", idle},
-           {"generate run --prompt=w0 --temperature=0 --seed=9", idle},
-           {"generate run --prompt=w0 --specials=w", "has no special tokens"}});
 }
 
 // The examples of Unicode 15, table 3-8, and of the text around it.

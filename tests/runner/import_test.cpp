@@ -100,32 +100,11 @@ TEST_F(ImportedRuns, AreWrittenInTwoBytesANumber) {
   refused("convert llama --floats=f16 x", "--floats requires --as");
 }
 
-// Files in the run's folder are found after the folder or the working directory changes. A text is still found at its
-// old place.
-TEST_F(ImportedRuns, AreMovedWithWhatIsTheirs) {
-  import("run", "llama");
-  const auto in_folder = [&](const std::string& folder, const std::string& line) {
-    const Finished finished = shell(formatted("cd '{}' && exec '{}' {}", folder, TALLY_RUNNER, line));
-    EXPECT_EQ(finished.code, 0) << line << finished.err;
-  };
-  fs::create_directory(folder_ / "elsewhere");
-  fs::rename(folder_ / "run", folder_ / "elsewhere/run");
-  in_folder("/", "generate " + (folder_ / "elsewhere/run") + " --prompt=fu --count=3 --seed=1");
-  in_folder(folder_ / "elsewhere", training("run", "--data ../data --optimiser.warmup=0"));
-  EXPECT_EQ(file_json("elsewhere/run/config.json").at("task").string("data"), folder_ / "elsewhere/../data");
-  fs::rename(folder_ / "elsewhere/run", folder_ / "again");
-  in_folder("/", "resume " + (folder_ / "again") + " --steps=5 --quiet");
-}
-
 TEST_F(ImportedRuns, AreWrittenBack) {
   for (const std::string name : {"gpt2", "llama", "neox"}) {
     import(name, name, "--data=data");
-    const std::string written = "convert " + name + " --as " + name + " " + name + "-back", printed = done(written);
-    EXPECT_EQ(holds(printed,
-                    "puts no token in front of a text; a llama model's own tokenizer usually "
-                    "puts bos_token_id (0) there\n"),
-              name == "llama")
-        << printed;
+    const std::string written = "convert " + name + " --as " + name + " " + name + "-back";
+    done(written);
     const JsonValue tokenizer = file_json(name + "-back/tokenizer_config.json");
     EXPECT_EQ(tokenizer.string("tokenizer_class"), "PreTrainedTokenizerFast") << name;
     EXPECT_EQ(tokenizer.string("eos_token"), "<|endoftext|>") << name;
@@ -146,33 +125,22 @@ TEST_F(ImportedRuns, AreWrittenBack) {
   EXPECT_FALSE(exists("x") || exists("x.partial"));
 }
 
-// Every field with a meaning for the model or its tokens is exported again, and so are keys that the user ignored.
-TEST_F(ImportedRuns, KeepEveryFieldOfTheirConfiguration) {
-  for (const std::string name : {"gpt2", "llama", "neox"}) {
-    const std::string from = source(name), again = "--ignore-key=house_mark";
-    JsonValue config = read_json(from + "/config.json");
-    config.set("bos_token_id", 1).set("eos_token_id", JsonValue::Array{70, 71}).set("pad_token_id", 5);
-    config.set("initializer_range", 0.03).set("_num_labels", 1).set("house_mark", "x");
-    if (name != "gpt2") config.set("max_position_embeddings", 4096);
-    const JsonValue generation = JsonValue::object({{"eos_token_id", JsonValue::Array{70, 71}}, {"do_sample", true}});
-    write_file(from + "/config.json", write_json(config));
-    write_file(from + "/generation_config.json", write_json(generation));
-    refused({{importing(name, name), "'house_mark' is not a key that tally knows"},
-             {importing(name, name, again + " --ignore-key=vocab_size"), "cannot be ignored"}},
-            1);
-    import(name, name, again);
-    done("convert " + name + " --quiet --as " + name + " " + name + "-out");
-    const JsonValue back = file_json(name + "-out/config.json");
-    for (const auto& [key, value] : config.members()) {
-      const bool of_the_file = key == "dtype" || key == "transformers_version", of_rope = key == "rope_parameters";
-      if (of_the_file || of_rope || value.is_null()) continue;
-      ASSERT_TRUE(back.contains(key)) << name << " " << key;
-      EXPECT_EQ(write_json(back.at(key)), write_json(value)) << name << " " << key;
-    }
-    EXPECT_EQ(file_json(name + "-out/generation_config.json"), generation);
-    // Reads the export with the same options and compares the fields.
-    done("convert " + name + "-out " + name + "-again --quiet " + again);
-    EXPECT_EQ(file_json(name + "-again/imported.json"), file_json(name + "/imported.json"));
+// An export has the ids of all tokens. The ends of a text come from generation_config.json.
+TEST_F(ImportedRuns, KeepTheIdsOfTheirTokens) {
+  const std::string from = source("llama"), again = "--ignore-key=house_mark";
+  JsonValue config = read_json(from + "/config.json");
+  config.set("bos_token_id", 1).set("eos_token_id", 70).set("pad_token_id", 5).set("house_mark", "x");
+  write_file(from + "/config.json", write_json(config.set("max_position_embeddings", 4096)));
+  write_file(from + "/generation_config.json", R"({"eos_token_id": [70, 71], "do_sample": true})");
+  refused({{importing("llama", "llama"), "'house_mark' is not a key that tally knows"},
+           {importing("llama", "llama", again + " --ignore-key=vocab_size"), "cannot be ignored"}},
+          1);
+  import("llama", "llama", again);
+  done("convert llama --quiet --as llama out");
+  const JsonValue back = file_json("out/config.json");
+  EXPECT_EQ(back.at("eos_token_id").integers(), (std::vector<std::int64_t>{70, 71}));
+  for (const char* key : {"bos_token_id", "pad_token_id", "max_position_embeddings", "rms_norm_eps"}) {
+    EXPECT_EQ(back.at(key), config.at(key)) << key;
   }
 }
 
@@ -240,21 +208,6 @@ TEST_F(ImportedRuns, NeverBeginAtRandom) {
   fs::create_directory(folder_ / "run/checkpoints");
   fs::copy_file(kept, start);
   done(training("run"));
-
-  // A run with a newer checkpoint resumes from it. It restarts only with the imported weights.
-  fs::remove(start);
-  done("resume run --steps=6 --quiet");
-  const std::string last = read_file(checkpoint("run", 6));
-  refused("resume run --restart", "step-00000000.safetensors", 1);
-  EXPECT_TRUE(read_file(checkpoint("run", 6)) == last);
-  fs::copy_file(kept, start);
-  done("resume run --restart --steps=4 --quiet");
-  EXPECT_TRUE(read_file(start) == read_file(kept));
-  EXPECT_FALSE(fs::exists(checkpoint("run", 6)));
-  EXPECT_TRUE(file("run/checkpoints.old/step-00000006.safetensors") == last);
-  // A run with this configuration is not an imported one.
-  done("train fresh --config run/config.json --steps=1 --quiet");
-  EXPECT_FALSE(holds(file("fresh/config.json"), "imported"));
 }
 
 // The optimiser has no state before the first step. The imported weights stay unchanged.
@@ -277,18 +230,6 @@ TEST_F(ImportedRuns, ChooseHowTheyAreTrainedBeforeTheFirstStep) {
   EXPECT_EQ(file_json("run/config.json").at("optimiser").string("name"), "sgd");
   refused("resume run --optimiser.name=adamw --steps=6",
           "the optimiser of a run can change before the first step alone: optimiser.name sgd -> adamw");
-}
-
-TEST_F(ImportedRuns, ReadBytesWhereThereIsNoTokenizer) {
-  fs::remove(source("llama") + "/tokenizer.json");
-  expect_parts(done("convert llama-from run"), {"holds no tokenizer: texts are read and written as bytes"});
-  EXPECT_EQ(file("run/tokenizer/tokenizer.json"), file("data/tokenizer.json"));
-  done("generate run --prompt=fu --count=3");
-  fs::remove(source("gpt2-wide") + "/tokenizer.json");
-  refused({{importing("small", "gpt2-wide"), "holds no tokenizer"},
-           {importing("small", "gpt2-wide"), "--data names token files with the model's ids"}},
-          1);
-  EXPECT_FALSE(exists("small"));
 }
 
 // Ids of the model itself, without a tokenizer or with one that is not read.
@@ -361,25 +302,6 @@ TEST_F(ImportedRuns, EndTextsWithTheTokenOfPreparedTexts) {
   import("prepared", "llama", "--data=own");
   fs::remove(from + "/tokenizer_config.json");
   expect_ends(0, "0");
-
-  // Without any, a model needs a name and token files do not.
-  change_json(from + "/config.json", "eos_token_id", {});
-  refused({{importing("refused", "llama"), "--end-token names the token that ends a document"},
-           {importing("refused", "llama", "--end-token=<stop>"), "'<stop>' is no special token"}},
-          1);
-  EXPECT_FALSE(exists("refused") || exists("refused.partial"));
-  for (const std::string name : {"<end>", "256"}) expect_ends(256, "", "--end-token=" + name);
-}
-
-// A tokenizer that tally does not read, such as one with merge dropout, is replaced by the tokenizer of the data.
-TEST_F(ImportedRuns, TakeTheTokenizerOfTheDataWhereTheirOwnIsNotRead) {
-  const std::string path = source("neox") + "/tokenizer.json";
-  JsonValue model = read_json(path).at("model");
-  change_json(path, "model", model.set("dropout", 0.5));
-  refused(importing("none", "neox"), "model.dropout", 1);
-  expect_parts(done("convert neox-from run --data=data"),
-               {"the model's tokenizer is not read, so that of ", "model.dropout"});
-  done("eval run --split=validation");
 }
 
 TEST_F(ImportedRuns, AreNotHalfMade) {

@@ -109,55 +109,6 @@ TEST_F(Inspect, EveryEncodingShowsWhatItsDumpHas) {
   }
 }
 
-// Compared with means computed here from the dump.
-TEST_F(Inspect, MeansBySymbol) {
-  train("run", "cope@0,fox@1");
-  const JsonValue shown = page("run --count 3").elements("runs")[0];
-  done("inspect run --count 3 --out dump.safetensors");
-  const SafetensorsFile dump = SafetensorsFile::open(folder_ / "dump.safetensors");
-  const auto tokens = dump.read("tokens").to_vector<std::int32_t>();
-  std::map<std::string, std::vector<float>> values;
-  const auto at = [&](const std::string& name, int head, int n, int i, int j) {
-    if (!values.contains(name)) values[name] = dump.read(name).to_vector<float>();
-    return static_cast<double>(values[name][static_cast<std::size_t>(((n * heads + head) * length + i) * length + j)]);
-  };
-  const JsonValue layer = shown.elements("means")[1];
-  ASSERT_EQ(shown.at("counted").integers(), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
-  const auto mean = [&](const char* name, std::size_t head, std::size_t row, std::size_t column) {
-    return layer.elements(name)[head].elements()[row].elements()[column];
-  };
-  for (std::int32_t query = 0; query < 5; ++query) {
-    for (std::int32_t key = 0; key < 5; ++key) {
-      double gates = 0, pairs = 0, weights = 0, rows = 0, forget = 0, neighbours = 0;
-      for (int n = 0; n < 3; ++n) {
-        for (int i = 0; i < length; ++i) {
-          const auto symbol = [&](int t) { return tokens[static_cast<std::size_t>(n * length + t)]; };
-          if (symbol(i) != query) continue;
-          rows += 1;
-          if (i > 0) forget += at("blocks.1.decay", 1, n, i, i - 1), neighbours += 1;
-          for (int j = 0; j <= i; ++j) {
-            if (symbol(j) != key) continue;
-            gates += at("blocks.1.gates", 0, n, i, j);
-            weights += at("blocks.1.weights", 1, n, i, j);
-            pairs += 1;
-          }
-        }
-      }
-      const auto q = static_cast<std::size_t>(query), k = static_cast<std::size_t>(key);
-      const auto expect_mean = [](const JsonValue& found, double sum, double count) {
-        if (count > 0) {
-          EXPECT_NEAR(found.real(), sum / count, 1e-4);
-        } else {
-          EXPECT_TRUE(found.is_null());
-        }
-      };
-      expect_mean(mean("gates", 0, q, k), gates, pairs);
-      expect_mean(mean("weights", 1, q, k), weights, rows);
-      expect_mean(mean("decay", 1, 0, q), forget, neighbours);
-    }
-  }
-}
-
 TEST_F(Inspect, RunsSideBySideReadTheSameSequences) {
   train("one", "cope");
   train("other", "stick-breaking");
@@ -168,16 +119,6 @@ TEST_F(Inspect, RunsSideBySideReadTheSameSequences) {
   dump_each("other", "in-distribution", 1);
   expect_as_dumped(page("one other --count 1"), 1);
   EXPECT_GT(compared_, 0);
-}
-
-TEST_F(Inspect, SaysWhatItCannotDo) {
-  train("run", "relative");
-  refused({{"inspect run run", "--out"},
-           {"inspect run --out page.svg", ".html"},
-           {"inspect run --out page.html --split ood-spars", "ood-sparse"},
-           {"inspect run --out page.html --text w", "two"}});
-  refused("inspect run --out page.html --text w0i0i0i0i0i0i0i0i0r0",
-          "the table has 16 distances, the sequence 20 tokens", 1);
 }
 
 }  // namespace tally::testing::inspect_test

@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "tasks/runs/run_folder.hpp"
 #include "tests/error_of.hpp"
 #include "tests/runner/run_files.hpp"
 
@@ -53,41 +52,6 @@ TEST_F(ModelRecords, AnotherModelIsRefusedWithBothValues) {
   }
   write_file(run_ + "/config.json", config_);
   done("eval run");
-}
-
-TEST_F(ModelRecords, WhatElseWasChangedIsPrinted) {
-  train("cope");
-  edit("\"seed\": 1", "\"seed\": 7");
-  done("eval run");
-  expect_parts(done("resume run --optimiser.lr=0.25"),
-               {"changed: seed 1 -> 7\n", "changed: optimiser.lr 0.001 -> 0.25\n"});
-  // It is printed once.
-  std::filesystem::remove(run_ + "/results.json");
-  EXPECT_FALSE(holds(done("resume run"), "changed"));
-  EXPECT_TRUE(holds(file("run/config.json"), "\"seed\": 7"));
-  config_ = file("run/config.json");
-  edit("\"heads\": 2", "\"heads\": 4");
-  expect_parts(done("resume run"), {"not applied: model.heads 2 -> 4\n"});
-}
-
-// An invalid record counts as a damaged file.
-TEST_F(ModelRecords, WhatIsNoneIsNamed) {
-  train("cope");
-  const std::string path = run_ + "/checkpoints/step-00000002.safetensors";
-  NamedTensors tensors;
-  Metadata metadata;
-  {
-    const SafetensorsFile file = SafetensorsFile::open(path);
-    metadata = file.metadata();
-    for (const auto& entry : file.entries()) tensors.emplace_back(entry.name, file.read(entry.name));
-  }
-  for (const char* text : {"", "5", "[]", "{\"model.heads\": 2}", "{\"model.heads\": \"2\""}) {
-    std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("checksum"); });
-    metadata["model"] = text;
-    add_checksums(metadata, tensors);
-    write_safetensors(path, tensors, metadata);
-    refused("eval run --checkpoint=2", "step-00000002.safetensors, metadata 'model'", 1);
-  }
 }
 
 // Settings used only in training and evaluation are excluded. Otherwise resumed runs would end with other bytes.

@@ -18,7 +18,7 @@ class Outputs : public Program {
 };
 
 TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
-  write_imported(folder_ / "run", {.family = "llama", .positions = 0, .config = JsonValue::object(), .generation = {}});
+  write_imported(folder_ / "run", {});
   const auto before = files();
   std::filesystem::create_symlink(folder_ / "run/config.json", folder_ / "link");
   for (const std::string out :
@@ -29,7 +29,6 @@ TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
              {tiny("new", "none", "--profile=" + out), kept},
              {"resume run --profile " + out, kept}});
   }
-  refused("describe flip-flop --sequences=10 --out run/metrics.jsonl", "is kept by");
   EXPECT_FALSE(exists("new"));
   // Other existing files may be replaced, any number of times.
   for (int n = 0; n < 2; ++n) {
@@ -84,14 +83,12 @@ TEST_F(Outputs, AnEndingSaysWhatIsWritten) {
   const std::string sequences = "describe flip-flop --sequences=10 --out ";
   refused({{"report run --out x.png", "end in .svg"},
            {"report run --out x", "end in .svg"},
-           {sequences + "x.csv", "end in .npy, .jsonl, .txt"}});
+           {sequences + "x.csv", "end in .npy"}});
   for (const char* name : {"x.png", "x", "x.csv"}) EXPECT_FALSE(exists(name));
   done("report run --out x.SVG");
   EXPECT_TRUE(file("x.SVG").starts_with("<svg"));
   done(sequences + "x.NPY");
   EXPECT_TRUE(file("x.NPY").starts_with("\x93NUMPY"));
-  done(sequences + "x.JsonL");
-  EXPECT_TRUE(file("x.JsonL").starts_with("{\"index\":0"));
 }
 
 }  // namespace tally::testing::output_test

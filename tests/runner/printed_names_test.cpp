@@ -47,7 +47,7 @@ TEST_F(PrintedNames, OfRunsAndOutputs) {
   for (const std::string& line :
        {loud(tiny(run, "none")), "eval " + run, "resume " + run, "report " + run + " --out " + run + ".svg",
         "convert " + run + " " + run + ".safetensors", "inspect " + run + " --out " + run + ".safetensors",
-        "describe flip-flop --sequences=2 --out " + run + ".txt", "describe " + run + ".safetensors"}) {
+        "describe flip-flop --sequences=2 --out " + run + ".npy", "describe " + run + ".safetensors"}) {
     const Finished result = tally(line);
     EXPECT_EQ(result.code, 0) << line << "\n" << result.err;
     EXPECT_TRUE(is_safe(result.out + result.err)) << line << "\n" << result.out << result.err;

@@ -45,14 +45,6 @@ TEST_F(RanksOfMpi, SendSeveralBucketsOfOneProcess) {
   }
 }
 
-// Specifying the number of micro-batches equals specifying their size.
-TEST_F(RanksOfMpi, MicroBatchesMayBeGivenByTheirNumber) {
-  done(training("alone", "cope", "--batch=8 --micro-batch=2"));
-  const Finished finished = run_ranks(4, training("run", "cope", "--batch=8 --micro-batch=0 --micro-batches=4"));
-  ASSERT_EQ(finished.code, 0) << finished.err;
-  EXPECT_TRUE(checkpoints_of(folder_ / "run") == checkpoints_of(folder_ / "alone"));
-}
-
 TEST_F(RanksOfMpi, GenerateTheAnswersOfOneProcess) {
   const auto line = [](const std::string& run) {
     return "train " + run +
@@ -130,16 +122,6 @@ TEST_F(RanksOfMpi, WhatOneRankFindsEndsAllAndNamesIt) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_TRUE(holds(ended.err, "tally: rank 1 of 2: ")) << ended.err;
   EXPECT_EQ(ended.err.find("tally: "), ended.err.rfind("tally: ")) << ended.err;
-}
-
-TEST_F(RanksOfMpi, OneSaysWhatAllWouldSay) {
-  for (const std::string line : {"--help", "--version", "", "trian", "train --help"}) {
-    const Finished alone = tally(line), together = run_ranks(2, line);
-    EXPECT_EQ(together.code, alone.code);
-    EXPECT_EQ(together.out, alone.out);
-    EXPECT_TRUE(holds(together.err, alone.err)) << together.err;  // mpirun's own message may come first
-    EXPECT_EQ(together.err.find("tally: "), together.err.rfind("tally: ")) << together.err;
-  }
 }
 
 class RanksWithoutMpi : public Program {};

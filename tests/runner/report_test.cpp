@@ -137,25 +137,6 @@ TEST_F(Reports, GroupsBySettingsThatDiffer) {
   expect_parts(report_text(report), {"| encoding | model.layers | in-distribution | ood-sparse | runs |"});
 }
 
-// If many settings differ, a label shows only settings that differ from the preset, so that it matches labels on other
-// tasks.
-TEST_F(Reports, LabelsLeaveOutWhatIsAsInThePreset) {
-  add("plain", config_of("flip-flop", "alibi", 1), 10, 2);
-  for (const auto& [name, value] : {std::pair("model.layers", "1"), {"model.heads", "2"}, {"optimiser.lr", "0.5"}}) {
-    RunConfig config = config_of("flip-flop", "alibi", 1);
-    config.set(name, value);
-    add(name, config, 10, 2);
-  }
-  add("words/alibi", config_of("group-word", "alibi", 1), 20, 2);
-  const Report report = make_report({sweep_});
-  std::set<std::string> labels;
-  for (const ReportGroup& group : report.tasks[0].groups) labels.insert(group.label());
-  EXPECT_EQ(labels,
-            (std::set<std::string>{"alibi", "alibi model.layers=1", "alibi model.heads=2", "alibi optimiser.lr=0.5"}));
-  expect_parts(text_of(overview_tables(report)), {"| alibi                  | 0% (1)    | 0% (1)     |",
-                                                  "| alibi model.layers=1   | 0% (1)    | -          |"});
-}
-
 TEST_F(Reports, WhatIsNotFinishedIsCounted) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 10, 2);
   add("cope-seed2", config_of("flip-flop", "cope", 2), 10, 0, false);
@@ -187,13 +168,6 @@ TEST_F(Reports, NoRunCountsTwice) {
   EXPECT_EQ(make_report({folder_ / "cope-seed1.old"}).runs.size(), 1u);  // it is named explicitly
 }
 
-TEST_F(Reports, SelectiveCopyIsJudgedBySequences) {
-  add("cope-seed1", config_of("selective-copy", "cope", 1), 10, 2);
-  const Report report = make_report({sweep_});
-  expect_parts(report_text(report),
-               {"selective-copy, wrong sequences at the end", "| cope     | 0%              | 50%        | 1    |"});
-}
-
 // Selective copy trains on 256 + 256 + 256 tokens; its sparse split is longer.
 TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
   add("absolute", config_of("selective-copy", "absolute", 1), 10, 2);
@@ -213,39 +187,6 @@ TEST_F(Reports, RowsThatNoTrainingReachesAreMarked) {
   const TemporaryFolder other;
   RunFolder::create(other / "flip", config_of("flip-flop", "absolute", 1), false);
   EXPECT_FALSE(holds(report_text(make_report({other / "flip"})), "\u2020")) << "its splits are equally long";
-}
-
-TEST_F(Reports, EachKeyOfABreakdownHasEqualWeight) {
-  add("none-seed1", config_of("parity", "none", 1), 10, 2);
-  const RunFolder run = RunFolder::open(folder_ / "none-seed1");
-  Evaluation e = evaluation(100, "ood-long", 30, 100).evaluation;
-  e.breakdown = "length";
-  e.by[41] = {.scored = 60, .wrong = 0, .sequences = 6, .wrong_sequences = 0};
-  e.by[42] = {.scored = 40, .wrong = 30, .sequences = 4, .wrong_sequences = 1};
-  JsonValue results = JsonValue::array();
-  results.push(evaluation_json(100, e));
-  run.write_results(JsonValue::object({{"best_step", 100}, {"evaluations", std::move(results)}}));
-  // (0/60 + 30/40) / 2, not 30/100
-  expect_parts(report_text(make_report({sweep_})), {"each length with equal weight", "37.5%"});
-}
-
-TEST_F(Reports, GeneratedAnswersStandBesideTheOthers) {
-  add("cope-seed1", config_of("selective-copy", "cope", 1), 10, 2);
-  const RunFolder run = RunFolder::open(folder_ / "cope-seed1");
-  JsonValue results = run.read_results(), generated = JsonValue::array();
-  Evaluation e = evaluation(100, "ood-sparse", 7, 100, 4).evaluation;
-  e.generated = true;
-  generated.push(evaluation_json(100, e));
-  results.set("generated", std::move(generated));
-  run.write_results(results);
-  const Report report = make_report({sweep_});
-  expect_parts(report_text(report), {"ood-sparse, generated"});
-  const JsonValue page = report_page_json(report, sweep_);
-  const JsonValue& task = page.at("tasks").elements()[0];
-  EXPECT_EQ(write_json(task.at("generated")), R"(["ood-sparse, generated"])");
-  EXPECT_EQ(
-      write_json(task.at("groups").elements()[0].at("runs").elements()[0].at("results").at("ood-sparse, generated")),
-      "[7,100,4,10]");
 }
 
 TEST_F(Reports, CurvesAreMeansInBands) {
@@ -283,30 +224,6 @@ TEST_F(Reports, ThePageHasEveryRunWithItsCountsAndTheWayToItsInspection) {
   expect_parts(report_page(report, sweep_), {"flip-flop: report"});
 }
 
-// Two runs on one machine, one on two, and one of a version that did not record it.
-TEST_F(Reports, MachinesAndVersionsAreNamed) {
-  const Machine gpu{"cuda:0", "H200", "tf32", "Some CPU", 16, 4, "SkylakeX", "g++ 12.2.0", "0.1.0", "0123456789ab"};
-  Machine other = gpu;
-  other.commit = "ba9876543210";
-  for (const int seed : {1, 2, 3, 4}) {
-    const std::string name = formatted("cope-seed{}", seed);
-    add(name, config_of("flip-flop", "cope", seed), 40, 2);
-    if (seed == 4) continue;
-    MetricsWriter metrics(folder_ / (name + "/metrics.jsonl"));
-    metrics.write(StartRecord{0, gpu});
-    metrics.write(StartRecord{50, seed == 3 ? other : gpu});
-  }
-  const Report report = make_report({sweep_});
-  expect_parts(report_text(report),
-               {"Trained on: cuda:0 (H200), precision tf32; Some CPU, 16 cores, 4 threads, BLAS kernels "
-                "SkylakeX, g++ 12.2.0, tally 0.1.0 (0123456789ab) (3 runs)\n",
-                "tally 0.1.0 (ba9876543210) (1 run)\n", "Trained on: not recorded (1 run)\n"});
-  const JsonValue json = report_json(report);
-  const JsonValue& third = json.elements("runs")[2];
-  ASSERT_EQ(third.elements("machines").size(), 2u);
-  EXPECT_TRUE(Machine::from_json(third.elements("machines")[1]) == other);
-}
-
 TEST_F(Reports, TheCommandPrintsAndWrites) {
   add("cope-seed1", config_of("flip-flop", "cope", 1), 40, 2);
   expect_parts(done("report . --out curves.svg"), {"| cope     |"});
@@ -314,14 +231,6 @@ TEST_F(Reports, TheCommandPrintsAndWrites) {
   EXPECT_EQ(json("report .").elements("tables").size(), 2u);
   refused("report nothing", "nothing", 1);
   refused("report", "DIR is required");
-}
-
-TEST_F(Reports, ARunHasItsCurves) {
-  done(tiny("run", "none"));
-  expect_parts(file("run/curves.svg"), {"ood-dense"});
-  const auto written = std::filesystem::last_write_time(folder_ / "run/curves.svg");
-  done("resume run");  // finished: nothing changes
-  EXPECT_EQ(std::filesystem::last_write_time(folder_ / "run/curves.svg"), written);
 }
 
 }  // namespace tally::testing::report_test

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "tasks/results/reproduction.hpp"
-#include "tasks/runs/run_folder.hpp"
 #include "tests/runner/run_files.hpp"
 
 namespace tally::testing::reproduce_test {
@@ -87,80 +86,6 @@ TEST_F(Reproduce, WritesAPageWithItsPicture) {
   // No run is left.
   expect_parts(done(figure5("runs", "--out page.md")), {"6 of 6 runs are finished"});
   expect_parts(file("page.md"), {"\nAgreement with the paper: [reading.md](reading.md)\n"});
-}
-
-// Absolute positions have rows up to the longest split; the sparse one is longer than any training sequence.
-TEST_F(Reproduce, RowsThatNoTrainingReachesAreMarked) {
-  const Reproduction& table = find_reproduction("table2");
-  const ReproductionSetting setting{Scale::quick, {1, 2}, ""};
-  constexpr std::size_t copy = 2;  // the first column of selective copy: in distribution, dense, sparse
-  for (const std::size_t row : {0u, 1u}) {
-    for (const std::int64_t seed : setting.seeds) {
-      const auto run = run_of(table, table.rows[row], table.columns[copy], setting, seed);
-      const RunFolder made = RunFolder::create(folder_ / run->name, run->config, false);
-      JsonValue results = JsonValue::array();
-      for (const char* split : {"in-distribution", "ood-dense", "ood-sparse"}) {
-        Evaluation e;
-        e.split = split;
-        e.scored = e.sequences = 10;
-        results.push(evaluation_json(run->config.run.steps, e));
-      }
-      made.write_results(JsonValue::object({{"best_step", 1}, {"evaluations", std::move(results)}}));
-      rewrite_metrics(made.metrics_path(), {RunRecord{JsonValue::object({{"run", "tally"}})}});
-    }
-  }
-  const Reproduced result = reproduced(table, setting, folder_.path().string());
-  ASSERT_EQ(result.runs.at(RunState::finished), 4) << (result.problems.empty() ? "" : result.problems[0]);
-  for (const std::size_t row : {0u, 1u}) {
-    for (const std::size_t column : {copy, copy + 1, copy + 2}) {
-      EXPECT_EQ(result.cells[row][column].results.size(), 2u);
-      const bool absolute_sparse = row == 0 && column == copy + 2;
-      EXPECT_EQ(result.cells[row][column].untrained, absolute_sparse) << table.rows[row].label << " " << column;
-    }
-  }
-}
-
-// A run with unreadable or impossible results is reported and counted; the others are shown, planned and trained.
-TEST_F(Reproduce, ADamagedRunDoesNotStopTheOthers) {
-  const std::string rope = figure5("runs", "--rows=rope");
-  done(rope);
-  const std::vector<std::string> runs = runs_in("runs/flip-flop");
-  ASSERT_EQ(runs.size(), 2u);
-  const std::string path = folder_ / runs[0] + "/results.json", count = "\"sequences\": ";
-  std::string damaged = read_file(path);
-  write_file(path, damaged.insert(damaged.find(count) + count.size(), "-"));
-  const Finished shown = tally(rope);
-  EXPECT_EQ(shown.code, 1);
-  expect_parts(shown.out, {"1 finished, 1 failed", " wrong sequences of -6"});
-
-  fs::remove_all(folder_ / runs[1]);
-  write_file(path, "{");
-  const Finished dry = tally(rope + " --dry-run");
-  EXPECT_EQ(dry.code, 1);
-  expect_parts(dry.err, {runs[0] + "/results.json"});
-  expect_parts(dry.out, {"-seed1: failed; ", "-seed2: waiting\n"});
-  expect_parts(tally(rope).out, {"1 of 2 runs finished, 1 failed"});
-}
-
-// A model of a terabyte is reported, and the runs that fit are still planned.
-TEST_F(Reproduce, ARunThatDoesNotFitIsNamedAndPassedOver) {
-  const std::string huge = figure5("runs", "--rows=rope --set model.width=65536 ");
-  const Finished dry = tally(huge + "--dry-run"), trained = tally(huge + "--quiet");
-  EXPECT_EQ(dry.code + trained.code, 2);
-  expect_parts(dry.out, {"-seed1: does not fit: [memory] this needs ", "-seed2: does not fit: "});
-  expect_parts(trained.err, {"-seed1: failed: [memory] this needs "});
-  expect_parts(trained.out, {"0 of 2 runs finished, 2 failed"});
-  EXPECT_TRUE(runs_in("runs").empty());
-}
-
-TEST_F(Reproduce, TheHelpNamesTheTablesThatTakeLonger) {
-  const std::string help = done("reproduce --help");
-  const std::size_t scale = help.find("two hours a table"), next = help.find("--dir");
-  ASSERT_TRUE(scale != help.npos && next != help.npos) << help;
-  for (const Reproduction& table : reproduction_registry()) {
-    const bool of_text = std::ranges::any_of(table.columns, [](const auto& column) { return column.text != nullptr; });
-    EXPECT_TRUE(!of_text || holds(help.substr(scale, next - scale), table.name)) << table.name << "\n" << help;
-  }
 }
 
 TEST_F(Reproduce, RefusesWhatIsNoTableAndWhatNoRunTakes) {

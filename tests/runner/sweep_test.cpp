@@ -102,15 +102,6 @@ TEST_F(Sweeps, ADivergedRunDoesNotStopTheRest) {
   EXPECT_EQ(state("none-optimiser.lr=1e30-seed1"), "diverged");
 }
 
-TEST_F(Sweeps, ARunThatCannotStartIsCounted) {
-  fs::create_directories(folder_ / "sweep/none-seed1");
-  write_file(folder_ / "sweep/none-seed1/other.txt", "not a run");
-  const Finished finished = sweep("none", "--seeds=1..2");
-  EXPECT_EQ(finished.code, 1);
-  expect_parts(finished.out, {"1 of 2, 1 failed"});
-  EXPECT_EQ(file("sweep/none-seed1/other.txt"), "not a run");
-}
-
 TEST_F(Sweeps, AFolderWithOtherRunsIsRefused) {
   done(line("none", "--seeds=1"));
   refused(line("none", "--seeds=1 --model.layers=1"), "holds a run with other settings: model.layers 2 -> 1", 1);
@@ -144,16 +135,6 @@ TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
   expect_parts(done("sweep sweep --suite=recall --pe=rope --seeds=1 --threads=1 --steps=2 --batch=2 --model.width=8"
                     " --model.layers=1 --eval-every=2 --optimiser.warmup=0 --save-every=2 --task.eval-count=2"),
                {"Encodings and tasks, in distribution", "5 of 5 runs finished"});
-}
-
-// The preset's 50 warm-up steps are too many for 2 steps, but no run has both.
-TEST_F(Sweeps, EachRunOfTheGridMustFitAndNotWhatItGrowsFrom) {
-  const std::string few = "sweep sweep --pe=rope --steps=2 --seeds=1 --dry-run --set ",
-                    one = " --task=flip-flop --preset=quick";
-  expect_parts(done(few + "optimiser.warmup=0,1" + one), {"sweep/rope-optimiser.warmup=1-seed1: waiting\n"});
-  refused({{few + "optimiser.warmup=0,3" + one, "warmup 3 is longer than the run of 2 steps"},
-           {few + "optimiser.warmup=3 --suite=recall", "mqar quick: "}});
-  done(few + "optimiser.warmup=0 --suite=recall");
 }
 
 TEST_F(Sweeps, WrongUsageStartsNothing) {

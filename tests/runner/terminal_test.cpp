@@ -90,17 +90,6 @@ TEST(Terminal, OneLineIsRedrawnAndClearedAtTheEnd) {
                {"\nflip-flop with cope: ", "\nstep 1000  in-distribution: ", "\nstep 1000  ood-dense: ", "\ndone in "});
 }
 
-#ifndef TALLY_SANITIZED  // the limit kills sanitizers
-// The last step is drawn, but its checkpoint cannot be written.
-TEST(Terminal, TheLineIsClearedBeforeAnErrorToo) {
-  const TemporaryFolder folder;
-  const Seen seen = run_on_terminal(loud(tiny("run", "cope", "--eval-every=0 --save-every=0")), folder, "ulimit -f 16");
-  EXPECT_EQ(seen.code, 1);
-  EXPECT_TRUE(holds(seen.bytes, "step 4/4  loss ")) << seen.bytes;
-  for (const std::string& line : screen_of(seen.bytes)) EXPECT_FALSE(holds(line, "step 4/4")) << line;
-}
-#endif
-
 TEST(Terminal, ANarrowLineLosesItsLeastImportantFields) {
   const std::vector<ProgressField> fields{{"step 1/9", 4}, {"lr 0.001", 1}, {"loss 0.5", 2}, {"3.0 s left", 3}};
   EXPECT_EQ(progress_line(fields, 0), "step 1/9  lr 0.001  loss 0.5  3.0 s left");
@@ -120,13 +109,6 @@ TEST(Terminal, ColoursAreForTerminalsThatShowThem) {
     EXPECT_FALSE(holds(run_on_terminal("report run", folder, before).bytes, "\033")) << before;
   }
   EXPECT_FALSE(holds(run_tally({"report", "run"}, folder).out, "\033"));
-}
-
-TEST(Terminal, NothingIsDrawnWhenQuiet) {
-  const TemporaryFolder folder;
-  const Seen seen = run_on_terminal(tiny("run", "cope", "--steps=300 --eval-every=0"), folder);
-  EXPECT_EQ(seen.code, 0);
-  EXPECT_FALSE(holds(seen.bytes, "\033[K")) << seen.bytes;
 }
 
 }  // namespace tally::testing::terminal_test

@@ -20,18 +20,6 @@ TEST_F(TextData, SeparateDocumentsAreTheSameForAnyThreadsAndAfterAKill) {
   EXPECT_NE(last("whole"), last("joined"));
 }
 
-// Evaluations are equal to the last bit.
-TEST_F(TextData, EvaluationsDoNotDependOnTheirBatch) {
-  std::vector<std::string> found;
-  for (const std::string batch : {"1", "3", "64"}) {
-    done(training(batch, "--eval-batch=" + batch));
-    found.push_back(write_json(file_json(batch + "/results.json").at("evaluations")) +
-                    write_json(json("eval " + batch + " --lengths=8,16").at("evaluations")));
-  }
-  EXPECT_EQ(found[0], found[1]);
-  EXPECT_EQ(found[0], found[2]);
-}
-
 // The error names the remedy; the resumed run ends with the same bytes; a different text is refused.
 TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
   done(training("whole"));
@@ -53,25 +41,6 @@ TEST_F(TextData, RunsGoOnWhereTheirTextWasMovedTo) {
   EXPECT_FALSE(holds(done("resume whole --data elsewhere"), "not applied"));
   EXPECT_EQ(file("whole/results.json"), results);
   done("eval whole --quiet");
-}
-
-TEST_F(TextData, DamagedDataIsNoWrongUsage) {
-  done(training("trained"));
-  const auto change = [&](const std::string& name) {
-    std::string bytes = file(name);
-    bytes[bytes.size() / 2] ^= 1;
-    write_file(folder_ / name, bytes);
-  };
-  change("data/test.bin");
-  refused("eval trained --split=test --count=1", "test.bin: its checksum is ", 1);
-  change("data/train.bin");
-  refused(training("run"), "train.bin: its checksum is ", 1);
-  std::filesystem::resize_file(folder_ / "data/train.bin", std::filesystem::file_size(folder_ / "data/train.bin") - 2);
-  refused(training("run"), "train.bin: holds ", 1);
-  std::filesystem::remove(folder_ / "data/manifest.json");
-  refused({{training("run"), "manifest.json is not there; 'tally prepare' makes such a folder"},
-           {"train run --task=text --pe=none", "say which text: --data FOLDER"}});
-  EXPECT_FALSE(exists("run"));
 }
 
 }  // namespace tally::testing::text_data_test

@@ -171,21 +171,6 @@ TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
     EXPECT_EQ(cell.real("mean"), text.real("perplexity")) << n;
     EXPECT_EQ(cell.at("text").integer("tokens"), text.integer("tokens"));
   }
-  // Stored evaluations are not counted as remaining. relative has two rows.
-  expect_parts(done(plan), {"runs are finished; nothing is left\n"});
-  std::filesystem::rename(run + "/varied.json", folder_ / "varied.json");
-  expect_parts(done(plan), {"; what is left is 6 evaluations at other contexts\n"});
-  EXPECT_EQ(json(plan).integer("contexts_left"), 6);
-  std::filesystem::rename(folder_ / "varied.json", run + "/varied.json");
-  // Stored evaluations remain available without the text.
-  std::filesystem::rename(folder_ / "data", folder_ / "gone");
-  EXPECT_EQ(write_json(json(line).at("rows")), write_json(table.at("rows")));
-  // A damaged file is reported, and only its own row is missing.
-  write_file(run + "/varied.json", "{");
-  const JsonValue damaged = json(line, 1);
-  EXPECT_EQ(damaged.elements("problems").size(), 1u);
-  EXPECT_TRUE(damaged.elements("rows")[2].members()[1].value.is_null());
-  EXPECT_TRUE(damaged.elements("rows")[0].members()[1].value.contains("log_mean"));
 }
 
 }  // namespace tally::testing::text_test

@@ -87,21 +87,6 @@ TEST_F(Train, SequencesThatTheEncodingDoesNotTakeAreWrongUsage) {
   EXPECT_EQ(file_json("run/config.json").at("run").integer("steps"), 4);
 }
 
-// 300 MiB of parameters are counted but not allocated.
-TEST_F(Train, DryRunOfALargeModelTakesNoMemory) {
-  const JsonValue plan = json(
-      "train x --dry-run --task=flip-flop --pe=cope --length=16 --batch=1 --eval-batch=1"
-      " --model.width=1024 --model.layers=6");
-  // A block has 12 D^2 + 13 D and a table of 65 rows a quarter as wide; two embeddings of 5 rows and the last norm.
-  constexpr std::int64_t width = 1024, parameters = 6 * (12 * width * width + 13 * width + 65 * width / 4) + 12 * width;
-  EXPECT_EQ(plan.integer("parameters"), parameters);
-  rusage usage{};
-  getrusage(RUSAGE_CHILDREN, &usage);
-#ifndef TALLY_SANITIZED
-  EXPECT_LT(usage.ru_maxrss, 250 * 1024) << "KiB";
-#endif
-}
-
 TEST_F(Train, ThreadsDoNotChangeABit) {
   for (const std::string threads : {"1", "2", "3"}) {
     done(tiny(threads, "cope",

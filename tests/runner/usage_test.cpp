@@ -119,17 +119,6 @@ TEST_F(Usage, PrepareWithItsFoldersSwappedNamesTheRightForm) {
   EXPECT_TRUE(exists("texts/a.txt"));
 }
 
-// The word after an empty value is not used as the value.
-TEST_F(Usage, AnEmptyValueIsRefusedByName) {
-  for (const auto& [line, name] : std::vector<Refusal>{{train_ + "--pe.p-max= --steps=4", "--pe.p-max"},
-                                                       {"check --pe=cope --against= none", "--against"},
-                                                       {"describe --device= encodings", "--device"},
-                                                       {"bench step --steps= 3", "--steps"}}) {
-    refused(line, name + " has no value behind '='");
-  }
-  done("train new --task=flip-flop --pe=rope --pe.rope.short-factors '' --model.width=32 --dry-run --quiet");
-}
-
 TEST_F(Usage, OptionsOfAnotherUseOfTheTokenizerAreRefused) {
   write_file(folder_ / "text", "low lower lowest low lower");
   const std::string why = " has no effect with WHAT ";
@@ -161,14 +150,9 @@ TEST_F(Usage, ADeviceThatIsNotThereIsNamed) {
 TEST_F(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
   refused(with(train_,
                {{"--model.width=8x", "width must be an integer, got '8x'"},
-                {"--model.heads=0", "heads must be 1 to"},
                 {"--model.heads=3", "width 256 is not divisible by 3 heads"},
-                {"--optimiser.lr=1e999", "out of range"},
-                {"--optimiser.lr=nan", "finite"},
                 {"--model.norm-eps=1e-30", "norm-eps = 1e-30 must be 0 or at least 1e-20"},
                 {"--model.width=1 --model.heads=1", "norm = layer makes 0 of a width of 1"},
-                {"--config=config.json --preset=quick", "exclude each other"},
-                {"--optimiser.schedule=lineal", "constant, linear, cosine"},
                 {"--optimiser.schedule=linear --optimiser.cooldown=0.5",
                  "cooldown = 0.5 has no effect with schedule = linear; it is for wsd and inverse-root"},
                 {"--batch=8 --micro-batch=9", "micro-batch 9 is more than the batch of 8"},
@@ -183,19 +167,13 @@ TEST_F(Usage, WrongValuesAreRefusedBeforeAnythingIsWritten) {
 TEST_F(Usage, WrongConfigurationFiles) {
   const std::string run = R"("task": {"name": "flip-flop"}, "pe": "cope")";
   for (const auto& [content, message] :
-       std::vector<Refusal>{{"", "end"},
-                            {"[]", "must hold an object"},
-                            {"{" + run + "} x", "byte"},
-                            {"{" + run + R"(, "modle": {}})", "did you mean 'model'?"},
+       std::vector<Refusal>{{"{" + run + R"(, "modle": {}})", "did you mean 'model'?"},
                             {"{" + run + R"(, "model": {"widht": 8}})", "did you mean 'model.width'?"},
-                            {"{" + run + R"(, "model": 5})", "'model' must be an object"},
                             {"{" + run + R"(, "model": {"width": "8"}})", "'model.width' must be an integer, not a"},
                             {"{" + run + R"(, "model": {"heads": 7}})", "not divisible by 7 heads"},
                             {"{" + run + R"(, "run": {"length": 64}})", "unknown key 'run.length'"},
-                            {"{" + run + R"(, "format": 2})", "format 2"},
                             {R"({"task": {"name": "flip-flop"}})", "pe"},
                             {R"({"task": {"name": "flipflop"}, "pe": "cope"})", "did you mean 'flip-flop'?"},
-                            {"{" + run + ", \"preset\": \"\xff\"}", "UTF-8"},
                             {std::string(100'000, '['), "nested deeper"}}) {
     write_file(folder_ / "config.json", content);
     refused({{"train new --config config.json", message}, {"train new --config config.json", "config.json"}});

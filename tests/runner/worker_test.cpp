@@ -78,16 +78,6 @@ TEST_F(Workers, KilledAndStartedAgainTheyFinishEveryRunOnce) {
   EXPECT_EQ(count_of("finished"), 12);
 }
 
-TEST_F(Workers, AFolderThatListsNothingIsRefused) {
-  refused(worker(), "it has no sweep.json", 1);
-  EXPECT_FALSE(exists("sweep"));
-  list("--seeds=1");
-  refused(worker("--only=cope-seed2"), "--only cope-seed2: the sweep has no such run");
-  EXPECT_EQ(tally(worker("--seeds=1..2")).code, 2) << "seeds of which grid?";
-  write_file(run("sweep.json"), R"({"format":1,"runs":[{"name":"../outside","state":"waiting","config":{}}]})");
-  refused(worker(), "'../outside' is no name of a run's folder", 1);
-}
-
 // A worker waits for the claim of an active machine. It takes over the claim of a silent machine, even if the clocks
 // differ.
 TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {
@@ -104,21 +94,6 @@ TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {
   EXPECT_EQ(newest_claim(run("cope-seed1")).number, 2);
 }
 
-// A run that another worker found to fail is not tried by every worker; a worker started later tries it once.
-TEST_F(Workers, ARunThatFailedElsewhereIsLeftAlone) {
-  list("--seeds=1");
-  write_claim(1, "working", 3600);
-  const pid_t process = start(worker(), "worker");
-  EXPECT_TRUE(comes_true([&] { return holds(file("worker.out"), "elsewhere (process 7)"); }));
-  write_claim(1, "failed", 3600);
-  const Finished finished = finish(process, "worker");
-  EXPECT_EQ(finished.code, 1);
-  expect_parts(finished.out,
-               {"cope-seed1: failed meanwhile, by elsewhere (process 7)", "1 of 2 runs finished, 1 failed"});
-  done(worker());
-  EXPECT_EQ(count_of("finished"), 2);
-}
-
 // Two processes train the same run, for example after a machine was suspended. The one that lost its claim writes
 // nothing more.
 TEST_F(Workers, OneThatWasTakenOverSavesNothing) {
@@ -129,16 +104,6 @@ TEST_F(Workers, OneThatWasTakenOverSavesNothing) {
   EXPECT_TRUE(checkpoints_of(folder_ / "one") == checkpoints);
   EXPECT_TRUE(exists("one/results.json"));
   done("resume one --steps=4 --claim=2");
-}
-
-// A worker was killed while it created the folder of a run.
-TEST_F(Workers, ARunOfWhichTheFolderAloneIsThereIsBegun) {
-  list("--seeds=1");
-  for (const char* name : {"cope-seed1", "rope-seed1"}) fs::create_directory(run(name));
-  write_file(run("rope-seed1/config.json.tmp"), "{\"format");
-  done(worker());
-  EXPECT_EQ(count_of("finished"), 2);
-  EXPECT_FALSE(exists("sweep/rope-seed1/config.json.tmp"));
 }
 
 TEST_F(Workers, AStoppedWorkerGivesItsRunsBack) {

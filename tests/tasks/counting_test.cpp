@@ -9,7 +9,6 @@
 
 namespace tally::counting_test {
 
-using testing::error_of;
 using testing::make_task;
 using testing::Mean;
 using testing::Settings;
@@ -154,18 +153,6 @@ TEST(Counting, SplitsShareNoPrograms) {
     }
   }
   EXPECT_GT(seen.size(), 1000u);
-}
-
-TEST(Counting, EncodesUnfinishedPrograms) {
-  const auto task = make_task("counting");
-  EXPECT_EQ(task->encode("a = 0 ;"), (std::vector<std::int32_t>{16, 11, 0, 12}));
-  EXPECT_EQ(task->encode("  a  ++;\tpass;\n"), (std::vector<std::int32_t>{16, 13, 14}));
-  EXPECT_TRUE(task->encode(" ").empty());
-  // All generators share the ids: numbers up to 10 are their own ids, and variables come last.
-  EXPECT_EQ(make_task("counting", {{"vars", "3"}})->encode("a = 10 print c"),
-            (std::vector<std::int32_t>{16, 11, 10, 15, 18}));
-  EXPECT_TRUE(
-      error_of([&] { task->encode("a = 0 ; b ++;"); }).starts_with("[encode] symbol 5 is 'b', which is none of"));
 }
 
 // Means over 20,000 programs of each setting, compared with the reference generator's means over 400,000.

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "autograd/node.hpp"
 #include "core/device/allocator.hpp"
 #include "core/device/backend.hpp"
-#include "core/io/json.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/runs/preset.hpp"
@@ -272,18 +270,6 @@ TEST(Options, OfEncodingsChangeARunOrSayThatTheyDoNot) {
     });
     if (refused.empty()) expect_effects("flip-flop", sum, tiny, prefix);
   }
-}
-
-// A preset may set an option that another choice makes idle. Only the user's own options are refused.
-TEST(Options, OfAPresetMayHaveNoEffect) {
-  RunConfig config =
-      testing::configured("flip-flop", "alibi", "optimiser.weight-decay=0 eval-every=0 optimiser.name=sgd");
-  EXPECT_NO_THROW(config.refuse_idle());
-  config.set("eval-count", "7");
-  const RunConfig before = config.clone();
-  EXPECT_NO_THROW(config.refuse_idle(&before));
-  EXPECT_EQ(testing::error_of([&] { config.refuse_idle(); }),
-            "[run] eval-count = 7 has no effect with eval-every = 0: the last evaluation counts all");
 }
 
 }  // namespace tally::effect_test

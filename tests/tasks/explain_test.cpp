@@ -161,62 +161,6 @@ TEST_F(Explain, BreaksAtWrites) {
   EXPECT_EQ(told.heads[0].source_position.n, 0);
 }
 
-TEST_F(Explain, HeadsWithoutGatesHaveNone) {
-  config_ = testing::configured("flip-flop", "cope@0-1,alibi@2-3", "task.length=16 model.width=8 model.layers=1");
-  task_ = config_.make_task();
-  model_ = config_.make_model(*task_);
-  const Explanation told = explain(*model_, *task_, examples_of(*task_, "in-distribution", 0, 5), 2);
-  ASSERT_EQ(told.heads.size(), 4u);
-  for (std::size_t head = 0; head < 4; ++head) EXPECT_EQ(told.heads[head].gates.size(), head < 2 ? 1u : 0u) << head;
-  const Evaluation alone = evaluate(*model_, *task_, "in-distribution", 5, 5);
-  EXPECT_EQ(told.evaluation.wrong, alone.wrong);
-  EXPECT_EQ(told.evaluation.scored, alone.scored);
-}
-
-// Sums of weights over neighbours with a kernel of -1 make every weight negative, which must not be shown as 0.
-TEST_F(Explain, AttentionThatIsNegativeIsShownAsItIs) {
-  make("mta", "pe.mta.queries=1 pe.mta.keys=1");
-  set("blocks.0.position.mta.kernel-after", {-1});
-  const Explanation told = explain_dense();
-  const MeanDeviation to_writes = told.heads[0].attention.scored[role(told, "w")];
-  EXPECT_LT(to_writes.mean, -0.05);
-  char shown[64];
-  std::snprintf(shown, sizeof shown, "| %.3g (%.2g)", to_writes.mean, to_writes.deviation);
-  const std::string text = explanation_text(told, Queries::scored);
-  EXPECT_NE(text.find(shown), std::string::npos) << shown << "\n" << text;
-}
-
-// Compares exactly except for real numbers. These are f32 means of numbers up to 1, and matmuls of other sizes may
-// round differently.
-void expect_same_but_for_rounding(const JsonValue& a, const JsonValue& b, const std::string& where) {
-  if (a.is_object() && b.is_object()) {
-    ASSERT_EQ(a.members().size(), b.members().size()) << where;
-    for (const auto& [name, value] : a.members()) {
-      ASSERT_TRUE(b.contains(name)) << where << "." << name;
-      expect_same_but_for_rounding(value, b.at(name), where + "." + name);
-    }
-  } else if (a.is_array() && b.is_array()) {
-    ASSERT_EQ(a.elements().size(), b.elements().size()) << where;
-    for (std::size_t n = 0; n < a.elements().size(); ++n) {
-      expect_same_but_for_rounding(a.elements()[n], b.elements()[n], where + "." + std::to_string(n));
-    }
-  } else if (a.is_real() && b.is_real()) {
-    EXPECT_NEAR(a.real(), b.real(), 1e-6) << where;
-  } else {
-    EXPECT_EQ(a, b) << where;
-  }
-}
-
-// A shorter sequence of a batch is measured as if it were the only one.
-TEST_F(Explain, WhatFillsABatchIsNotMeasured) {
-  config_ = testing::configured("counting", "cope", "model.width=8 model.heads=2 model.layers=1");
-  task_ = config_.make_task();
-  model_ = config_.make_model(*task_);
-  const auto examples = examples_of(*task_, "test", 0, 6);
-  expect_same_but_for_rounding(explanation_json(explain(*model_, *task_, examples, 1)),
-                               explanation_json(explain(*model_, *task_, examples, 6)), "");
-}
-
 TEST(OpenRoles, AreThoseApartFromAllOthers) {
   const auto open = [](const std::vector<double>& means) {
     std::vector<MeanDeviation> by_role;
@@ -231,15 +175,6 @@ TEST(OpenRoles, AreThoseApartFromAllOthers) {
   EXPECT_EQ(open({0.09, 0.0}), Roles{});         // hardly open at all
   EXPECT_EQ(open({0.9, 1.0}), Roles{});          // open on everything
   EXPECT_EQ(open({}), Roles{});
-}
-
-TEST(Roles, OfFlipFlop) {
-  const auto task = make_task("flip-flop", {{"length", "10"}});
-  Example example = next_token_example(task->encode("w0i1r0w1r1"));
-  example.score_mask = {0, 0, 0, 0, 1, 0, 0, 0, 1, 0};
-  EXPECT_EQ(task->roles(example), (std::vector<std::string>{"w", "bit of w", "i", "bit of i", "r", "bit of r", "w",
-                                                            "bit of w", "r", "bit of r"}));
-  EXPECT_EQ(task->sources(example), (std::vector<std::int32_t>{-1, -1, -1, -1, 1, -1, -1, -1, 7, -1}));
 }
 
 // If a task names the source token of an answer, that token holds the answer: its symbol, or its colour.

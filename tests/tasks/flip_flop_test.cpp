@@ -146,35 +146,6 @@ TEST(FlipFlop, ProbabilitiesAreThoseOfTheSplit) {
   }
 }
 
-TEST(FlipFlop, IgnoreProbabilityIsAnOption) {
-  for (const char* p : {"0.5", "1", "0"}) {
-    const auto task = make_task("flip-flop", {{"p-ignore", p}});
-    for (const char* split : {"train", "in-distribution"}) {
-      Counts counts = count(*task, split, 200);
-      expect_share(counts.instructions[ignore], counts.positions, std::stod(p), split);
-    }
-  }
-}
-
-TEST(FlipFlop, AnIndexLiesInTheSplit) {
-  const auto task = make_task("flip-flop", {{"length", "4"}, {"eval-count", "10"}});
-  EXPECT_NO_THROW(task->example("in-distribution", 9));
-  EXPECT_EQ(error_of([&] { task->example("in-distribution", 10); }),
-            "[split] in-distribution has sequences 0 to 9, asked for 10");
-  EXPECT_EQ(error_of([&] { task->example("train", -1); }), "[split] train has sequences 0 to 4294967295, asked for -1");
-  EXPECT_NE(text_of(*task, "train", 4'294'967'295), "");
-  EXPECT_THROW(task->example("train", 4'294'967'296), Error);
-}
-
-TEST(FlipFlop, UnknownSplitIsRefusedWithTheNearest) {
-  const auto task = make_task("flip-flop");
-  EXPECT_EQ(error_of([&] { task->example("ood-spars", 0); }),
-            "[split] unknown split 'ood-spars'; did you mean 'ood-sparse'? Known are train, in-distribution, "
-            "ood-sparse, ood-dense");
-  EXPECT_EQ(error_of([&] { task->split("validation"); }),
-            "[split] unknown split 'validation'; known are train, in-distribution, ood-sparse, ood-dense");
-}
-
 TEST(FlipFlop, EncodesUnfinishedSequences) {
   const auto task = make_task("flip-flop");
   EXPECT_EQ(task->encode("w0i1r"), (std::vector<std::int32_t>{write, zero, ignore, one, read}));

@@ -80,8 +80,7 @@ std::string name_of_case(const ::testing::TestParamInfo<const char*>& tested) {
 
 INSTANTIATE_TEST_SUITE_P(Reference, ForeignModels,
                          ::testing::Values("gpt2", "gpt2-wide", "llama", "llama-grouped", "llama-shards",
-                                           "llama-biased", "llama-longrope", "neox", "neox-longrope",
-                                           "neox-sequential"),
+                                           "llama-biased", "neox", "neox-sequential"),
                          name_of_case);
 
 // All 16-bit numbers.

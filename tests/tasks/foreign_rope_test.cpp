@@ -11,21 +11,6 @@ namespace tally::foreign_rope_test {
 using testing::contains;
 using testing::error_of;
 
-JsonValue list(const std::vector<double>& numbers) {
-  JsonValue array = JsonValue::array();
-  for (const double number : numbers) array.push(number);
-  return array;
-}
-
-// Two planes a head; 64 tokens, trained on 16.
-JsonValue rope_parameters() {
-  return JsonValue::object({{"rope_type", "longrope"},
-                            {"rope_theta", 500.0},
-                            {"original_max_position_embeddings", 16},
-                            {"short_factor", list({1, 1.5})},
-                            {"long_factor", list({1.25, 7e-6})}});
-}
-
 JsonValue llama(const JsonValue& rope) {
   return JsonValue::object({{"model_type", "llama"},
                             {"vocab_size", 40},
@@ -43,48 +28,6 @@ testing::Settings rope_options(const JsonValue& config) {
     if (option.first.starts_with("pe.")) options.push_back(option);
   }
   return options;
-}
-
-const testing::Settings expected{
-    {"pe.rope.base", "500"},          {"pe.rope.stretch", "longrope"},    {"pe.rope.factor", "4"},
-    {"pe.rope.trained-length", "16"}, {"pe.rope.short-factors", "1/1.5"}, {"pe.rope.long-factors", "1.25/7e-06"}};
-
-TEST(LongRopeSettings, BecomeOptions) {
-  EXPECT_EQ(rope_options(llama(rope_parameters())), expected);
-  // The older form has the length outside.
-  JsonValue config = llama({}), scaling = rope_parameters();
-  for (const char* key : {"rope_type", "rope_theta", "original_max_position_embeddings"}) scaling.remove(key);
-  scaling.set("type", "longrope");
-  config.remove("rope_parameters");
-  config.set("rope_theta", 500.0).set("original_max_position_embeddings", 16).set("rope_scaling", scaling);
-  EXPECT_EQ(rope_options(config), expected);
-  JsonValue with_factor = rope_parameters();
-  with_factor.set("factor", 2.0).set("attention_factor", std::sqrt(1.25));  // ln 2 / ln 16
-  testing::Settings two = expected;
-  two[2].second = "2";
-  EXPECT_EQ(rope_options(llama(with_factor)), two);
-}
-
-TEST(LongRopeSettings, AreWrittenAsTheyWereRead) {
-  const auto written = [](const RunConfig& config) {
-    OwnSettings settings(config, "llama");
-    JsonValue json = find_family("llama").write(settings);
-    settings.refuse_unread();
-    if (!json.contains("max_position_embeddings")) json.set("max_position_embeddings", 1024);
-    return json.set("model_type", "llama").set("vocab_size", 40);
-  };
-  const ForeignDescription description = describe_foreign(llama(rope_parameters()), "config.json");
-  RunConfig config = config_of(description, "");
-  JsonValue json = written(config);
-  EXPECT_EQ(rope_options(json), expected);
-  EXPECT_EQ(json.at("rope_scaling").string("type"), "longrope");
-  EXPECT_EQ(json.at("rope_scaling").string("rope_type"), "longrope");
-  EXPECT_EQ(json.integer("max_position_embeddings"), 64);
-  // Older versions look for the length outside. They use another factor unless there is an attention factor.
-  EXPECT_EQ(json.integer("original_max_position_embeddings"), 16);
-  EXPECT_EQ(json.at("rope_scaling").real("attention_factor"), std::sqrt(1 + std::log(4.0) / std::log(16.0)));
-  config.set("pe.rope.short-factors", "");  // all 1
-  EXPECT_EQ(written(config).at("rope_scaling").at("short_factor"), list({1, 1}));
 }
 
 // Checks the settings that a run with these options writes, and that they are read as the same options.
@@ -107,6 +50,17 @@ JsonValue yarn(std::initializer_list<JsonMember> more = {}) {
       {{"rope_type", "yarn"}, {"rope_theta", 500.0}, {"factor", 4.0}, {"original_max_position_embeddings", 16}});
   for (const JsonMember& member : more) rope.set(member.name, member.value);
   return rope;
+}
+
+// The older form has the lengths in rope_scaling.
+TEST(StretchedRope, IsReadInBothForms) {
+  JsonValue config = llama({}), scaling = yarn();
+  scaling.remove("rope_theta");
+  config.remove("rope_parameters");
+  config.set("rope_theta", 500.0).set("rope_scaling", scaling);
+  EXPECT_EQ(rope_options(config), rope_options(llama(yarn())));
+  config = llama(yarn()).set("original_max_position_embeddings", 32);
+  EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "contradicts the same key outside"));
 }
 
 // Both names of the type, and all lengths: some versions use the quotient of the lengths as the factor.
@@ -150,14 +104,6 @@ TEST(StretchedRope, DynamicIsFromTheModelsLengthOn) {
   EXPECT_EQ(written_back(rope).integer("max_position_embeddings"), 64);
 }
 
-TEST(StretchedRope, AMissingLengthIsNoted) {
-  JsonValue without = yarn();
-  without.remove("original_max_position_embeddings");
-  const std::vector<std::string> notes = describe_foreign(llama(without), "config.json").notes;
-  ASSERT_EQ(notes.size(), 1u);
-  EXPECT_TRUE(contains(notes[0], "the trained length is taken to be max_position_embeddings = 64"));
-}
-
 void expect_refused(const JsonValue& rope, const std::string& why) {
   const std::string error = error_of([&] { describe_foreign(llama(rope), "config.json"); });
   EXPECT_TRUE(error.starts_with("[import] config.json: ") && contains(error, why)) << why << "\n" << error;
@@ -174,32 +120,13 @@ TEST(StretchedRope, ContradictionsAreRefused) {
         {"original_max_position_embeddings", "65", "is more than max_position_embeddings = 64"},
         {"type", R"("linear")", "'type' contradicts rope_type"},
         {"mscale", "0.7", "'mscale' is not a key that tally knows"},
+        {"factor", "0.5", "at least 1"},
+        {"attention_factor", "0.0", "must be above 0"},
         {"rope_type", "null", "does not say how"},
         {"rope_type", R"("dynamic")", "contradicts max_position_embeddings = 64"},
         {"rope_type", R"("mrope")", "'mrope' is not there in tally"}}) {
     expect_refused(yarn().set(key, parse_json(value, {}, "value")), why);
   }
-}
-
-TEST(LongRopeSettings, ThatAreRefused) {
-  for (const auto& [key, value, why] : {Case{"short_factor", "null", "'short_factor' is missing"},
-                                        {"short_factor", "[1]", "has 1 number, but 4 dims are rotated; one is wanted"},
-                                        {"long_factor", "[1, 0]", "above 0"},
-                                        {"long_factor", "[1, -1]", "above 0"},
-                                        {"long_factor", "2.0", "array of numbers, not a real number"},
-                                        {"long_factor", R"(["1", 1.0])", "not a string"},
-                                        {"factor", "0.5", "at least 1"},
-                                        {"attention_factor", "0.0", "must be above 0"},
-                                        {"long_mscale", "1.2", "may change"},
-                                        {"original_max_position_embeddings", "65", "more than"},
-                                        {"original_max_position_embeddings", "1", "too short"}}) {
-    expect_refused(rope_parameters().set(key, parse_json(value, {}, "value")), why);
-  }
-  JsonValue config = llama(rope_parameters());
-  config.set("original_max_position_embeddings", 32);
-  EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "contradicts the same key outside"));
-  config = llama(rope_parameters().set("factor", 2.0)).set("original_max_position_embeddings", 16);
-  EXPECT_TRUE(contains(error_of([&] { describe_foreign(config, "config.json"); }), "attention_factor decides"));
 }
 
 }  // namespace tally::foreign_rope_test

@@ -5,7 +5,6 @@
 
 #include "tasks/foreign/family.hpp"
 #include "tasks/foreign/foreign_model.hpp"
-#include "tests/error_of.hpp"
 #include "tests/tasks/configured.hpp"
 
 namespace tally::foreign_settings_test {
@@ -51,26 +50,6 @@ TEST(ForeignSettings, LeftOutAreThoseOfTheirLibrary) {
       const char* const group = name == "base" || name == "rotary-dims" ? "pe.rope." : "model.";
       EXPECT_EQ(found[group + name], value) << json.string("model_type") << " " << name;
     }
-  }
-}
-
-// In our options, 0 stands for the default, which would be another function than the file's.
-TEST(ForeignSettings, ANormWithoutAnEpsilonIsRefused) {
-  const auto least = [](const char* type, std::initializer_list<const char*> sizes) {
-    JsonValue json = JsonValue::object({{"model_type", type}, {"vocab_size", 40}});
-    for (const char* size : sizes) json.set(size, 4);
-    return json;
-  };
-  for (const auto& [key, model] :
-       {std::pair{"layer_norm_epsilon", least("gpt2", {"n_embd", "n_head", "n_layer"})},
-        {"rms_norm_eps", least_llama()},
-        {"layer_norm_eps", least("gpt_neox", {"hidden_size", "num_attention_heads", "num_hidden_layers"})}}) {
-    JsonValue json = model;
-    json.set(key, 0.0);
-    EXPECT_EQ(testing::error_of([&] { settings_of(json); }),
-              formatted("[import] config.json: '{}' is 0; it must be above 0", key));
-    json.set(key, -1e-5);
-    EXPECT_NE(testing::error_of([&] { settings_of(json); }), "");
   }
 }
 

@@ -92,15 +92,4 @@ TEST(Generate, OneSymbolIsTheTeachersAnswerToo) {
   EXPECT_EQ(own.wrong, fed.wrong);
 }
 
-// The running products of group words are contiguous, but they are not fed to the model.
-TEST(Generate, RefusesAnswersInPiecesOrThatAreNotFed) {
-  const Small pieces("flip-flop", "rope"), products("group-word", "cope");
-  EXPECT_EQ(testing::error_of([&] { evaluate_generated(*pieces.model, *pieces.task, "ood-dense", 2, 2); }),
-            "[generate] what is scored in sequence 0 of ood-dense does not stand in one piece: there is no answer to "
-            "generate");
-  EXPECT_THROW(evaluate_generated(*pieces.model, *pieces.task, "train", 0, 2), Error);
-  EXPECT_EQ(testing::error_of([&] { evaluate_generated(*products.model, *products.task, "in-distribution", 1, 1); }),
-            "[generate] the answers in sequence 0 of in-distribution are not fed, so that there is none to go on from");
-}
-
 }  // namespace tally::generate_test

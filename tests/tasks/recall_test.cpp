@@ -9,7 +9,6 @@
 
 namespace tally::recall_test {
 
-using testing::error_of;
 using testing::make_task;
 using testing::Mean;
 using testing::Settings;
@@ -91,21 +90,6 @@ TEST(Mqar, CheckNumbers) {
     slot0.expect_near(row.slot0, row.slot0_tolerance, what);
     last.expect_near(row.last, row.last_tolerance, what);
   }
-}
-
-TEST(Mqar, RandomFillerAsksFalsely) {
-  Settings settings = mqar("256", "8", "64");
-  settings.emplace_back("filler", "random");
-  const auto task = make_task("mqar", settings);
-  Mean false_queries;
-  testing::for_each_example(*task, "train", 3000, [&](const Example& example) {
-    std::set<std::int32_t> keys;
-    for (std::size_t t = 0; t < 16; t += 2) keys.insert(example.tokens[t]);
-    double count = 0;
-    for (std::size_t t = 16; t < 64; ++t) count += example.score_mask[t] == 0 && keys.count(example.tokens[t]) > 0;
-    false_queries.add(count);
-  });
-  false_queries.expect_exact(1.25, "false queries");
 }
 
 TEST(MqarUpdate, TheLatestValueIsAsked) {
@@ -191,14 +175,6 @@ TEST(NBack, EachKeyAsksForItsNthLastValue) {
       });
     }
   }
-}
-
-TEST(NBack, IsWrittenWithItsAnswers) {
-  const auto task = make_task("n-back", n_back("2", "2", "4", "1"));
-  const std::string text = testing::text_of(*task, "train", 0);
-  EXPECT_NE(text.find(':'), std::string::npos) << text;
-  EXPECT_EQ(task->encode("k0 v1 k1 v0 k0:v1"), (std::vector<std::int32_t>{0, 3, 1, 2, 0}));
-  EXPECT_EQ(error_of([&] { task->encode("k0 v1 k7"); }), "[encode] symbol 3 is 'k7', which is none of k0 k1 v0 v1");
 }
 
 TEST(NBack, CheckNumbers) {

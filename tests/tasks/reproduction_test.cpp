@@ -10,7 +10,6 @@
 
 #include "nn/options.hpp"
 #include "tasks/print/statistics.hpp"
-#include "tasks/results/varied.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tests/core/io_files.hpp"
 
@@ -173,30 +172,6 @@ TEST(Reproductions, MarksAreExplainedWhereTheyStand) {
   const std::string text = reproduced_text(result);
   EXPECT_TRUE(says(text, formatted("50% (0){}", untrained_mark))) << text;
   EXPECT_TRUE(says(text, formatted("{} longer than any training sequence", untrained_mark))) << text;
-}
-
-TEST(Reproductions, OneSeedIsNotMarkedAndTheTableSaysWhy) {
-  const Reproduced::Cell one = cell_of({0.5}, 1'000'000, Printed{5}), two = cell_of({0.5, 0.5}, 1'000'000, Printed{5});
-  const Reproduction table = one_column();
-  const std::string note = "no mark for what differs where there is one seed, which tells nothing of the spread";
-  Reproduced result{.table = &table, .setting = {Scale::quick, {1}, ""}, .cells = {{one}, {{}}}};
-  EXPECT_TRUE(says(reproduced_text(result), note)) << reproduced_text(result);
-  EXPECT_FALSE(reproduced_json(result).elements("rows")[0].at("c").contains("differs"));
-  result = {.table = &table, .setting = {Scale::quick, {1, 2}, ""}, .cells = {{two}, {two}}};
-  EXPECT_FALSE(says(reproduced_text(result), note));
-  EXPECT_TRUE(reproduced_json(result).elements("rows")[0].at("c").boolean("differs"));
-}
-
-TEST(Reproductions, NumbersOfAnotherUnitHaveAHeadingOfTheirOwn) {
-  const Reproduction& table = find_reproduction("table8");
-  Reproduced result{.table = &table, .setting = {Scale::quick, {1, 2}, ""}};
-  for (const ReproductionRow& row : table.rows) {
-    auto& cells = result.cells.emplace_back(table.columns.size());
-    if (!row.printed.empty()) cells.back().printed = row.printed.back();
-  }
-  const std::string text = reproduced_text(result);
-  EXPECT_NE(text.find("| paper, Wikitext-103, test: perplexity |"), std::string::npos) << text;
-  EXPECT_NE(text.find("The column 'paper, Wikitext-103, test: perplexity' has no wrong answers"), std::string::npos);
 }
 
 // The choices that a table states agree with its runs.

@@ -32,17 +32,14 @@ TEST(Statistics, ExponentialsThatDoNotFitAreTakenByTheirLogarithms) {
   EXPECT_NEAR(small.value.deviation, 4, 1e-12);
   EXPECT_NEAR(small.log_mean, std::log(24.0), 1e-14);
   EXPECT_NEAR(small.log_deviation, std::log(4.0), 1e-14);
-  EXPECT_EQ(small.mean_text() + " " + small.deviation_text(2), "24 4");
+  EXPECT_EQ(exponential_text(small.log_mean) + " " + exponential_text(small.log_deviation, 2), "24 4");
   // The same times e^1000.
   const ExponentialMean large =
       mean_of_exponentials({std::log(20.0) + 1000, std::log(24.0) + 1000, std::log(28.0) + 1000});
   EXPECT_TRUE(std::isinf(large.value.mean));
   EXPECT_NEAR(large.log_mean, 1000 + std::log(24.0), 1e-12);
   EXPECT_NEAR(large.log_deviation, 1000 + std::log(4.0), 1e-12);
-  EXPECT_EQ(large.mean_text(5) + " " + large.deviation_text(5), "e^1003.2 e^1001.4");
-  const ExponentialMean equal = mean_of_exponentials({1000, 1000});
-  EXPECT_EQ(equal.mean_text() + " " + equal.deviation_text(2), "e^1000 0");
-  EXPECT_EQ(mean_of_exponentials({1000}).mean_text(), "e^1000");
+  EXPECT_EQ(mean_of_exponentials({1000, 1000}).value.deviation, 0);
   EXPECT_EQ(exponential_text(std::log(24.65)), "24.65");
   EXPECT_EQ(exponential_text(812.25), "e^812.2");
   EXPECT_EQ(exponential_text(-1e6), "0");

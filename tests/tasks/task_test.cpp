@@ -30,16 +30,6 @@ TEST(Tasks, HaveNamesAndDescriptions) {
   }
 }
 
-TEST(Tasks, OptionsHaveHelpAndNamesOfTheirOwn) {
-  for (const TaskEntry* entry : task_registry()) {
-    std::set<std::string> names;
-    for (const OptionInfo& info : list_options(*entry->make_options())) {
-      EXPECT_TRUE(names.insert(info.name).second) << entry->name << " " << info.name;
-      EXPECT_FALSE(info.help.empty()) << entry->name << " " << info.name;
-    }
-  }
-}
-
 TEST(Tasks, TrainComesFirstAndSymbolsAreUnique) {
   for (const TaskEntry* entry : task_registry()) {
     if (entry->reads_files) continue;

@@ -141,21 +141,6 @@ TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
   EXPECT_NE(epochs[0], epochs[1]);
 }
 
-TEST_F(TextTask, AnEpochBeginsAtAnyOfTheFirstTokens) {
-  const auto task = make({{"length", "10"}});
-  std::set<std::int64_t> offsets, expected;
-  for (std::int64_t epoch = 0; epoch < 200; ++epoch) {
-    std::int64_t least = train_tokens;
-    for (std::int64_t n = 0; n < task->epoch(); ++n) {
-      const std::int32_t first = task->example("train", epoch * task->epoch() + n).tokens[0];
-      least = std::min<std::int64_t>(least, first == 256 ? 0 : first);
-    }
-    offsets.insert(least);
-  }
-  for (std::int64_t offset = 0; offset < 10; ++offset) expected.insert(offset);
-  EXPECT_EQ(offsets, expected) << "[0, T)";
-}
-
 TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
   const testing::Settings settings{{"length", "10"}, {"order", "random"}};
   const auto task = make(settings), again = make(settings), other = make(settings, 2);
@@ -288,24 +273,6 @@ TEST_F(TextTask, ChangedTokensAreNotUsed) {
     folder_.file(formatted("{}.bin", split), good);
     EXPECT_NO_THROW(make({{"length", "8"}})->example(split, 0));
   }
-}
-
-// A split without tokens does not exist; a folder for evaluation has no training split.
-TEST_F(TextTask, SplitsMayBeEmpty) {
-  const auto empty = [&](const std::string& name) {
-    JsonValue manifest = parse_json(bytes_of_file(folder_.file("manifest.json")), {}, "manifest");
-    JsonValue splits = manifest.at("splits"), split = splits.at(name);
-    split.set("tokens", 0);
-    splits.set(name, std::move(split));
-    manifest.set("splits", std::move(splits));
-    folder_.file("manifest.json", write_json(manifest));
-    folder_.file(name + ".bin", "");
-  };
-  empty("train");
-  EXPECT_TRUE(contains(error_of([&] { make({{"length", "8"}}); }), "train.bin has 0 tokens"));
-  const auto task = make({{"length", "8"}, {"stride", "8"}});
-  EXPECT_EQ(counted(*task), once_from(1));
-  EXPECT_TRUE(contains(error_of([&] { task->example("train", 0); }), "train.bin has 0 tokens"));
 }
 
 }  // namespace tally::text_test

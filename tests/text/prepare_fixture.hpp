@@ -48,8 +48,10 @@ class Prepare : public ::testing::Test {
     std::int64_t first = 0, bytes = 0;
     std::vector<std::int32_t> ids = {};
   };
+  TextTokens opened(const std::string& name = "out") { return TextTokens({.data = folder_.file(name)}); }
   std::vector<Document> documents(const std::string& split) {
-    const TokenFile tokens = PreparedText(folder_.file("out")).tokens(split);
+    const TextTokens text = opened();
+    const TokenFile& tokens = text.tokens(split);
     std::istringstream lines(bytes_of_file(folder_.file(formatted("out/documents-{}.tsv", split))));
     std::vector<Document> documents;
     std::size_t count = 0;
@@ -67,13 +69,8 @@ class Prepare : public ::testing::Test {
 
   // Its tokens have the checksums of its manifest, which a training checks.
   void expect_whole(const std::string& name) {
-    TextSources sources;
-    sources.data = folder_.file(name);
-    const TextTokens tokens(sources);
-    const TextManifest manifest = PreparedText(folder_.file(name)).manifest();
-    for (const TextSplit& split : manifest.splits) {
-      EXPECT_EQ(tokens.checksum(split.name), split.token_checksum) << split.name;
-    }
+    const TextTokens tokens = opened(name);
+    for (const auto& split : tokens.splits()) EXPECT_NO_THROW(tokens.verify(split.name)) << split.name;
   }
 
   TemporaryFolder folder_;

@@ -7,7 +7,7 @@
 #include "core/io/checksum.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
-#include "tasks/text/prepare/words.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tests/text/prepare_fixture.hpp"
 
 namespace tally::prepare_test {
@@ -17,17 +17,17 @@ namespace fs = std::filesystem;
 TEST_F(Prepare, EveryDocumentComesBackFromItsSplit) {
   const JsonValue manifest = prepare();
   EXPECT_EQ(manifest.at("counts").integer("found"), 40);
-  const PreparedText text(folder_.file("out"));
-  EXPECT_EQ(read_tokenizer(text.tokenizer_path()).tokens.size(), text.manifest().vocabulary);
+  const TextTokens text = opened();
+  EXPECT_EQ(text.tokenizer()->vocabulary(), manifest.at("tokenizer").integer("vocabulary"));
   expect_whole("out");
   std::size_t found = 0;
   for (const char* split : {"train", "validation", "test"}) {
-    const TokenFile tokens = text.tokens(split);
-    EXPECT_EQ(tokens.at(0), text.manifest().end_of_text);
-    EXPECT_EQ(tokens.at(tokens.size() - 1), text.manifest().end_of_text);
+    const TokenFile& tokens = text.tokens(split);
+    EXPECT_EQ(tokens.at(0), text.end_of_text());
+    EXPECT_EQ(tokens.at(tokens.size() - 1), text.end_of_text());
     for (const Document& document : documents(split)) {
       EXPECT_EQ(decoded(document), bytes_of_file(folder_.file("source/" + document.path)));
-      EXPECT_EQ(tokens.at(document.first - 1), text.manifest().end_of_text);
+      EXPECT_EQ(tokens.at(document.first - 1), text.end_of_text());
       const double u = crc32c(std::as_bytes(std::span(document.path))) / 4294967296.0;
       EXPECT_EQ(u < 0.2 ? "validation" : u < 0.4 ? "test" : "train", std::string(split));
       ++found;
@@ -83,22 +83,6 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
   EXPECT_FALSE(fs::exists(folder_.file("other")));
 }
 
-// A file of lines is read a MiB at a time; a line across two parts is found.
-TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
-  std::string lines, texts;
-  for (int n = 0; n < 30; ++n) {
-    const std::string text(100'000 + static_cast<std::size_t>(n), static_cast<char>('a' + n % 26));
-    lines += formatted("{{\"text\": \"{}\"}}\n", text);
-    texts += text;
-  }
-  settings_.sources = {{folder_.file("long.jsonl", lines), "train"}};
-  settings_.vocabulary = 257;
-  prepare();
-  std::string read;
-  for (const Document& document : documents("train")) read += decoded(document);
-  EXPECT_TRUE(read == texts);
-}
-
 // A text of several MiB is one document, encoded as `tally tokenizer encode` does.
 TEST_F(Prepare, LongTextsAreEncodedWhole) {
   std::string text;
@@ -115,46 +99,13 @@ TEST_F(Prepare, LongTextsAreEncodedWhole) {
   const JsonValue manifest = prepare();
   const JsonValue& dropped = manifest.at("counts").at("dropped");
   for (const char* rule : {"equal", "invalid", "content"}) EXPECT_EQ(dropped.integer(rule), 1) << rule;
-  const PreparedText prepared(folder_.file("out"));
+  const TextTokens prepared = opened();
   ASSERT_EQ(documents("train").size(), 1u);
   const Document document = documents("train")[0];
   EXPECT_EQ(document.bytes, std::ssize(text));
   EXPECT_EQ(prepared.tokens("train").size(), std::ssize(document.ids) + 2);
-  const Tokenizer tokenizer(read_tokenizer(prepared.tokenizer_path()));
-  EXPECT_TRUE(document.ids == Encoder(tokenizer).encode(text)) << "as the whole text at once";
-  EXPECT_EQ(prepared.manifest().split("train").words, count_words(text));
-}
-
-// Names of added tokens may hold blanks and line ends, where long texts used to be cut.
-TEST_F(Prepare, AddedTokensOfALongTextAreAllFound) {
-  TokenizerParts parts = byte_tokenizer();
-  for (const char* name : {"<a b>", "x\ny"}) {
-    parts.added.push_back({name, static_cast<std::int32_t>(parts.tokens.size())});
-    parts.tokens.emplace_back(name);
-  }
-  settings_.tokenizer = folder_.file("t.json", tokenizer_json(parts));
-  std::string text;
-  constexpr std::int64_t times = 150'000;
-  for (std::int64_t n = 0; n < times; ++n) text += n % 3 == 0 ? "wx\nyw" : "w<a b>w";
-  settings_.sources = {{folder_.file("long.txt", text), "train"}};
-  prepare();
-  const std::vector<std::int32_t> ids = documents("train")[0].ids;
-  EXPECT_EQ(std::ranges::count(ids, 257) + std::ranges::count(ids, 258), times);
-  EXPECT_TRUE(ids == Encoder(Tokenizer(parts)).encode(text));
-}
-
-// No more than 4096 texts are in memory at once.
-TEST_F(Prepare, TextsAreReadABatchAtATime) {
-  std::vector<std::uint64_t> done;
-  observer_.progress = [&](std::string_view stage, std::uint64_t bytes, std::uint64_t) {
-    if (stage == "train") done.push_back(bytes);
-  };
-  std::string lines;
-  for (int n = 1000; n < 6000; ++n) lines += formatted("{{\"text\": \"{}\"}}\n", n);
-  settings_.sources = {{folder_.file("many.jsonl", lines), "train"}};
-  settings_.vocabulary = 257;
-  prepare();
-  EXPECT_EQ(done, (std::vector<std::uint64_t>{4 * 4096, 4 * 5000}));
+  EXPECT_TRUE(document.ids == Encoder(*prepared.tokenizer()).encode(text)) << "as the whole text at once";
+  EXPECT_EQ(manifest.at("splits").at("train").integer("words"), count_words(text));
 }
 
 // A pattern that matches an empty text at the third byte.
@@ -205,7 +156,7 @@ TEST_F(Prepare, TheTokenThatEndsADocumentIsNamedOrKnown) {
   EXPECT_ERROR(prepare(), "--end-token names the token");
   settings_.end_token = "<stop>";
   EXPECT_EQ(prepare().at("tokenizer").integer("end_of_text"), 257);
-  EXPECT_EQ(PreparedText(folder_.file("out")).tokens("train").at(0), 257);
+  EXPECT_EQ(opened().tokens("train").at(0), 257);
 }
 
 TEST_F(Prepare, AFolderDoesNotLieAmongItsTexts) {
@@ -231,6 +182,31 @@ TEST_F(Prepare, WhatIsThereIsKept) {
   EXPECT_ERROR(prepare("new2"), "empty: no text is left; found 1, dropped by size 1");
   settings_.sources = {{folder_.file("a.jsonl", "{\"body\": \"a\"}\n{\"body\": \"b\"}\n"), ""}};
   EXPECT_ERROR(prepare("new2"), "no text is left; found 2, dropped by json 2; the first: [jsonl] ");
+}
+
+TEST_F(Prepare, WhatContradictsTheManifestIsNamed) {
+  prepare();
+  const std::string path = folder_.file("out/manifest.json"), manifest = bytes_of_file(path);
+  const auto refused = [&](const std::string& from, const std::string& to, std::string_view message) {
+    std::string changed = manifest;
+    changed.replace(changed.rfind(from), from.size(), to);
+    folder_.file("out/manifest.json", changed);
+    EXPECT_ERROR(opened(), message);
+    EXPECT_ERROR(opened(), "out/manifest.json");
+    folder_.file("out/manifest.json", manifest);
+  };
+  refused("\"version\": 1", "\"version\": 2", "version 2 is not known");
+  refused("\"vocabulary\": 300", "\"vocabulary\": 301", "tokenizer.json has 300 tokens, and the manifest says 301");
+  refused("\"end_of_text\": ", "\"end_of_text\": 9", "and the vocabulary has 300");
+  refused("\"tokens\": ", "\"tokens\": 1", ".bin: holds");
+  refused("\"splits\"", "\"parts\"", "'splits' is missing");
+  EXPECT_ERROR(opened().tokens("other"), "has no tokens of the split 'other'");
+  const std::string tokenizer = bytes_of_file(folder_.file("out/tokenizer.json"));
+  folder_.file("out/tokenizer.json", tokenizer + " ");
+  EXPECT_ERROR(opened(), "tokenizer.json: its checksum is");
+  folder_.file("out/tokenizer.json", tokenizer);
+  fs::remove(folder_.file("out/train.bin"));
+  EXPECT_ERROR(opened(), "train.bin: cannot be opened");
 }
 
 TEST_F(Prepare, AStoppedOneBeginsAgain) {

@@ -1,11 +1,9 @@
 #include "tasks/text/tokenizer.hpp"
 
-#include <chrono>
 #include <random>
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
-#include "core/utf8.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
@@ -162,15 +160,6 @@ TEST(Bpe, LongPiecesAndShortOnesAgree) {
   }
 }
 
-TEST(Bpe, OnePieceOfTenMegabytes) {
-  const Tokenizer tokenizer(small_tokenizer());
-  const std::string text(10'000'000, 't');
-  const auto begin = std::chrono::steady_clock::now();
-  const Ids ids = Encoder(tokenizer).encode(text);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
-  EXPECT_EQ(tokenizer.decode(ids), text);
-}
-
 TEST(Bpe, SpecialTokensOnlyWhereAllowed) {
   TokenizerParts parts = byte_tokenizer();
   parts.tokens.emplace_back();
@@ -188,15 +177,6 @@ TEST(Bpe, SpecialTokensOnlyWhereAllowed) {
   EXPECT_EQ(encoder.encode(text).size(), text.size());
   const std::vector<std::string> unknown{"<pad>"};
   EXPECT_ERROR(encoder.encode(text, unknown, ids), "'<pad>' is no special token");
-}
-
-TEST(Bpe, TrainingRefusesWhatCannotBe) {
-  EXPECT_ERROR(trained_on({"a"}, {.vocabulary = 256}), "at least 257");
-  EXPECT_ERROR(trained_on({"a"}, {.vocabulary = 300, .min_count = 0}), "at least 1");
-  EXPECT_ERROR(trained_on({"ab"}, {.pattern = "a|c*"}), "byte 1 of the text: matches an empty text");
-  EXPECT_EQ(trained_on({}, {}).tokens.size(), 257);
-  EXPECT_EQ(trained_on({"ab ab"}, {.min_count = 3}).tokens.size(), 257);
-  EXPECT_EQ(trained_on({"ab ab"}, {.min_count = 2}).tokens.size(), 258);
 }
 
 }  // namespace tally::tokenizer_test

@@ -1,4 +1,4 @@
-#include "tasks/text/prepare/words.hpp"
+#include "tasks/text/normal_form.hpp"
 
 #include <gtest/gtest.h>
 
@@ -28,20 +28,6 @@ TEST(Words, EveryWhiteSpaceOfUnicodePartsThem) {
     ++blanks;
   }
   EXPECT_EQ(blanks, 25);  // characters with the property White_Space
-}
-
-TEST(Words, CutAnywhere) {
-  const std::string text = "ab\xe2\x80\x89 c\xe2\x80z\n\xe1\x9a\x80\xe2\xc2\xa0\xe3\x80\x80x\xe2\x81";
-  const std::int64_t words = count_words(text);
-  for (std::size_t first = 0; first <= text.size(); ++first) {
-    for (std::size_t second = first; second <= text.size(); ++second) {
-      WordCounter counter;
-      counter.add(std::string_view(text).substr(0, first));
-      counter.add(std::string_view(text).substr(first, second - first));
-      counter.add(std::string_view(text).substr(second));
-      EXPECT_EQ(counter.words(), words) << first << " " << second;
-    }
-  }
 }
 
 }  // namespace tally::words_test

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/error.hpp"
 #include "tasks/checks/estimate.hpp"
@@ -11,6 +12,7 @@
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/commands/parts/trained_model.hpp"
+#include "tasks/evaluation/error_rates.hpp"
 #include "tasks/evaluation/generate.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/varied.hpp"
@@ -138,32 +140,55 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
   return plans;
 }
 
-// The table of a plan. `refused` becomes true if an evaluation failed.
+// The table of a plan, of errors or of perplexities by value. Its notes name the evaluations that failed; `refused`
+// becomes true if there are some.
 ResultTable evaluated(const Plan& plan, const GridDimension& over, const OverSettings& settings,
                       const CommonOptions& common, const std::atomic<bool>& stop, bool& refused) {
-  std::vector<VariedLine> lines;
+  const bool sequences = plan.report->scores_sequences;
+  ResultTable table{"", {{"encoding"}}};
+  for (const std::string& value : over.values) table.columns.push_back({value});
+  table.columns.push_back({"runs"});
+  bool of_text = false;
+  std::set<std::string> counts;
+  std::vector<std::string> refusals;
   for (const ReportGroup& group : plan.report->groups) {
-    VariedLine& line = lines.emplace_back();
-    line.label = group.label();
-    line.cells.resize(over.values.size());
-    line.runs = static_cast<std::int64_t>(group.runs.size());
-    line.finished = group.count(RunState::finished);
+    std::vector<VariedCell> cells(over.values.size());
     for (const RunSummary* run : group.runs) {
       if (run->state != RunState::finished) continue;
       std::vector<std::string> changes;
       std::ranges::copy_if(settings.changes, std::back_inserter(changes),
                            [&](const std::string& change) { return concerns(change, run->config); });
       VariedRun work(*run, std::move(changes), common, stop);
-      for (std::size_t n = 0; n < over.values.size() && !stop.load(); ++n) {
+      for (std::size_t n = 0; n < cells.size() && !stop.load(); ++n) {
         work.evaluate({plan.option, over.values[n], plan.beside, plan.split, settings.count, settings.generate},
-                      line.cells[n]);
-        refused |= !line.cells[n].refusal.empty();
+                      cells[n]);
       }
     }
+    std::vector<ResultCell>& row = table.rows.emplace_back(1, group.label());
+    for (std::size_t n = 0; n < cells.size(); ++n) {
+      const auto& [results, refusal] = cells[n];
+      row.push_back(result_cell(results, sequences));
+      if (!results.empty() && results.front().text) {
+        of_text = true;
+        counts.insert(formatted("- at {}: {}", over.values[n], text_counts_text(*results.front().text)));
+      }
+      if (refusal.empty()) continue;
+      refused = true;
+      row.back().json.set("refused", refusal);
+      refusals.push_back(formatted("{} at {}: {}", group.label(), over.values[n], refusal));
+    }
+    const std::int64_t runs = std::ssize(group.runs), finished = group.count(RunState::finished);
+    row.push_back(finished == runs ? formatted("{}", runs) : formatted("{} of {} finished", finished, runs));
   }
-  return varied_table({plan.report->task->name, plan.option, plan.split, settings.generate,
-                       plan.report->scores_sequences, over.values, plan.with},
-                      lines);
+  const std::string wrong =
+      formatted("wrong {}{}", sequences ? "sequences" : "tokens", settings.generate ? " of generated answers" : "");
+  table.title =
+      formatted("{}, {}, {} against {}{}: mean over seeds (standard deviation)", plan.report->task->name, plan.split,
+                of_text ? "perplexity" : wrong, plan.option, plan.with.empty() ? "" : " with " + plan.with);
+  for (const auto& notes : {std::vector<std::string>(counts.begin(), counts.end()), refusals}) {
+    if (!notes.empty()) table.notes.push_back(joined(notes, "\n"));
+  }
+  return table;
 }
 
 }  // namespace

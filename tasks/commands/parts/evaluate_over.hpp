@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,6 +26,12 @@ struct VariedQuestion {
   std::string split;
   std::int64_t count = 0;  // sequences; 0: the whole split
   bool generate = false;   // answers are fed back
+};
+
+// Runs that differ only in the seed, at one value.
+struct VariedCell {
+  std::vector<Evaluation> results = {};
+  std::string refusal = {};  // why a run has no result: its encoding does not support this length
 };
 
 class VariedRun {

@@ -28,65 +28,44 @@ std::string shown(std::string_view path) { return escape_for_print(path, 1000); 
 
 struct SourceFile {
   std::string path;            // below the folder
-  std::string_view rule = {};  // that drops it: not_files, unreadable or none
+  std::string_view rule = {};  // that drops it if there is a reason: not_files or unreadable
   std::string reason = {};
   bool is_folder = false;  // one with a reason
 };
 
-// Lists everything below a folder except folders, in subfolders too.
-class Walk {
- public:
-  std::vector<SourceFile> files;
+// Why something below a folder is not read; empty for a file.
+std::string reason_of(const fs::file_status& status, const std::error_code& error) {
+  if (fs::is_regular_file(status)) return "";
+  if (status.type() == fs::file_type::not_found) return "links to a file that does not exist";
+  if (!fs::exists(status)) return error.message();
+  return fs::is_directory(status) ? "links to a folder" : "is a pipe, a socket or a device, not a file";
+}
 
-  // `below`: path of the folder below the source, empty for the source. `real`: the folder without links.
-  void enter(const fs::path& folder, const fs::path& below, const fs::path& real) {
-    if (std::ranges::count(entered_, real) > 0) {
-      return add(below, "not_files", "links to a folder that holds the link", true);
-    }
-    entered_.push_back(real);
-    std::error_code error;
-    fs::directory_iterator entries(folder, error);
-    while (!error && entries != fs::directory_iterator()) {
-      visit(*entries, below / entries->path().filename(), real);
-      entries.increment(error);
-    }
-    if (error) add(below, "unreadable", error.message(), true);
-    entered_.pop_back();
-  }
-
- private:
-  void visit(const fs::directory_entry& entry, const fs::path& below, const fs::path& real) {
-    std::error_code error;
-    const bool is_link = entry.is_symlink(error);
-    const fs::file_status status = fs::status(entry.path(), error);
-    if (status.type() == fs::file_type::none) return add(below, "unreadable", error.message());
-    if (!fs::exists(status)) return add(below, "unreadable", "links to a file that does not exist");
-    if (fs::is_regular_file(status)) return add(below, "", "");
-    if (!fs::is_directory(status)) {
-      return add(below, "not_files", "is a pipe, a socket or a device, not a file");
-    }
-    const fs::path target = is_link ? fs::canonical(entry.path(), error) : real / entry.path().filename();
-    if (error) return add(below, "unreadable", error.message(), true);
-    enter(entry.path(), below, target);
-  }
-
-  void add(const fs::path& path, std::string_view rule, std::string reason, bool is_folder = false) {
-    files.push_back({path.string(), rule, std::move(reason), is_folder});
-  }
-
-  std::vector<fs::path> entered_;  // from the source to the folder at work, without links
-};
-
-// Sorted by the bytes of the paths. Links are followed (the caches of model hubs hold only links). A link to a folder
-// that contains the link is not a file, nor are pipes, sockets and devices. A broken link and a folder that cannot be
-// opened are unreadable.
-std::vector<SourceFile> files_below(const std::string& folder) {
-  Walk walk;
+// Lists everything below a folder except folders, in subfolders too. Links to files are followed (the caches of model
+// hubs hold only links), links to folders are not. A broken link and a folder that cannot be opened are unreadable.
+void list_below(const fs::path& folder, const fs::path& below, std::vector<SourceFile>& files) {
   std::error_code error;
-  const fs::path real = fs::canonical(folder, error);
-  walk.enter(folder, "", error ? fs::path(folder) : real);
-  std::ranges::sort(walk.files, {}, &SourceFile::path);
-  return std::move(walk.files);
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::error_code failure;
+    const fs::path path = below / entry->path().filename();
+    const bool is_link = entry->is_symlink(failure);
+    const fs::file_status status = entry->status(failure);
+    if (fs::is_directory(status) && !is_link) {
+      list_below(entry->path(), path, files);
+    } else {
+      files.push_back({path.string(), fs::exists(status) ? "not_files" : "unreadable", reason_of(status, failure)});
+    }
+  }
+  if (error) files.push_back({below.string(), "unreadable", error.message(), true});
+}
+
+// Sorted by the bytes of the paths.
+std::vector<SourceFile> files_below(const std::string& folder) {
+  std::vector<SourceFile> files;
+  list_below(folder, "", files);
+  std::ranges::sort(files, {}, &SourceFile::path);
+  return files;
 }
 
 class Selector {
@@ -109,7 +88,7 @@ class Selector {
       if (include_ && !file.is_folder && !include_->found_in(file.path)) continue;
       const bool excluded = exclude_ && exclude_->found_in(file.path);
       const std::string path = file.path.empty() ? source.path : source.path + "/" + file.path;
-      if (!excluded && file.rule.empty()) {
+      if (!excluded && file.reason.empty()) {
         if (!add_file({path, file.path, source.split})) return false;
         continue;
       }
@@ -164,7 +143,7 @@ class Selector {
     text.bytes = reader->size();
     if (drop_by_size(text.bytes)) return true;
     if (zero != begin.npos) {
-      drop_binary(text, zero);
+      drop_binary(text, begin, zero);
       return true;
     }
     check_memory(text);
@@ -233,8 +212,11 @@ class Selector {
     if (drops) corpus_.drop("size");
     return drops;
   }
-  void drop_binary(const CorpusText& text, std::size_t zero) {
-    drop("binary", formatted("[text] {}: is no text: byte {} is zero", text.place(), zero));
+  void drop_binary(const CorpusText& text, std::string_view bytes, std::size_t zero) {
+    const char* const kind = bytes.starts_with("\x1f\x8b") ? "is a gzip file, no text"
+                             : bytes.starts_with("PAR1")   ? "is a Parquet file, no text"
+                                                           : "is no text";
+    drop("binary", formatted("[text] {}: {}: byte {} is zero", text.place(), kind, zero));
   }
   void drop_invalid(const CorpusText& text, std::size_t wrong) {
     drop("invalid", formatted("[text] {}: byte {} is not UTF-8", text.place(), wrong));
@@ -243,7 +225,7 @@ class Selector {
   void add_text(CorpusText text, std::string_view bytes) {
     if (text.length == 0) {
       const std::size_t zero = bytes.find('\0'), wrong = find_invalid_utf8(bytes);
-      if (zero != bytes.npos) return drop_binary(text, zero);
+      if (zero != bytes.npos) return drop_binary(text, bytes, zero);
       if (wrong != bytes.npos) return drop_invalid(text, wrong);
     }
     if (skip_if_ && has_line(bytes, *skip_if_)) return void(corpus_.drop("content"));

@@ -1,6 +1,6 @@
 // Selects texts of files and folders, and their splits. Each rule counts the texts that it drops, in this order:
-//   1. paths below a folder that match `include` and not `exclude`, sorted by their bytes. Links are followed, except
-//      one to a folder that contains the link
+//   1. paths below a folder that match `include` and not `exclude`, sorted by their bytes. Links to files are
+//      followed, links to folders are not
 //   2. files that cannot be read; the size in bytes
 //   3. binary files (a zero byte); text that is not UTF-8; lines of JSON without a text
 //   4. a line that matches `skip_if`    5. texts that are equal to an earlier one

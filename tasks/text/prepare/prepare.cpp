@@ -16,9 +16,9 @@
 #include "core/utf8.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
 #include "tasks/text/prepare/token_file.hpp"
-#include "tasks/text/prepare/words.hpp"
 #include "tasks/text/tokenizer.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <utility>
 
 #include "core/error.hpp"
@@ -12,98 +11,10 @@
 #include "tasks/text/tokenizer_files.hpp"
 
 namespace tally {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t max_tokenizer_bytes = std::uint64_t{1} << 30;
-
-std::int64_t count_of(const JsonValue& object, std::string_view key) {
-  const std::int64_t count = object.integer(key);
-  check(count >= 0, "manifest", "'{}' is {}; a count is at least 0", key, count);
-  return count;
-}
-
-TextSplit read_split(const JsonMember& member) {
-  const JsonValue& split = member.value;
-  const bool plain = !member.name.empty() &&
-                     member.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-  check(plain, "manifest", "'{}' is no name of a split", escape_for_print(member.name));
-  return {.name = member.name,
-          .files = count_of(split, "files"),
-          .documents = count_of(split, "documents"),
-          .bytes = count_of(split, "bytes"),
-          .words = count_of(split, "words"),
-          .tokens = count_of(split, "tokens"),
-          .text_checksum = split.string("text_checksum"),
-          .token_checksum = split.string("token_checksum")};
-}
-
-TextManifest read_manifest(const std::string& path) {
-  TextManifest manifest;
-  manifest.record = read_json(path);
-  try {
-    const std::int64_t version = manifest.record.integer("version");
-    check(version == 1, "manifest", "version {} is not known; only 1 is", version);
-    for (const JsonMember& member : manifest.record.members("splits")) manifest.splits.push_back(read_split(member));
-    const JsonValue& tokenizer = manifest.record.at("tokenizer");
-    manifest.vocabulary = tokenizer.integer("vocabulary");
-    check(1 <= manifest.vocabulary && manifest.vocabulary <= std::numeric_limits<std::int32_t>::max(), "manifest",
-          "a vocabulary of {}", manifest.vocabulary);
-    const std::int64_t end = tokenizer.integer("end_of_text");
-    check(0 <= end && end < manifest.vocabulary, "manifest", "'end_of_text' is {}, and the vocabulary has {}", end,
-          manifest.vocabulary);
-    manifest.end_of_text = static_cast<std::int32_t>(end);
-    manifest.tokenizer_checksum = tokenizer.string("checksum");
-  } catch (const Error& error) {
-    fail("manifest", "{}: {}", escape_for_print(path, 1000), error.what());
-  }
-  return manifest;
-}
-
-}  // namespace
-
-const TextSplit& TextManifest::split(std::string_view name) const {
-  std::string known;
-  for (const TextSplit& split : splits) {
-    if (split.name == name) return split;
-    known += formatted("{}{}", known.empty() ? "" : ", ", split.name);
-  }
-  fail("text", "there is no split '{}'; there are: {}", escape_for_print(name), known.empty() ? "none" : known);
-}
-
-PreparedText::PreparedText(const std::string& folder) : folder_(folder) {
-  const std::string manifest = folder + "/manifest.json";
-  std::error_code unreadable;
-  const bool there = std::filesystem::exists(manifest, unreadable);
-  check(there || unreadable, "text", "{} is not there; 'tally prepare' makes such a folder",
-        escape_for_print(manifest, 1000));
-  try {
-    manifest_ = read_manifest(manifest);
-    check_files();
-  } catch (const Error& error) {
-    throw DamagedText(error.what());
-  }
-}
-
-void PreparedText::check_files() const {
-  const std::string tokenizer = read_whole_file(tokenizer_path(), max_tokenizer_bytes);
-  const std::string checksum = checksum_text(crc32c(std::as_bytes(std::span(tokenizer))));
-  check(checksum == manifest_.tokenizer_checksum, "text", "{}: its checksum is {}, and the manifest says {}",
-        escape_for_print(tokenizer_path(), 1000), checksum, escape_for_print(manifest_.tokenizer_checksum));
-  for (const TextSplit& split : manifest_.splits) {
-    if (split.tokens > 0) (void)tokens(split.name);
-  }
-}
-
-TokenFile PreparedText::tokens(std::string_view name) const {
-  const TextSplit& split = manifest_.split(name);
-  TokenFile file(formatted("{}/{}.bin", folder_, split.name), manifest_.vocabulary, TokenFormat::own);
-  check(file.size() == split.tokens, "text", "{}: holds {} tokens, and the manifest says {}", file.name(), file.size(),
-        split.tokens);
-  return file;
-}
-
-namespace fs = std::filesystem;
-namespace {
 
 std::string shown_file(std::string_view path) { return escape_for_print(path, 1000); }
 
@@ -126,13 +37,10 @@ TextTokens::TextTokens(const TextSources& sources) : name_(sources.data) {
 }
 
 void TextTokens::open_prepared(const TextSources& sources) {
-  std::error_code error;
-  const bool there = is_prepared_text(sources.data);
-  check(there || !fs::exists(sources.data, error), "text",
+  check(is_prepared_text(sources.data), "text",
         "{}/manifest.json is not there; 'tally prepare' makes such a folder. What token files of other programs hold "
         "is said by --tokenizer FILE or --vocabulary N",
         shown_file(sources.data));
-  const PreparedText prepared(sources.data);
   for (const auto& [option, value] : {std::pair{"tokenizer", &sources.tokenizer},
                                       {"validation", &sources.validation},
                                       {"end-token", &sources.end_token}}) {
@@ -141,19 +49,41 @@ void TextTokens::open_prepared(const TextSources& sources) {
   }
   check(sources.token_type == "auto", "text", "token-type {} has no effect on {}, whose manifest names the type",
         sources.token_type, shown_file(sources.data));
-  tokenizer_name_ = prepared.tokenizer_path();
-  tokenizer_.emplace(read_tokenizer(tokenizer_name_));
-  const TextManifest& manifest = prepared.manifest();
-  vocabulary_ = manifest.vocabulary;
+  tokenizer_name_ = sources.data + "/tokenizer.json";
+  const std::string manifest = sources.data + "/manifest.json";
+  try {
+    read_manifest(read_json(manifest), sources.data);
+  } catch (const Error& error) {
+    throw DamagedText(formatted("[manifest] {}: {}", shown_file(manifest), error.what()));
+  }
+}
+
+void TextTokens::read_manifest(const JsonValue& manifest, const std::string& folder) {
+  const std::int64_t version = manifest.integer("version");
+  check(version == 1, "manifest", "version {} is not known; only 1 is", version);
+  const JsonValue& tokenizer = manifest.at("tokenizer");
+  tokenizer_sum_ = tokenizer.string("checksum");
+  const std::string text = read_whole_file(tokenizer_name_, max_tokenizer_bytes), sum = checksum_text(crc32c(text));
+  check(sum == tokenizer_sum_, "text", "{}: its checksum is {}, and the manifest says {}", shown_file(tokenizer_name_),
+        sum, escape_for_print(tokenizer_sum_));
+  tokenizer_.emplace(parse_tokenizer_json(text, tokenizer_name_));
+  vocabulary_ = tokenizer.integer("vocabulary");
   check(tokenizer_->vocabulary() == vocabulary_, "text", "{} has {} tokens, and the manifest says {}",
         shown_file(tokenizer_name_), tokenizer_->vocabulary(), vocabulary_);
-  end_of_text_ = manifest.end_of_text;
-  tokenizer_sum_ = manifest.tokenizer_checksum;
-  has_splits_ = !manifest.splits.empty();
-  for (const TextSplit& split : manifest.splits) {
-    if (split.tokens == 0) continue;
-    splits_.push_back({split.name, prepared.tokens(split.name)});
-    sums_.try_emplace(split.name, Sum{.wanted = split.token_checksum});
+  const std::int64_t end = tokenizer.integer("end_of_text");
+  check(0 <= end && end < vocabulary_, "manifest", "'end_of_text' is {}, and the vocabulary has {}", end, vocabulary_);
+  end_of_text_ = static_cast<std::int32_t>(end);
+  has_splits_ = !manifest.members("splits").empty();
+  for (const auto& [name, split] : manifest.members("splits")) {
+    check(!name.empty() && name.find('/') == name.npos, "manifest", "'{}' is no name of a split",
+          escape_for_print(name));
+    const std::int64_t tokens = split.integer("tokens");
+    if (tokens == 0) continue;
+    TokenFile file(formatted("{}/{}.bin", folder, name), vocabulary_, TokenFormat::own);
+    check(file.size() == tokens, "text", "{}: holds {} tokens, and the manifest says {}", file.name(), file.size(),
+          tokens);
+    splits_.push_back({name, std::move(file)});
+    sums_.try_emplace(name, Sum{.wanted = split.string("token_checksum")});
   }
 }
 
@@ -162,8 +92,7 @@ void TextTokens::open_files(const TextSources& sources) {
   if (!sources.tokenizer.empty()) {
     tokenizer_name_ = sources.tokenizer;
     TokenizerParts parts = read_tokenizer(sources.tokenizer);
-    const std::string text = tokenizer_json(parts);  // as in a prepared folder
-    tokenizer_sum_ = checksum_text(crc32c(std::as_bytes(std::span(text))));
+    tokenizer_sum_ = checksum_text(crc32c(tokenizer_json(parts)));  // as in a prepared folder
     tokenizer_.emplace(std::move(parts));
     // A model may have more ids than its tokenizer, and token files of its own may contain them.
     vocabulary_ = std::max(vocabulary_, tokenizer_->vocabulary());

@@ -25,55 +25,12 @@ namespace tally {
 //                            each document, and one more at the end of the file
 //   documents-<split>.tsv    one line a document: path, first token, tokens, bytes
 
-struct TextSplit {
-  std::string name;            // "train", "validation", "test"
-  std::int64_t files = 0;      // source files
-  std::int64_t documents = 0;  // texts; a JSON lines file holds many
-  std::int64_t bytes = 0;      // of all documents
-  std::int64_t words = 0;      // as count_words (tasks/text/prepare/words.hpp)
-  std::int64_t tokens = 0;     // in the token file, including the tokens between documents
-  std::string text_checksum;   // CRC-32C of the concatenated documents
-  std::string token_checksum;  // CRC-32C of the token file
-};
-
-// manifest.json; `record` is the complete file.
-struct TextManifest {
-  std::vector<TextSplit> splits;
-  std::int64_t vocabulary = 0;
-  std::int32_t end_of_text = 0;    // id of the token between documents
-  std::string tokenizer_checksum;  // CRC-32C of tokenizer.json
-  JsonValue record;
-
-  // Throws Error naming the folder and the existing splits.
-  const TextSplit& split(std::string_view name) const;
-};
-
-class PreparedText {
- public:
-  // Throws Error naming the folder if it has no manifest. Throws DamagedText naming file and location if the manifest
-  // is wrong, or if a token file or the tokenizer is missing or contradicts it. It compares sizes and the tokenizer's
-  // checksum; TextTokens, which reads the tokens, compares their checksums.
-  explicit PreparedText(const std::string& folder);
-
-  const std::string& folder() const { return folder_; }
-  const TextManifest& manifest() const { return manifest_; }
-  std::string tokenizer_path() const { return folder_ + "/tokenizer.json"; }
-  // Throws Error for an unknown split.
-  TokenFile tokens(std::string_view split) const;
-
- private:
-  void check_files() const;
-
-  std::string folder_;
-  TextManifest manifest_;
-};
-
 struct TextSources {
   // A folder with a manifest; or a folder with train, validation (val) and test as .bin or .npy; or a single file. A
   // single file is the training data if `validation` names another file, else the split "test".
   std::string data;
-  std::string validation;       // a file
-  std::string tokenizer;        // of files without a manifest (read_tokenizer()); empty: the meaning of ids is unknown
+  std::string validation = {};  // a file
+  std::string tokenizer = {};   // of files without a manifest (read_tokenizer()); empty: the meaning of ids is unknown
   std::int64_t vocabulary = 0;  // of files without a manifest: the number of ids, unless the tokenizer has more
   std::string token_type = "auto";  // of files without a manifest and a header (token_format())
   std::string end_token = {};       // for these: the name or id of the token that ends a document
@@ -81,8 +38,9 @@ struct TextSources {
 
 class TextTokens {
  public:
-  // Throws Error naming a missing source, or one that has no effect next to the others. Also throws like PreparedText,
-  // TokenFile and read_tokenizer(). It reads only the headers of token files.
+  // Throws Error naming a missing source, or one that has no effect next to the others, and like TokenFile and
+  // read_tokenizer(). Throws DamagedText naming file and location if a manifest is wrong, or if a token file or the
+  // tokenizer is missing or contradicts it. It reads only the headers of token files; verify() compares checksums.
   explicit TextTokens(const TextSources& sources);
 
   const std::string& name() const { return name_; }  // the folder or file
@@ -122,6 +80,7 @@ class TextTokens {
     std::string found = {};   // empty: not read yet
   };
   void open_prepared(const TextSources& sources);
+  void read_manifest(const JsonValue& manifest, const std::string& folder);
   void open_files(const TextSources& sources);
   void open_file(const TextSources& sources, const std::string& split, const std::string& path);
   std::optional<std::int32_t> end_of(const TextSources& sources) const;

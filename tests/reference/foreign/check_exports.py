@@ -35,8 +35,6 @@ STRETCHED = {
     "yarn-at-trained-length": (8, {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}),
     "llama3": (64, {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                     "original_max_position_embeddings": 16}),
-    "longrope": (32, {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 8,
-                      "short_factor": [1.0, 1.5], "long_factor": [1.25, 3.0], "attention_factor": 1.3}),
 }
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS, LENGTH = 10, 16

@@ -61,12 +61,6 @@ MODELS = {
                                    layer_norm_eps=1e-3, rope_parameters=dict(
                                        rope_type="default", rope_theta=100.0, partial_rotary_factor=0.3)),
                         torch.float16, None),
-    "llama-longrope": (LLAMA, llama(rope_parameters=dict(  # 14 tokens are more than 8
-        rope_type="longrope", rope_theta=100.0, original_max_position_embeddings=8, short_factor=[1.0, 1.1, 1.3, 1.7],
-        long_factor=[1.05, 1.6, 3.0, 7.5])), torch.float32, None),
-    "neox-longrope": (NEOX, neox(rope_parameters=dict(  # 14 tokens are less than 16
-        rope_type="longrope", rope_theta=100.0, partial_rotary_factor=0.5, original_max_position_embeddings=16,
-        factor=8.0, short_factor=[1.2, 2.5], long_factor=[1.5, 6.0])), torch.float32, None),
 }
 
 

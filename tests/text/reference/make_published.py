@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes published.json: small tokenizers whose tokenizer.json has the members of published ones (GPT-2, GPT-NeoX,
-LLaMA 1 to 3, SmolLM2, Qwen2.5, DeepSeek, Gemma), others with every behaviour of Split and every flag of added tokens,
-and the ids that the library tokenizers (0.23, from PyPI) gives to texts of many scripts, with its special tokens.
+LLaMA 1 to 3, SmolLM2, Qwen2.5, DeepSeek, Gemma), others with steps that drop text and with flags of added tokens, and
+the ids that the library tokenizers (0.23, from PyPI) gives to texts of many scripts, with its special tokens.
 
 Usage: make_published.py [--check]
 """
@@ -56,8 +56,8 @@ def fallback_model():
     return {"vocab": {name: rank for rank, name in enumerate(dict.fromkeys(names))}, "merges": model["merges"]}
 
 
-def token(number, content, special=True, normalized=False, single_word=False, lstrip=False, rstrip=False):
-    return {"id": number, "content": content, "single_word": single_word, "lstrip": lstrip, "rstrip": rstrip,
+def token(number, content, special=True, normalized=False, lstrip=False, rstrip=False):
+    return {"id": number, "content": content, "single_word": False, "lstrip": lstrip, "rstrip": rstrip,
             "normalized": normalized, "special": special}
 
 
@@ -165,12 +165,11 @@ def published(n, fallback):
 
 
 def others(n, vocabulary):
-    for behavior, invert in itertools.product(
-            ("Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"), (False, True)):
+    for behavior, invert in itertools.product(("Isolated", "Removed"), (False, True)):
         step = split(r"a|\n| ?\p{N}", behavior, invert)
         yield f"split-{behavior}-{invert}", BYTES, shape([], None, sequence(step, byte_level(True)), None,
                                                          byte_level(True))
-    steps = sequence(split({"String": " x."}), split({"String": "$^."}, "MergedWithNext"), byte_level(False))
+    steps = sequence(split({"String": " x."}), split({"String": "$^."}), byte_level(False))
     yield "strings", BYTES, shape([], None, steps, None, byte_level(True))
     steps = sequence({"type": "Digits", "individual_digits": False}, sequence(byte_level(False)))
     forms = {"type": "Sequence", "normalizers": [{"type": "NFD"}, {"type": "NFKC"}]}
@@ -181,8 +180,7 @@ def others(n, vocabulary):
         flags = []
         for index, name in enumerate(names):
             number = vocabulary[name] if name in vocabulary else n + index
-            flags.append(token(number, name, False, index // 2 % 2 == 1, index // 4 % 2 == 1, index // 8 % 2 == 1,
-                               index % 3 == 1))
+            flags.append(token(number, name, False, index // 2 % 2 == 1, index // 4 % 2 == 1, index % 3 == 1))
         for number, flag in enumerate(flag for flag in flags if flag["content"] not in vocabulary):
             flag["id"] = n + number
         yield "flags-" + form, BYTES, shape(flags, {"type": form}, sequence(split(QWEN), byte_level(False)), None,
