@@ -117,6 +117,7 @@ struct EncodingTraits {
   // Its form, and with it the memory of a step, depends on learned numbers: on the counting device it takes the form
   // that needs most.
   bool memory_is_learned = false;
+  bool companion = false;             // `tally check` combines every other encoding with it
   std::string_view also_called = {};  // another published name
 
   // Derived from the hooks that a class has.

@@ -39,4 +39,4 @@ class Alibi final : public Encoding {
 TALLY_ENCODING(alibi, AlibiOptions, Alibi, "a penalty that grows with the distance, steeper for some heads",
                "l_ij = s_ij - m_h (i-j);  m_h = 2^(-8h/H), h from 1\n"
                "H no power of two: with H0 the largest one below H, the H0 slopes, then the 1st, 3rd, ... of the 2 H0",
-               "ALiBi: Press et al. 2022, arXiv 2108.12409", .reads_heads = false);
+               "ALiBi: Press et al. 2022, arXiv 2108.12409", .reads_heads = false, .companion = true);

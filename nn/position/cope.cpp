@@ -65,4 +65,4 @@ class Cope final : public Encoding {
 TALLY_ENCODING(cope, CopeOptions, Cope, "contextual positions: gates decide which tokens count",
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  c = min(p_ij, P), f = floor(c), w = c - f\n"
                "l_ij = s_ij + (1-w) q_i.e[f] + w q_i.e[min(f+1, P)];  e [P+1, d]",
-               "CoPE: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false);
+               "CoPE: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false, .companion = true);

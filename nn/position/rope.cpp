@@ -302,4 +302,4 @@ TALLY_ENCODING(
     "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, dynamic, yarn: Peng et al. "
     "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
     "arXiv 2402.13753; fastest: Barbero et al. 2025, arXiv 2410.06205; clip: arXiv 2602.05258",
-    .reads_heads = false);
+    .reads_heads = false, .companion = true);
