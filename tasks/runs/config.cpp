@@ -179,7 +179,13 @@ RunConfig RunConfig::clone() const {
   copy.model = model;
   copy.optimiser = optimiser;
   copy.run = run;
+  copy.origin = origin;
   return copy;
+}
+
+std::string RunConfig::label() const {
+  const std::string own = model.is_transformer() ? encoding.text() : model.kind;
+  return origin ? formatted("{} from {}", own, origin->label) : own;
 }
 
 RunConfig RunConfig::with_paths_of(const RunConfig& other) const {
@@ -346,21 +352,25 @@ JsonValue RunConfig::to_json() const {
   for (const OptionInfo& option : options_of(*task_options)) task_json.set(option.name, json_of(option.value));
   JsonValue encoding_json = JsonValue::object();
   for (const auto& part : encoding.parts) encoding_json.set(part.entry->name, json_of(options_of(*part.options)));
-  return JsonValue::object({{"format", 1},
-                            {"preset", preset},
-                            {"task", std::move(task_json)},
-                            {"pe", encoding.text()},
-                            {"pe-options", std::move(encoding_json)},
-                            {"model", json_of(options_of(model))},
-                            {"optimiser", json_of(options_of(optimiser))},
-                            {"run", json_of(options_of(run))}});
+  JsonValue json = JsonValue::object({{"format", 1},
+                                      {"preset", preset},
+                                      {"task", std::move(task_json)},
+                                      {"pe", encoding.text()},
+                                      {"pe-options", std::move(encoding_json)},
+                                      {"model", json_of(options_of(model))},
+                                      {"optimiser", json_of(options_of(optimiser))},
+                                      {"run", json_of(options_of(run))}});
+  if (origin) {
+    json.set("from", JsonValue::object({{"run", origin->run}, {"step", origin->step}, {"label", origin->label}}));
+  }
+  return json;
 }
 
 RunConfig RunConfig::from_json(const JsonValue& json) {
   check(json.is_object(), "config", "the configuration must be an object, not {}", json.kind());
   static const std::vector<std::string> known = {
-      "format", "preset",    "task", "pe",      "pe-options",
-      "model",  "optimiser", "run",  "imported"};  // only the run folder uses it
+      "format", "preset",    "task", "pe",   "pe-options",
+      "model",  "optimiser", "run",  "from", "imported"};  // only the run folder uses the last one
   for (const JsonMember& member : json.members()) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }
@@ -384,6 +394,9 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
   if (json.contains("model")) set("model", "model.", json.at("model"));
   if (json.contains("optimiser")) set("optimiser", "optimiser.", json.at("optimiser"));
   if (json.contains("run")) set("run", "", json.at("run"));
+  if (const JsonValue* from = json.find("from")) {
+    config.origin = {from->string("run"), from->integer("step"), from->string("label")};
+  }
   return config;
 }
 
