@@ -66,6 +66,13 @@ RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products
 
 bool Score::multiplies_pairs() const { return row_factor.defined() && (score_mod.has_value() || !biases.empty()); }
 
+bool Score::reads_distances() const {
+  return std::ranges::any_of(biases, [](const Bias& bias) {
+    return std::holds_alternative<Toeplitz>(bias) || std::holds_alternative<RowToeplitz>(bias) ||
+           std::holds_alternative<ToeplitzProduct>(bias);
+  });
+}
+
 bool Score::tiled_on(Device device) const {
   // Products are added to the scores, which a score modification must not use other than by adding to them.
   const bool has_product =

@@ -125,6 +125,8 @@ struct Score {
   void set_softmax_rule(SoftmaxRule value);
   // Whether row_factor multiplies more than q.k.
   bool multiplies_pairs() const;
+  // Whether a bias depends on the number of tokens between query and key.
+  bool reads_distances() const;
   // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
 };

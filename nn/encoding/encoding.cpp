@@ -33,6 +33,7 @@ class Sum final : public Encoding {
       traits.scores |= own.scores;
       traits.replaces_softmax |= own.replaces_softmax;
       traits.straight_through |= own.straight_through;
+      traits.reads_distances |= own.reads_distances;
     }
   }
 
@@ -123,6 +124,13 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
 
 Tensor* AttentionInput::cached_state(std::string_view name) const {
   return cache == nullptr ? nullptr : &(*cache)[formatted("{}{}", owner, name)].state();
+}
+
+Tensor AttentionInput::positions() const {
+  if (at.read != nullptr) *at.read = true;
+  if (at.drawn.defined()) return at.drawn;
+  const auto number = [](std::int64_t n) { return static_cast<double>(n); };
+  return constants->of(number, first, keys(), DType::f64, q.device());
 }
 
 Tensor AttentionInput::distances() const {

@@ -73,6 +73,7 @@ struct AttentionInput {
   AttentionMask mask = {};
   bool materialised = false;  // all pairs are in memory (composed attention): shapes that save memory are useless
   std::string owner = {};     // prefix of names in the cache, so that two encodings may use the same name
+  TokenPositions at = {};     // for positions()
 
   // q as rotated or as projected.
   const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
@@ -89,6 +90,11 @@ struct AttentionInput {
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
   Tensor* cached_state(std::string_view name) const;
+  // The positions of these tokens, f64 [T], in tokens from the start of the text: first .. first + T - 1, unless
+  // training draws them at random. A formula of positions reads them here, not from `first`.
+  Tensor positions() const;
+  // Whether they are drawn at random: ascending numbers, perhaps no whole ones. Then all tokens are here.
+  bool has_random_positions() const { return at.drawn.defined(); }
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
   // without captures. Options and learned numbers are applied to the result.
@@ -114,6 +120,8 @@ struct EncodingTraits {
   bool keys_follow_queries = false;
   // Gradients are not the derivative, but follow a rule of their own.
   bool straight_through = false;
+  // It computes with the number of tokens between query and key, other than by the shapes of a distance (Toeplitz).
+  bool reads_distances = false;
   // Its form, and with it the memory of a step, depends on learned numbers: on the counting device it takes the form
   // that needs most.
   bool memory_is_learned = false;

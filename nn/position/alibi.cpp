@@ -26,6 +26,12 @@ class Alibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
+    if (in.has_random_positions()) {
+      const Tensor m = cast(unsqueeze(slopes_, 1), DType::f64);
+      const Tensor penalty = broadcast_to(unsqueeze(m * in.positions(), 0), {in.x.size(0), m.size(0), in.keys()});
+      score.biases.push_back(RowColumn{negate(penalty), penalty});
+      return;
+    }
     score.biases.push_back(Toeplitz{negate(unsqueeze(slopes_, 1) * in.distances())});
   }
 

@@ -260,17 +260,17 @@ class Rope final : public Encoding {
     return grows_ ? length : never;
   }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    if (in.keys() <= trained_length_) return turn(rotary_, q, k, in.first);
-    if (!grows_ || in.keys() == longer_length_) return turn(*longer_, q, k, in.first);
+    if (in.keys() <= trained_length_) return turn(rotary_, q, k, in);
+    if (!grows_ || in.keys() == longer_length_) return turn(*longer_, q, k, in);
     RopeSizes sizes = sizes_;
     sizes.max_length = in.keys();
-    turn(make_rotary(sizes, options_, in.keys()), q, k, in.first);
+    turn(make_rotary(sizes, options_, in.keys()), q, k, in);
   }
 
  private:
-  static void turn(const Rotary& rotary, Tensor& q, Tensor& k, std::int64_t first) {
-    q = rotary.rotate(q, first);
-    k = rotary.rotate(k, first);
+  static void turn(const Rotary& rotary, Tensor& q, Tensor& k, const AttentionInput& in) {
+    q = rotary.rotate(q, in);
+    k = rotary.rotate(k, in);
   }
 
   RopeSizes sizes_;

@@ -208,6 +208,10 @@ Found found_of(SequenceModel& model, const Batch& batch) {
     };
     ForwardContext pass;
     if (sequences.separate()) pass.positions.end = sequences.positions_end();
+    if (const auto& random = model.evaluation_positions; random && !sequences.separate() && is_there) {
+      pass.positions.drawn = random->draw(now.length, {.stream = stream_of("evaluation positions")}).to(device);
+      pass.positions.end = random->range;
+    }
     if (positions.defined()) pass.positions.each = part(positions).to(device);
     const TokenLoss found = model.loss(part(sequences.tokens), part(sequences.targets).to(device),
                                        part(sequences.loss_mask).to(device), weight, pass);

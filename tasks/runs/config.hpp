@@ -42,7 +42,10 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t seed = 1;        // seed of initial values, training data and dropout
   std::int64_t data_seed = 0;   // seed of evaluation sets and fixed training sets
   std::string dtype = "f32";    // f32, f64
-  std::string train = "all";    // trained parameters, by patterns of their names (nn/parameter_choice.hpp)
+  std::string random_positions = "none";  // none, integers, reals (nn/encoding/random_positions.hpp)
+  std::int64_t position_range = 0;        // 0: the longest sequence of any split
+  bool eval_random_positions = false;
+  std::string train = "all";  // trained parameters, by patterns of their names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
   // Sequences of a step that are computed at once; 0: all.
@@ -115,6 +118,10 @@ struct RunConfig {
   static RunConfig from_json(const JsonValue& json);
 
   std::unique_ptr<Task> make_task() const;
+  // The positions that training draws; nothing if they are consecutive. Throws Error if the range is too small.
+  std::optional<RandomPositions> random_positions(const Task& task) const;
+  // The longest sequence that the model must support, counted by its positions.
+  std::int64_t longest(const Task& task) const;
   // Start values come from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
   // The same, with the task paths of another configuration (tasks/data/task.hpp), because the files have moved.
