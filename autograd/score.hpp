@@ -103,6 +103,8 @@ struct Dense {
   bool of_score = false;  // a change of the score itself: score_of multiplies it by Score::factor
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
+// Throws Error naming the axes that a tensor of the bias must have, if their number is wrong.
+void check_axes(const Bias& bias);
 
 // Turns the logits of a row into weights; sink [H], rest [B, H, T, e].
 using SoftmaxRule = SoftmaxRuleOperands<Tensor>;

@@ -76,7 +76,7 @@ struct AttentionInput {
   TokenPositions at = {};     // for positions()
 
   // q as rotated or as projected.
-  const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
+  const Tensor& query(bool rotated) const;
   // The k of the matmul with q.
   const Tensor& key() const { return rotated_k.defined() ? rotated_k : k; }
   // The v of the matmul with the weights.
@@ -97,10 +97,11 @@ struct AttentionInput {
   bool has_random_positions() const { return at.drawn.defined(); }
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
-  // without captures. Options and learned numbers are applied to the result.
+  // without captures. Options are passed as `values`, or applied to the result, as learned numbers are.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
+  Tensor distances(Constants::ElementOfValues element, std::int64_t columns, std::vector<double> values) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
@@ -141,6 +142,9 @@ struct EncodingTraits {
   // Whether attention is computed in composed form.
   bool is_composed() const { return replaces_softmax || mixes || materialised; }
 };
+
+// Moves the numbers of a parameter into [low, high], in place: for `project`.
+void clamp_parameter(Tensor parameter, double low, double high);
 
 class Encoding {
  public:
