@@ -66,6 +66,42 @@ RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products
 
 bool Score::multiplies_pairs() const { return row_factor.defined() && (score_mod.has_value() || !biases.empty()); }
 
+namespace {
+
+void need_axes(const char* name, const Tensor& x, int rank, const char* axes) {
+  check(!x.defined() || x.rank() == rank, "score", "{} must be {}, got {}", name, axes,
+        x.defined() ? x.shape() : Shape());
+}
+
+void check_axes_of(const Toeplitz& bias) { need_axes("the bias of a Toeplitz", bias.bias, 2, "[H, distances]"); }
+void check_axes_of(const RowColumn& bias) {
+  need_axes("the row of a RowColumn", bias.row, 3, "[B, H, T]");
+  need_axes("the column of a RowColumn", bias.column, 3, "[B, H, keys]");
+}
+void check_axes_of(const RowToeplitz& bias) { need_axes("z of a RowToeplitz", bias.z, 4, "[B, H, T, W]"); }
+void check_axes_of(const ToeplitzProduct& bias) {
+  need_axes("the query of a ToeplitzProduct", bias.query, 4, "[B, H, T, w]");
+  need_axes("the key of a ToeplitzProduct", bias.key, 4, "[1 or B, 1 or G, W, w]");
+}
+void check_axes_of(const Product& bias) {
+  need_axes("the query of a Product", bias.query, 4, "[B, H, T, w]");
+  need_axes("the key of a Product", bias.key, 4, "[B, G, keys, w]");
+}
+void check_axes_of(const Dense&) {}  // may broadcast
+
+}  // namespace
+
+void check_axes(const Bias& bias) {
+  std::visit([](const auto& own) { check_axes_of(own); }, bias);
+}
+
+bool Score::reads_distances() const {
+  return std::ranges::any_of(biases, [](const Bias& bias) {
+    return std::holds_alternative<Toeplitz>(bias) || std::holds_alternative<RowToeplitz>(bias) ||
+           std::holds_alternative<ToeplitzProduct>(bias);
+  });
+}
+
 bool Score::tiled_on(Device device) const {
   // Products are added to the scores, which a score modification must not use other than by adding to them.
   const bool has_product =

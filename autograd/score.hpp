@@ -103,6 +103,8 @@ struct Dense {
   bool of_score = false;  // a change of the score itself: score_of multiplies it by Score::factor
 };
 using Bias = std::variant<Toeplitz, RowColumn, RowToeplitz, ToeplitzProduct, Product, Dense>;
+// Throws Error naming the axes that a tensor of the bias must have, if their number is wrong.
+void check_axes(const Bias& bias);
 
 // Turns the logits of a row into weights. sink [H]; rest [B, H, T, e], the value of the leftover mass.
 using SoftmaxRule = SoftmaxRuleOperands<Tensor>;
@@ -125,6 +127,8 @@ struct Score {
   void set_softmax_rule(SoftmaxRule value);
   // Whether row_factor multiplies more than q.k.
   bool multiplies_pairs() const;
+  // Whether a bias depends on the number of tokens between query and key.
+  bool reads_distances() const;
   // Whether this device's fused attention supports the score modification and everything it is combined with.
   bool tiled_on(Device device) const;
 };

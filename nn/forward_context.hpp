@@ -56,12 +56,17 @@ struct StepContext {
   }
 };
 
-// The positions of tokens: consecutive from `first` on; or, for texts that are parts of longer sequences, given by
-// `each`. A model whose encodings do not embed may ignore them.
+// The positions of tokens: consecutive from `first` on; for texts that are parts of longer sequences, given by `each`,
+// which a model whose encodings do not embed may ignore; or drawn at random (nn/encoding/random_positions.hpp).
 struct TokenPositions {
   std::int64_t first = 0;
   Tensor each = {};      // i32 [B, T] on the model's device
-  std::int64_t end = 0;  // with `each`: one beyond the largest position; otherwise 0
+  std::int64_t end = 0;  // with `each` or `drawn`: above the largest position; otherwise 0
+  Tensor drawn = {};     // f64 [T], ascending, of all sequences, on the model's device
+  bool* read = nullptr;  // set to true when an encoding reads the positions
+
+  // Rows of a table of positions, i32 [B, T] or [T]; undefined if they are consecutive.
+  Tensor rows() const { return drawn.defined() ? drawn.to(DType::i32) : each; }
 };
 
 // One forward pass.

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "nn/encoding/choice.hpp"
+#include "nn/encoding/random_positions.hpp"
 #include "nn/forward_context.hpp"
 #include "nn/module.hpp"
 
@@ -62,6 +64,9 @@ struct GenerationState {
 
 class SequenceModel : public Module {
  public:
+  // Drawn in evaluations (tasks/evaluation/evaluate.hpp), which have consecutive positions without it.
+  std::optional<RandomPositions> evaluation_positions;
+
   // The device of the parameters.
   Device device() const { return head().device(); }
   std::int64_t vocabulary() const { return head().size(0); }

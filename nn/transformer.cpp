@@ -233,9 +233,14 @@ Tensor Transformer::compute(const Tensor& tokens, const ForwardContext& pass, st
   TokenPositions at = pass.positions;
   if (!at.each.defined()) at.first = first;
   check_length(at.end > 0 ? at.end : first + tokens.size(1));
+  check(!at.drawn.defined() || at.drawn.size(0) == tokens.size(1), "model", "{} positions for {} tokens",
+        at.drawn.defined() ? at.drawn.size(0) : 0, tokens.size(1));
 
   Tensor x = with_location("embedding", [&] { return parts_->embedding.forward(tokens); });
-  for (const HeadGroup& group : parts_->blocks.front()->encoding()) x = group.encoding->embed(x, at);
+  for (const HeadGroup& group : parts_->blocks.front()->encoding()) {
+    if (at.read != nullptr && group.encoding->traits.embeds) *at.read = true;
+    x = group.encoding->embed(x, at);
+  }
   x = parts_->embedding_dropout(x, pass);
   for (std::size_t n = 0; n < parts_->blocks.size(); ++n) {
     x = parts_->blocks[n]->forward(std::move(x), pass, {first, caches != nullptr ? &(*caches)[n] : nullptr});

@@ -8,8 +8,9 @@
 #                  loop over encodings run, for that encoding only
 # --preset NAME    of CMakePresets.json: release (as without), debug, asan, clang, tsan
 # --folders A,B    builds and runs only the tests of these folders: core, cuda, autograd, nn, text, tasks, runner, sanitize
-# --encoding NAME  builds and runs only the tests of this encoding, also in combination with each of the others, within a
-#                  minute: the tests that loop over encodings (label encodings)
+# --encoding NAME  builds and runs only the tests of this encoding, within a minute: the tests that loop over encodings
+#                  (label encodings). It is combined with each encoding that has a line in nn/position/encodings.md, so with
+#                  no unfinished one
 #
 # The last line is ctest's "100% tests passed, 0 tests failed out of N"; the exit status is 0 only then.
 set -euo pipefail
@@ -25,7 +26,7 @@ while [ $# -gt 0 ]; do
     --preset) preset=${2:?"--preset needs a name"}; shift 2 ;;
     --folders) IFS=, read -ra only <<<"${2:?"--folders needs names"}"; shift 2 ;;
     --encoding) encoding=${2:?"--encoding needs a name"}; shift 2 ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) break ;;
   esac
 done
@@ -43,6 +44,8 @@ if [ -n "$encoding" ]; then
   fi
   only=(nn)
   export TALLY_TEST_ENCODING=$encoding
+  companions=$(sed -n 's/^| `\([a-z0-9-]*\)` |.*/\1/p' nn/position/encodings.md | paste -sd ' ')
+  export TALLY_TEST_COMPANIONS=" $companions "
 fi
 
 case $preset in

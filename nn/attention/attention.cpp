@@ -78,6 +78,9 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   operands.v = in.keep("values of the sum", operands.v, 2);
   rotated.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
   const Score score = score_of(encoding, rotated);
+  check(!in.has_random_positions() || !(encoding.traits.reads_distances || score.reads_distances()), "positions",
+        "an encoding here computes with the number of tokens between query and key. Random positions are for encodings "
+        "that read the position of each token (tasks/recipes.md)");
   const bool materialised = rotated.materialised || !score.tiled_on(in.q.device());
   const Tensor output = materialised ? composed_attention(operands, score, encoding, rotated, dropout, pass, trace)
                                      : tiled_attention(operands, score);
@@ -139,6 +142,7 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
     const Tensor own_v = heads_of(v, group.first_key, group.key_count);
     AttentionInput in{x, own_q, own_k, own_v, scale, earlier.first, earlier.cache, group.encoding->constants};
     in.mask = group.mask;
+    in.at = pass.positions;
     if (encoding.size() > 1) in.owner = formatted("group {}, ", n);
     outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
                                    pass.trace != nullptr ? &traces[n] : nullptr));

@@ -33,6 +33,7 @@ class Sum final : public Encoding {
       traits.scores |= own.scores;
       traits.replaces_softmax |= own.replaces_softmax;
       traits.straight_through |= own.straight_through;
+      traits.reads_distances |= own.reads_distances;
     }
   }
 
@@ -121,8 +122,23 @@ Tensor AttentionInput::keep(std::string_view name, const Tensor& rows, int axis)
   return kept.tensor();
 }
 
+const Tensor& AttentionInput::query(bool rotated) const {
+  if (!rotated || !rotated_q.defined()) return q;
+  check(rotated_q.size(3) == q.size(3), "encoding",
+        "a rotation here changes the width of q from {} to {}, so no other part can use the rotated q", q.size(3),
+        rotated_q.size(3));
+  return rotated_q;
+}
+
 Tensor* AttentionInput::cached_state(std::string_view name) const {
   return cache == nullptr ? nullptr : &(*cache)[formatted("{}{}", owner, name)].state();
+}
+
+Tensor AttentionInput::positions() const {
+  if (at.read != nullptr) *at.read = true;
+  if (at.drawn.defined()) return at.drawn;
+  const auto number = [](std::int64_t n) { return static_cast<double>(n); };
+  return constants->of(number, first, keys(), DType::f64, q.device());
 }
 
 Tensor AttentionInput::distances() const {
@@ -137,8 +153,19 @@ Tensor AttentionInput::distances(Constants::Element element, std::int64_t column
   return constants->of(element, 0, keys(), columns, dtype(), q.device());
 }
 
+Tensor AttentionInput::distances(Constants::ElementOfValues element, std::int64_t columns,
+                                 std::vector<double> values) const {
+  return constants->of(element, 0, keys(), columns, std::move(values), dtype(), q.device());
+}
+
 Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> type) const {
   return constants->of_keys_seen(number, mask, first, keys(), type.value_or(dtype()), q.device());
+}
+
+void clamp_parameter(Tensor parameter, double low, double high) {
+  const NoGrad not_recorded;
+  const auto bound = [&](double value) { return Tensor::full({1}, value, parameter.dtype(), parameter.device()); };
+  parameter.copy_from(minimum(maximum(parameter.detach(), bound(low)), bound(high)));
 }
 
 EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_length, const Initializer& start) {
@@ -172,6 +199,7 @@ Score score_of(const Encoding& encoding, const AttentionInput& in) {
   Score score;
   encoding.score(in, score);
   for (Bias& bias : score.biases) {
+    check_axes(bias);
     auto* dense = std::get_if<Dense>(&bias);
     if (dense != nullptr && dense->of_score && score.factor != 1) *dense = {dense->bias * score.factor};
   }
@@ -187,7 +215,13 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
   };
   const Tensor x = Tensor::empty({1, 2, setup.width}, setup.dtype, setup.device);
   const Tensor q = rows(setup.heads), k = rows(setup.key_heads), v = rows(setup.key_heads);
-  const Score score = score_of(encoding, {.x = x, .q = q, .k = k, .v = v, .scale = 1});
+  AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 1};
+  if (traits.rotates) {
+    Tensor rotated_q = q, rotated_k = k, rotated_v = v;
+    encoding.rotate(rotated_q, rotated_k, rotated_v, in);
+    in.rotated_q = rotated_q, in.rotated_k = rotated_k, in.rotated_v = rotated_v;
+  }
+  const Score score = score_of(encoding, in);
   check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", "{}{}", name, replaced_twice);
   traits.materialised = !score.tiled_on(setup.device);
   traits.reads_heads |= traits.materialised;

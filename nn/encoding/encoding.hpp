@@ -73,9 +73,10 @@ struct AttentionInput {
   AttentionMask mask = {};
   bool materialised = false;  // all pairs are in memory (composed attention): shapes that save memory are useless
   std::string owner = {};     // prefix of names in the cache, so that two encodings may use the same name
+  TokenPositions at = {};     // for positions()
 
   // q as rotated or as projected.
-  const Tensor& query(bool rotated) const { return rotated && rotated_q.defined() ? rotated_q : q; }
+  const Tensor& query(bool rotated) const;
   // The k of the matmul with q.
   const Tensor& key() const { return rotated_k.defined() ? rotated_k : k; }
   // The v of the matmul with the weights.
@@ -89,12 +90,18 @@ struct AttentionInput {
   Tensor keep(std::string_view name, const Tensor& rows, int axis) const;
   // A cached tensor without a row per token, which the encoding replaces at every step. Null without a cache.
   Tensor* cached_state(std::string_view name) const;
+  // The positions of these tokens, f64 [T], in tokens from the start of the text: first .. first + T - 1, unless
+  // training draws them at random. A formula of positions reads them here, not from `first`.
+  Tensor positions() const;
+  // Whether they are drawn at random: ascending numbers, perhaps no whole ones. Then all tokens are here.
+  bool has_random_positions() const { return at.drawn.defined(); }
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
-  // without captures. Options and learned numbers are applied to the result.
+  // without captures. Options are passed as `values`, or applied to the result, as learned numbers are.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
+  Tensor distances(Constants::ElementOfValues element, std::int64_t columns, std::vector<double> values) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
@@ -118,9 +125,12 @@ struct EncodingTraits {
   bool keys_follow_queries = false;
   // Gradients are not the derivative, but follow a rule of their own.
   bool straight_through = false;
+  // It computes with the number of tokens between query and key, other than by the shapes of a distance (Toeplitz).
+  bool reads_distances = false;
   // Its form, and with it the memory of a step, depends on learned numbers: on the counting device it takes the form
   // that needs most.
   bool memory_is_learned = false;
+  bool companion = false;             // `tally check` combines every other encoding with it
   std::string_view also_called = {};  // another published name
 
   // Derived from the hooks that a class has.
@@ -136,6 +146,9 @@ struct EncodingTraits {
   // Whether attention is computed in composed form.
   bool is_composed() const { return replaces_softmax || mixes || materialised; }
 };
+
+// Moves the numbers of a parameter into [low, high], in place: for `project`.
+void clamp_parameter(Tensor parameter, double low, double high);
 
 class Encoding {
  public:

@@ -8,15 +8,33 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/constants.hpp"
+#include "nn/encoding/encoding.hpp"
 
 namespace tally {
+namespace {
+
+Tensor of_planes(const std::vector<RotaryPlane>& planes, double RotaryPlane::*number, Device device) {
+  std::vector<double> numbers;
+  for (const RotaryPlane& plane : planes) numbers.push_back(plane.*number);
+  return Tensor::from(numbers, {1, std::ssize(planes)}, device);
+}
+
+}  // namespace
 
 Rotary::Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved, std::int64_t length, DType dtype,
                Device device)
     : planes_(std::move(planes)),
       factor_(factor),
       interleaved_(interleaved),
+      angles_(of_planes(planes_, &RotaryPlane::angle, device)),
+      growths_(of_planes(planes_, &RotaryPlane::growth, device)),
       tables_(make_tables(length, dtype, device)) {}
+
+Tensor Rotary::rotate(const Tensor& x, const AttentionInput& in) const {
+  if (!in.has_random_positions()) return rotate(x, in.first);
+  const Tables tables = tables_at(in.positions());
+  return rotate_pairs(x, tables.cosine, tables.sine, interleaved_);
+}
 
 Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
   const std::int64_t end = first + x.size(2);
@@ -34,6 +52,12 @@ Rotary::Tables Rotary::make_tables(std::int64_t length, DType dtype, Device devi
     });
   };
   return {table(std::cos), table(std::sin)};
+}
+
+Rotary::Tables Rotary::tables_at(const Tensor& positions) const {
+  const Tensor position = unsqueeze(positions, 1), turn = position * angles_, size = exp(position * growths_) * factor_;
+  const DType dtype = tables_.cosine.dtype();
+  return {cast(size * cos(turn), dtype), cast(size * sin(turn), dtype)};
 }
 
 std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {

@@ -13,6 +13,8 @@
 
 namespace tally {
 
+struct AttentionInput;
+
 struct RotaryPlane {
   double angle = 0;
   double growth = 0;
@@ -23,7 +25,9 @@ class Rotary {
   // Tables are cached for positions below `length`; for a longer sequence each call computes them again.
   Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved, std::int64_t length, DType dtype,
          Device device);
-  // x [B, H, T, d] of the tokens first .. first + T - 1 -> the same shape; d is at least r = 2 planes
+  // x [B, H, T, d] of these tokens -> the same shape; d is at least r = 2 planes
+  Tensor rotate(const Tensor& x, const AttentionInput& in) const;
+  // The same at the positions first .. first + T - 1.
   Tensor rotate(const Tensor& x, std::int64_t first) const;
 
  private:
@@ -31,10 +35,12 @@ class Rotary {
     Tensor cosine, sine;  // [T, r/2], times the factor of the pair
   };
   Tables make_tables(std::int64_t length, DType dtype, Device device) const;
+  Tables tables_at(const Tensor& positions) const;
 
   std::vector<RotaryPlane> planes_;
   double factor_;
   bool interleaved_;
+  Tensor angles_, growths_;  // of the planes, f64 [1, r/2]
   Tables tables_;
 };
 

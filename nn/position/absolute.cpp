@@ -19,7 +19,8 @@ class Absolute final : public Encoding {
           length);
   }
   Tensor embed(const Tensor& x, const TokenPositions& at) const override {
-    return x + (at.each.defined() ? embedding(table_, at.each) : slice(table_, 0, at.first, at.first + x.size(1)));
+    const Tensor rows = at.rows();
+    return x + (rows.defined() ? embedding(table_, rows) : slice(table_, 0, at.first, at.first + x.size(1)));
   }
 
  private:

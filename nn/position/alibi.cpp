@@ -26,6 +26,12 @@ class Alibi final : public Encoding {
   }
 
   void score(const AttentionInput& in, Score& score) const override {
+    if (in.has_random_positions()) {
+      const Tensor m = cast(unsqueeze(slopes_, 1), DType::f64);
+      const Tensor penalty = broadcast_to(unsqueeze(m * in.positions(), 0), {in.x.size(0), m.size(0), in.keys()});
+      score.biases.push_back(RowColumn{negate(penalty), penalty});
+      return;
+    }
     score.biases.push_back(Toeplitz{negate(unsqueeze(slopes_, 1) * in.distances())});
   }
 
@@ -39,4 +45,4 @@ class Alibi final : public Encoding {
 TALLY_ENCODING(alibi, AlibiOptions, Alibi, "a penalty that grows with the distance, steeper for some heads",
                "l_ij = s_ij - m_h (i-j);  m_h = 2^(-8h/H), h from 1\n"
                "H no power of two: with H0 the largest one below H, the H0 slopes, then the 1st, 3rd, ... of the 2 H0",
-               "ALiBi: Press et al. 2022, arXiv 2108.12409", .reads_heads = false);
+               "ALiBi: Press et al. 2022, arXiv 2108.12409", .reads_heads = false, .companion = true);

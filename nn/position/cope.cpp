@@ -66,4 +66,4 @@ TALLY_ENCODING(cope, CopeOptions, Cope, "contextual positions: gates decide whic
                "g_ij = sigmoid(s_ij);  p_ij = sum_{k=j..i} g_ik;  c = min(p_ij, P), f = floor(c), w = c - f\n"
                "l_ij = s_ij + (1-w) q_i.e[f] + w q_i.e[min(f+1, P)];  e [P+1, d]\n"
                "not the clipped RoPE of 2026 that has the same name (arXiv 2602.05258): rope with frequencies = clip",
-               "CoPE: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false);
+               "CoPE: Golovneva et al. 2024, arXiv 2405.18719", .reads_heads = false, .companion = true);

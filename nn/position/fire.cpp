@@ -122,6 +122,7 @@ TALLY_ENCODING(
     "f(x) = W2 relu(w1 x + b1) + b2, of width 32;  c, m learned, from 0.1 and 1\n"
     "combined with another running sum it needs H T² numbers a layer if T > L + 1; in backward (36 + H) T² and "
     "B H T² more for one layer at a time",
-    "FIRE: Li et al. 2024, arXiv 2310.04418", .reads_heads = false, .after_scores = true, .memory_is_learned = true);
+    "FIRE: Li et al. 2024, arXiv 2310.04418", .reads_heads = false, .after_scores = true, .reads_distances = true,
+    .memory_is_learned = true);
 
 #endif

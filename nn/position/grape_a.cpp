@@ -94,6 +94,6 @@ TALLY_ENCODING(grape_a, GrapeAOptions, GrapeA, "a penalty on the distance, at a 
                "l_ij = s_ij - m_h softplus(w_h) (i-j) g_ij;  m_h as in alibi;  gate = key: g_ij = c_j\n"
                "gate = query: g_ij = a_i;  gate = both: g_ij = a_i + c_j\n"
                "a_i = softplus(v_h.q_i / (|v_h| sqrt(d)));  c_j = softplus(u_h.k_j / (|u_h| sqrt(d)))",
-               "GRAPE-A: Zhang et al. 2025, arXiv 2512.07805");
+               "GRAPE-A: Zhang et al. 2025, arXiv 2512.07805", .reads_distances = true);
 
 #endif

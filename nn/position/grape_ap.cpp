@@ -86,7 +86,7 @@ class GrapeAp final : public Encoding {
     // Attention divides by sqrt(d), gates by w or sqrt(w).
     if (turn_.has_value()) {
       constexpr double least = 0x1p-23;  // the released code's, of f32
-      const Tensor keys = in.keep("path", turn_->rotate(rms_norm(rows, least), in.first), 2);
+      const Tensor keys = in.keep("path", turn_->rotate(rms_norm(rows, least), in), 2);
       const Tensor queries = repeat_kv(rows, heads_) * (1 / (width_ * in.scale));
       score.add_score_mod(AppliedScoreMod{.mod = &score_mod_grape_ap, .heads = slopes_, .gates = {queries, keys}});
     } else {

@@ -65,11 +65,7 @@ class GrapeM final : public Encoding {
  private:
   // φ [1 or B, 1, T] f64
   Tensor positions(const AttentionInput& in) const {
-    if (!weight_.defined()) {
-      const auto number = [](std::int64_t t) { return static_cast<double>(t); };
-      const Tensor index = in.constants->of(number, in.first, in.keys(), DType::f64, in.q.device());
-      return unsqueeze(unsqueeze(index, 0), 0);
-    }
+    if (!weight_.defined()) return unsqueeze(unsqueeze(in.positions(), 0), 0);
     const Tensor chosen = linear(in.x, weight_, bias_);  // [B, T, 1]
     const Tensor step = sigmoid_ ? sigmoid(chosen * (1.0 / 16)) : softplus(chosen);
     const Tensor all = in.keep("steps", cast(transpose(step, 1, 2), DType::f64), 2);

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "nn/encoding/encoding.hpp"
 
@@ -26,13 +25,6 @@ struct KerpleOptions final : OptionsOf<KerpleOptions> {
 double logarithm(std::int64_t n) { return n > 0 ? std::log(static_cast<double>(n)) : 0; }
 double above_zero(std::int64_t n) { return n > 0 ? 1 : 0; }
 
-// Into [low, high], in place.
-void clamp(Tensor parameter, double low, double high) {
-  const NoGrad not_recorded;
-  const auto bound = [&](double value) { return Tensor::full({1}, value, parameter.dtype(), parameter.device()); };
-  parameter.copy_from(minimum(maximum(parameter.detach(), bound(low)), bound(high)));
-}
-
 class Kerple final : public Encoding {
  public:
   Kerple(const EncodingSetup& setup, const KerpleOptions& options) : power_(options.kernel == "power") {
@@ -42,8 +34,8 @@ class Kerple final : public Encoding {
 
   void project() const override {
     constexpr double none = std::numeric_limits<double>::max();
-    clamp(scale_, least, none);
-    clamp(shape_, least, power_ ? largest_exponent : none);
+    clamp_parameter(scale_, least, none);
+    clamp_parameter(shape_, least, power_ ? largest_exponent : none);
   }
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -72,7 +72,7 @@ class Pope final : public Encoding {
   Tensor turned(const Tensor& a, const Tensor& b, const Tensor& x, const AttentionInput& in) const {
     std::vector<Tensor> parts{a, b};
     if (dims_ < x.size(3)) parts.push_back(slice(x, 3, dims_, x.size(3)));
-    return turns_.rotate(concat(parts, 3), in.first);
+    return turns_.rotate(concat(parts, 3), in);
   }
 
   std::int64_t dims_;  // r

@@ -50,8 +50,8 @@ class Repo final : public Encoding {
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
     if (plain_.has_value()) {
-      q = plain_->rotate(q, in.first);
-      k = plain_->rotate(k, in.first);
+      q = plain_->rotate(q, in);
+      k = plain_->rotate(k, in);
       return;
     }
     const Tensor z = linear(silu(linear(in.x, gate_)) * linear(in.x, content_), position_);  // [B, T, G]

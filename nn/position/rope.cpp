@@ -260,17 +260,17 @@ class Rope final : public Encoding {
     return grows_ ? length : never;
   }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    if (in.keys() <= trained_length_) return turn(rotary_, q, k, in.first);
-    if (!grows_ || in.keys() == longer_length_) return turn(*longer_, q, k, in.first);
+    if (in.keys() <= trained_length_) return turn(rotary_, q, k, in);
+    if (!grows_ || in.keys() == longer_length_) return turn(*longer_, q, k, in);
     RopeSizes sizes = sizes_;
     sizes.max_length = in.keys();
-    turn(make_rotary(sizes, options_, in.keys()), q, k, in.first);
+    turn(make_rotary(sizes, options_, in.keys()), q, k, in);
   }
 
  private:
-  static void turn(const Rotary& rotary, Tensor& q, Tensor& k, std::int64_t first) {
-    q = rotary.rotate(q, first);
-    k = rotary.rotate(k, first);
+  static void turn(const Rotary& rotary, Tensor& q, Tensor& k, const AttentionInput& in) {
+    q = rotary.rotate(q, in);
+    k = rotary.rotate(k, in);
   }
 
   RopeSizes sizes_;
@@ -302,4 +302,4 @@ TALLY_ENCODING(
     "RoPE: Su et al. 2021, arXiv 2104.09864; pi: Chen et al. 2023, arXiv 2306.15595; ntk, dynamic, yarn: Peng et al. "
     "2023, arXiv 2309.00071; llama3: Grattafiori et al. 2024, arXiv 2407.21783; longrope: Ding et al. 2024, "
     "arXiv 2402.13753; fastest: Barbero et al. 2025, arXiv 2410.06205; clip: arXiv 2602.05258",
-    .reads_heads = false);
+    .reads_heads = false, .companion = true);

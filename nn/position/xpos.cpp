@@ -54,8 +54,8 @@ class Xpos final : public Encoding {
           "scales of positions above {} leave the range of the numbers, the sequence has {} tokens", limit_, length);
   }
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
-    q = query_.rotate(q, in.first);
-    k = key_.rotate(k, in.first);
+    q = query_.rotate(q, in);
+    k = key_.rotate(k, in);
   }
 
  private:

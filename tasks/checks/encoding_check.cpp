@@ -21,11 +21,16 @@ Finding good(std::string text) { return {Finding::Kind::good, std::move(text)}; 
 Finding wrong(std::string text) { return {Finding::Kind::wrong, std::move(text)}; }
 Finding left_out(std::string text) { return {Finding::Kind::left_out, std::move(text)}; }
 
+std::unique_ptr<Transformer> model_of(const EncodingVariant& variant, std::int64_t length,
+                                      EncodingModelOptions options = {}) {
+  options.length = length;
+  options.key_heads = variant.key_heads;
+  return encoding_model(variant.choice, options);
+}
+
 Computed computed(const EncodingVariant& variant, std::int64_t length, const EncodingModelOptions& options = {},
                   std::int64_t batch = 1) {
-  EncodingModelOptions own = options;
-  own.length = length;
-  return computed(*encoding_model(variant.choice, own), length, own.device, batch);
+  return computed(*model_of(variant, length, options), length, options.device, batch);
 }
 
 // Differences of logits are relative to the largest logit, differences of gradients to the largest gradient of all. A
@@ -59,7 +64,7 @@ Finding expect_within(const Deviation& found, double allowed, const std::string&
 }
 
 Finding look_at_gradients(const EncodingVariant& variant) {
-  const LossOfParameters loss(variant.choice);
+  const LossOfParameters loss(variant);
   if (loss.exempt()) return left_out("gradients by a rule of its own");
   const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, loss.parameters());
   if (!result.ok) return wrong(result.text);
@@ -70,7 +75,7 @@ Finding look_at_gradients(const EncodingVariant& variant) {
 struct WholeText {
   explicit WholeText(const EncodingVariant& variant, std::int64_t wanted_length)
       : length(length_for(variant.choice, wanted_length)),
-        model(encoding_model(variant.choice, {.length = length})),
+        model(model_of(variant, length)),
         tokens(encoding_tokens(length)),
         logits(numbers_of(model->forward(tokens))) {}
 
@@ -117,18 +122,55 @@ Finding look_at_parameters(const EncodingVariant& variant) {
 }
 
 Finding look_at_forms(const EncodingVariant& variant) {
-  if (encoding_model(variant.choice)->is_composed())
+  if (model_of(variant, 6)->is_composed())
     return left_out("in composed operations alone: memory grows with the square of T");
   const std::int64_t length = length_for(variant.choice, several_tiles);
   return expect_within(deviation(computed(variant, length), computed(variant, length, {.attention = "composed"})), 1e-9,
                        formatted("tiled and composed attention of {} tokens", length));
 }
 
+// The parameters of a model whose heads all have their own keys, from a model with fewer key heads: each key head is
+// repeated for the heads that share it.
+void take_repeated(Transformer& full, const Transformer& shared, std::int64_t key_heads) {
+  std::map<std::string, Tensor> own;
+  for (const auto& [path, parameter] : shared.parameters()) own.emplace(path, parameter.detach());
+  NamedTensors values;
+  for (const auto& [path, parameter] : full.parameters()) {
+    const Tensor& from = own.at(path);
+    const std::int64_t times = parameter.numel() / from.numel(), block = from.numel() / key_heads;
+    const bool is_same = from.shape() == parameter.shape();
+    values.emplace_back(path,
+                        is_same ? from
+                                : reshape(broadcast_to(reshape(from, {key_heads, 1, block}), {key_heads, times, block}),
+                                          parameter.shape()));
+  }
+  full.load(values);
+}
+
+Finding look_at_key_heads(const EncodingVariant& variant) {
+  constexpr std::int64_t head_count = 4;
+  const bool follows = std::ranges::any_of(variant.choice.parts,
+                                           [](const auto& part) { return part.entry->traits.keys_follow_queries; });
+  if (follows) return left_out("heads that share their keys share the change of keys, too");
+  if (variant.choice.least_heads() > 1) return left_out("groups of heads are named, which may not share keys evenly");
+  const NoGrad only_values;
+  const std::int64_t length = length_for(variant.choice, 12);
+  const Tensor tokens = encoding_tokens(length);
+  double most = 0;
+  for (const std::int64_t key_heads : {1, 2}) {
+    const auto shared = encoding_model(variant.choice, {.length = length, .key_heads = key_heads});
+    const auto full = encoding_model(variant.choice, {.length = length, .key_heads = head_count});
+    take_repeated(*full, *shared, key_heads);
+    const Numbers expected = numbers_of(full->forward(tokens)), found = numbers_of(shared->forward(tokens));
+    most = std::max(most, largest_difference(found, expected) / std::max(1e-3, largest(expected)));
+  }
+  return expect_within({most}, 1e-9, "1 or 2 key heads and the same keys for each of 4 heads");
+}
+
 // The whole text and a step after the first differ only in the state that earlier tokens leave.
 constexpr const char* not_kept =
-    "; a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep "
-    "(AttentionInput::keep), "
-    "so that it has the rows of the new tokens alone";
+    "; a tensor of earlier tokens, such as one of the keys, was probably not handed to in.keep (AttentionInput::keep), "
+    "so that it has only the rows of the new tokens; or positions were counted from 0 instead of in.first";
 
 Finding look_at_generation(const EncodingVariant& variant) {
   const NoGrad only_values;
@@ -166,7 +208,7 @@ Finding look_at_generation(const EncodingVariant& variant) {
 Finding look_at_precision(const EncodingVariant& variant) {
   const std::int64_t length = length_for(variant.choice, one_tile);
   const EncodingVariant plain{EncodingChoice::parse("none"), "none"};
-  const bool exempt = encoding_model(variant.choice, {.length = length})->straight_through();
+  const bool exempt = model_of(variant, length)->straight_through();
   const auto single = [&](const EncodingVariant& one) {
     Computed found = computed(one, length, {.dtype = DType::f32}), expected = computed(one, length);
     if (exempt) found.gradients = expected.gradients = {};  // these may jump
@@ -234,12 +276,20 @@ bool has_number(const std::string& text, std::int64_t number) {
 Finding look_at_length(const EncodingVariant& variant) {
   constexpr std::int64_t trained = 12, longer = 24;
   const NoGrad only_values;
-  const auto model = encoding_model(variant.choice, {.length = trained});
+  const auto model = model_of(variant, trained);
   std::int64_t most = longer;
   while (most > 1 && !takes(*model, most)) --most;
   const Tensor tokens = encoding_tokens(most);
   const std::int64_t begin = std::min(trained, most);
-  Numbers within = numbers_of(model->forward(tokens));
+  Numbers within;
+  try {
+    within = numbers_of(model->forward(tokens));
+  } catch (const Error& error) {
+    return wrong(
+        formatted("{} for a text of {} tokens, and a model made for {}; an encoding that has a limit refuses "
+                  "longer texts in check_length, naming the limit",
+                  error.what(), most, trained));
+  }
   Numbers alone = numbers_of(model->forward(slice(tokens, 1, 0, begin)));
   const std::int64_t rows = begin - std::min(begin, model->rows_by_end());
   alone.resize(alone.size() / static_cast<std::size_t>(begin) * static_cast<std::size_t>(rows));
@@ -260,11 +310,12 @@ Finding look_at_length(const EncodingVariant& variant) {
 }  // namespace
 
 std::span<const EncodingProperty> encoding_properties() {
-  static const std::array<EncodingProperty, 9> all{{
+  static const std::array<EncodingProperty, 10> all{{
       {"gradients", "derivatives agree with central differences", look_at_gradients},
       {"causality", "nothing depends on later tokens", look_at_causality},
       {"parameters", "each of them matters", look_at_parameters},
       {"forms", "tiled attention is the composed one", look_at_forms},
+      {"key-heads", "shared key heads are equal separate ones", look_at_key_heads},
       {"generation", "token by token as the whole text", look_at_generation},
       {"precision", "f32 is within a hundred times what it is without", look_at_precision},
       {"threads", "the same bits for any number", look_at_threads},
@@ -355,7 +406,6 @@ std::vector<Rewriting> rewritings_of(const EncodingChoice& rewritten, const Enco
 }
 
 Finding compare(const Rewriting& one) {
-  const auto wrong = [](std::string text) { return Finding{Finding::Kind::wrong, std::move(text)}; };
   try {
     const std::int64_t length =
         std::min(length_for(one.rewritten.choice, several_tiles), length_for(one.original, several_tiles));
@@ -389,8 +439,8 @@ Finding compare(const Rewriting& one) {
       }
       most = std::max(most, own);
     }
-    return {Finding::Kind::good, formatted("logits of {} tokens and gradients of {} parameters agree to {}", length,
-                                           slopes.size(), short_text(most))};
+    return good(formatted("logits of {} tokens and gradients of {} parameters agree to {}", length, slopes.size(),
+                          short_text(most)));
   } catch (const Error& error) {
     return wrong(error.what());
   }

@@ -1,6 +1,6 @@
 // The checks that an author can run on an encoding without the tests. Each property that every encoding must have is
-// checked on a small model (tasks/checks/encoding_model.hpp), with one option changed at a time. The tests also combine
-// options, and combine every encoding with every other one.
+// checked on a small model (tasks/checks/encoding_model.hpp), with one option changed at a time, with shared key heads,
+// and next to a few other encodings. The tests also combine options, and combine every encoding with every other one.
 #pragma once
 
 #include <span>
@@ -25,8 +25,8 @@ struct EncodingProperty {
   bool of_each_variant = true;  // otherwise only of the first and the last
 };
 
-// gradients, causality, parameters, forms, generation, precision, threads, devices, length. look_at throws no Error: an
-// Error thrown by the encoding becomes a finding of kind `wrong`.
+// gradients, causality, parameters, forms, key-heads, generation, precision, threads, devices, length. look_at throws
+// no Error: an Error thrown by the encoding becomes a finding of kind `wrong`.
 std::span<const EncodingProperty> encoding_properties();
 Finding look_at(const EncodingProperty& property, const EncodingVariant& variant);
 

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <limits>
+#include <optional>
+#include <set>
 #include <variant>
 
 #include "autograd/node.hpp"
@@ -16,10 +19,11 @@ namespace {
 
 constexpr std::int64_t vocabulary = 5, length_of_loss = 6;
 
-ModelOptions sizes_for(const EncodingChoice& choice, const std::string& attention) {
+ModelOptions sizes_for(const EncodingChoice& choice, const std::string& attention, std::int64_t key_heads) {
   ModelOptions options;
   options.layers = std::max<std::int64_t>(2, choice.least_layers());
-  options.heads = std::max<std::int64_t>(2, choice.least_heads());
+  options.heads = std::max<std::int64_t>(key_heads > 0 ? 4 : 2, choice.least_heads());
+  options.kv_heads = key_heads;
   options.width = 4 * options.heads;
   options.init = "fan-in";
   options.attention = attention;
@@ -36,50 +40,147 @@ bool set(EncodingChoice& choice, const std::string& name, const std::string& val
   }
 }
 
-bool can_be_made(const EncodingChoice& choice) {
+// Whether the encoding refuses these options, this combination or these sizes. Its error then begins with a name.
+bool is_refused(const EncodingVariant& variant) {
   try {
-    encoding_model(choice)->check_length(length_of_loss);
-    return true;
-  } catch (const Error&) {
+    encoding_model(variant.choice, {.key_heads = variant.key_heads})->check_length(length_of_loss);
     return false;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const auto names = [&](const std::string& where) { return text.find("[" + where + "]") != std::string::npos; };
+    return names("encoding") || (variant.key_heads > 0 && names("model")) ||
+           std::ranges::any_of(variant.choice.parts, [&](const auto& part) { return names(part.entry->name); });
   }
+}
+
+// Other values of an option to try. `all`: every accepted value is a variant of its own, otherwise the first one is.
+struct OtherValues {
+  std::vector<std::string> values;
+  bool all = true;
+};
+OtherValues other_values(const OptionInfo& option) {
+  if (std::holds_alternative<bool>(option.value)) return {{"true", "false"}};
+  if (std::holds_alternative<std::int64_t>(option.value)) return {{"2", "3", "1"}, false};
+  if (const double* real = std::get_if<double>(&option.value)) {
+    return {{to_text(2 * *real), to_text(*real / 2), "1", "0.5", "-0.5"}, false};
+  }
+  return {option.allowed};
+}
+
+EncodingChoice sum_with(const EncodingChoice& choice, const std::vector<const EncodingEntry*>& companions) {
+  EncodingChoice sum = choice.clone();
+  for (const EncodingEntry* entry : companions) sum.parts.push_back({entry, entry->make_options()});
+  std::ranges::sort(sum.parts, {}, [](const auto& part) { return part.entry->name; });
+  return sum;
+}
+
+// The encodings that are combined with others, and with an encoding that has a flag for rotations also one of these.
+std::vector<std::vector<const EncodingEntry*>> companions() {
+  std::vector<const EncodingEntry*> all;
+  std::ranges::copy_if(encoding_registry(), std::back_inserter(all),
+                       [](const EncodingEntry* entry) { return entry->traits.companion; });
+  std::vector<std::vector<const EncodingEntry*>> groups;
+  for (const EncodingEntry* entry : all) {
+    groups.push_back({entry});
+    const auto rotation = std::ranges::find_if(all, [](const auto* other) { return other->traits.rotates; });
+    if (!entry->combination_flags.empty() && rotation != all.end()) groups.back().push_back(*rotation);
+  }
+  return groups;
 }
 
 }  // namespace
 
 std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given) {
-  encoding_model(usual);
-  std::string label = usual.text();
-  const auto visit_options = [&](bool wants_given, auto&& visit) {
-    for (const auto& part : usual.parts) {
-      for (const OptionInfo& option : list_options(*part.options)) {
-        const std::string name = formatted("{}.{}", part.entry->name, option.name);
-        if ((std::ranges::count(given, name) > 0) == wants_given) visit(name, option);
+  EncodingVariant plain{usual.clone(), usual.text()};
+  struct Changeable {
+    std::string name;  // "cope.gates"
+    OptionInfo option;
+  };
+  std::vector<Changeable> changeable;
+  for (const auto& part : usual.parts) {
+    for (const OptionInfo& option : list_options(*part.options)) {
+      const std::string name = formatted("{}.{}", part.entry->name, option.name);
+      if (std::ranges::count(given, name) == 0) {
+        changeable.push_back({name, option});
+      } else {
+        plain.label += formatted(" {}={}", option.name, to_text(option.value));
       }
     }
+  }
+  if (is_refused(plain)) encoding_model(usual)->check_length(length_of_loss);  // throws
+  const auto changed = [&](const EncodingVariant& from, const Changeable& one, const std::string& value) {
+    EncodingVariant other{from.choice.clone(), formatted("{} {}={}", from.label, one.option.name, value), one.name,
+                          value};
+    const bool is_other = value != to_text(one.option.value) && set(other.choice, one.name, value);
+    return is_other && !is_refused(other) ? std::optional(std::move(other)) : std::nullopt;
   };
-  visit_options(true, [&](const std::string&, const OptionInfo& option) {
-    label += formatted(" {}={}", option.name, to_text(option.value));
-  });
   std::vector<EncodingVariant> variants;
-  variants.push_back({usual.clone(), label});
-  visit_options(false, [&](const std::string& name, const OptionInfo& option) {
-    std::vector<std::string> values = option.allowed;
-    if (std::holds_alternative<bool>(option.value)) values = {"true", "false"};
-    if (std::holds_alternative<std::int64_t>(option.value)) values = {"2"};
-    if (const double* real = std::get_if<double>(&option.value)) values = {to_text(2 * *real)};
-    for (const std::string& value : values) {
-      if (value == to_text(option.value)) continue;
-      EncodingVariant other{usual.clone(), formatted("{} {}={}", label, option.name, value), name, value};
-      // One option's value may require a value of another option.
-      if (set(other.choice, name, value) && can_be_made(other.choice)) variants.push_back(std::move(other));
+  EncodingVariant all_changed{usual.clone(), plain.label};
+  variants.push_back(std::move(plain));
+  for (const Changeable& one : changeable) {
+    const OtherValues others = other_values(one.option);
+    std::size_t found = 0;
+    for (const std::string& value : others.values) {
+      if (auto variant = changed(variants.front(), one, value); variant && (others.all || found == 0)) {
+        variants.push_back(std::move(*variant));
+        ++found;
+      }
     }
-  });
+  }
+  // One value may require another, so the options are changed one after the other, as far as they allow it.
+  std::size_t count = 0;
+  for (const Changeable& one : changeable) {
+    for (const std::string& value : other_values(one.option).values) {
+      auto variant = changed(all_changed, one, value);
+      if (!variant) continue;
+      all_changed = {std::move(variant->choice), std::move(variant->label)};
+      ++count;
+      break;
+    }
+  }
+  if (count > 1) variants.push_back(std::move(all_changed));
+  return variants;
+}
+
+std::vector<EncodingVariant> variants_in_company(const EncodingChoice& usual, const std::string& label) {
+  std::vector<EncodingVariant> variants;
+  const auto add = [&](EncodingVariant variant) {
+    if (!is_refused(variant)) variants.push_back(std::move(variant));
+  };
+  for (const std::int64_t key_heads : {1, 2}) {
+    add({usual.clone(), formatted("{} kv-heads={}", label, key_heads), {}, {}, key_heads});
+  }
+  if (!usual.assignments.empty()) return variants;
+  std::set<std::string> labels;
+  for (std::vector<const EncodingEntry*> entries : companions()) {
+    std::erase_if(entries, [&](const EncodingEntry* entry) {
+      return std::ranges::any_of(usual.parts, [&](const auto& part) { return part.entry == entry; });
+    });
+    std::string sum_label = label + " ";
+    for (const EncodingEntry* entry : entries) sum_label += "+" + entry->name;
+    if (entries.empty() || !labels.insert(sum_label).second) continue;
+    EncodingVariant sum{sum_with(usual, entries), sum_label};
+    for (const auto& part : sum.choice.parts) {
+      const bool rotates = std::ranges::any_of(
+          sum.choice.parts, [&](const auto& other) { return &other != &part && other.entry->traits.rotates; });
+      for (const CombinationFlag& flag : part.entry->combination_flags) {
+        const std::string name = formatted("{}.{}", part.entry->name, flag.option);
+        EncodingVariant flagged{sum.choice.clone(), formatted("{} {}=true", sum.label, name)};
+        if (rotates && set(flagged.choice, name, "true") && !is_refused(flagged)) add(std::move(flagged));
+      }
+    }
+    add(std::move(sum));
+  }
+  EncodingVariant windowed{usual.clone(), label + " [window=20,first=2]"};
+  std::vector<const EncodingEntry*> sum;
+  for (const auto& part : usual.parts) sum.push_back(part.entry);
+  windowed.choice.assignments = {{.mask = {.window = 20, .first = 2}, .sum = std::move(sum)}};
+  add(std::move(windowed));
   return variants;
 }
 
 std::unique_ptr<Transformer> encoding_model(const EncodingChoice& choice, const EncodingModelOptions& options) {
-  const ModelOptions sizes = sizes_for(choice, options.attention);
+  const ModelOptions sizes = sizes_for(choice, options.attention, options.key_heads);
   // In double precision first, so that f32 values are these values rounded, not other random numbers.
   Transformer exact(sizes, choice, vocabulary, options.length, 1, DType::f64, Device{});
   NamedTensors values = exact.parameters();
@@ -103,8 +204,8 @@ Tensor encoding_tokens(std::int64_t length, Device device, std::int64_t batch) {
   return Tensor::from(ids, {batch, length}, device);
 }
 
-LossOfParameters::LossOfParameters(const EncodingChoice& choice) : choice_(choice) {
-  const auto model = encoding_model(choice, {.length = length_of_loss});
+LossOfParameters::LossOfParameters(const EncodingVariant& variant) : variant_(variant) {
+  const auto model = encoding_model(variant.choice, {.length = length_of_loss, .key_heads = variant.key_heads});
   for (const auto& [path, parameter] : model->parameters()) {
     indices_[path] = values_.size();
     values_.push_back(parameter.detach());
@@ -115,9 +216,9 @@ LossOfParameters::LossOfParameters(const EncodingChoice& choice) : choice_(choic
 Tensor LossOfParameters::operator()(const std::vector<Tensor>& parameters) const {
   const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[indices_.at(path)]; };
   const Device device = parameters.front().device();
-  const ModelOptions sizes = sizes_for(choice_, "tiled");
+  const ModelOptions sizes = sizes_for(variant_.choice, "tiled", variant_.key_heads);
   const Initializer start(1, start_values_from_text(sizes.init), DType::f64, device);
-  Transformer model(sizes, choice_, vocabulary, length_of_loss, start.with_source(given));
+  Transformer model(sizes, variant_.choice, vocabulary, length_of_loss, start.with_source(given));
   const Tensor tokens = encoding_tokens(length_of_loss, device);
   return cross_entropy(model.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean, device));
 }

@@ -1,4 +1,4 @@
-// The small transformer on which commands examine an encoding: two layers and heads of width 4. Its parameters are
+// The small transformer on which commands examine an encoding: two layers, and heads of width 4. Its parameters are
 // moved off their start values, since a table of zeros would hide every later operation.
 #pragma once
 
@@ -17,21 +17,26 @@ namespace tally {
 struct EncodingVariant {
   EncodingChoice choice;
   std::string label;  // "cope gates=values"
-  // The changed option, "cope.gates", and its value; empty if none was changed.
+  // The changed option, "cope.gates", and its value; empty unless exactly one was changed.
   std::string option = {}, value = {};
+  std::int64_t key_heads = 0;  // shared by the four heads of queries; 0: each head has its own key head
 };
 
-// The choice as it is, then variants with one option changed. A choice or a flag takes each of its other values, a
-// whole number 2, any other number twice its value. Variants that the options or a model of 6 tokens refuse are left
-// out. Options in `given` ("cope.gates") keep their values and appear in all labels. Throws Error if no model of the
-// encoding can be built.
+// The choice as it is, variants with one option changed, and one with all of them changed. A choice or a flag takes
+// each of its other values, and a number takes one other value in its range. Options in `given` ("cope.gates") keep
+// their values and appear in all labels. Variants that the encoding refuses are left out. Any other error stays, so
+// that a check reports it. Throws Error if the encoding refuses the choice as it is.
 std::vector<EncodingVariant> variants_of(const EncodingChoice& usual, const std::vector<std::string>& given = {});
+// The choice with shared key heads, with a window, and in a combination with a few standard encodings. A combination
+// sets the flags that have an effect only there. `label`: of the choice as it is.
+std::vector<EncodingVariant> variants_in_company(const EncodingChoice& usual, const std::string& label);
 
 struct EncodingModelOptions {
   std::int64_t length = 6;  // T_max of learned tables
   DType dtype = DType::f64;
   Device device = default_device();
   std::string attention = "tiled";
+  std::int64_t key_heads = 0;  // if above 0, the model has four heads
 };
 
 // The parameters have the same values for any type, device and attention form.
@@ -43,7 +48,7 @@ Tensor encoding_tokens(std::int64_t length, Device device = default_device(), st
 // Loss of encoding_model over 6 tokens as a function of its parameters.
 class LossOfParameters {
  public:
-  explicit LossOfParameters(const EncodingChoice& choice);
+  explicit LossOfParameters(const EncodingVariant& variant);
   // The model's parameters, in the order in which the loss takes them.
   const std::vector<Tensor>& parameters() const { return values_; }
   // Whether the gradients follow a custom rule and are not derivatives.
@@ -51,7 +56,7 @@ class LossOfParameters {
   Tensor operator()(const std::vector<Tensor>& parameters) const;
 
  private:
-  const EncodingChoice& choice_;
+  const EncodingVariant& variant_;
   std::vector<Tensor> values_;
   std::map<std::string, std::size_t> indices_;  // by parameter path
   bool exempt_ = false;

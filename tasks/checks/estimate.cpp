@@ -21,6 +21,7 @@ namespace {
 // Sequences of a batch, and how many are computed at once (0: all).
 struct BatchForm {
   std::int64_t sequences = 0, length = 0, at_once = 0;
+  std::optional<RandomPositions> random_positions = {};
 };
 
 // A batch of this form without values.
@@ -84,7 +85,7 @@ MemoryEstimate count_steps(const ModelSetting& setting, const RunConfig& config,
     if (state == OptimizerState::split && !ranks.alone()) shares.emplace(trained, ranks);
     const std::unique_ptr<Optimizer> optimizer = Optimizer::make(config.optimiser, shares ? shares->own() : trained);
     estimate.optimiser = counted.live() - estimate.parameters;
-    TrainStep step(model, *optimizer, 0, form.at_once, shares ? &*shares : nullptr);
+    TrainStep step(model, *optimizer, 0, form.at_once, shares ? &*shares : nullptr, form.random_positions);
     const Batch batch = counted_batch(counted, form);
     step(batch, 1, steps);
     // Later steps need no more memory than the first, unless steps are captured: the second step then adds the captured
@@ -114,7 +115,8 @@ MemoryEstimate estimate_training(const RunConfig& config, const Task& task, Opti
     return split.count == 0 ? batch : std::min(batch, split.count);
   };
   const Split& train = splits.front();
-  const BatchForm whole{sequences_in(train, config.run.batch), train.length, config.run.at_once()};
+  const BatchForm whole{sequences_in(train, config.run.batch), train.length, config.run.at_once(),
+                        config.random_positions(task)};
   const auto after = [&](SequenceModel& model, const Batch& batch, const OnlyCounting& counted) {
     // Evaluation of the training batch before a checkpoint.
     Evaluation found;

@@ -8,6 +8,7 @@
 #include "tasks/runs/checkpoint.hpp"
 #include "tasks/runs/config.hpp"
 #include "tasks/runs/preset.hpp"
+#include "tasks/runs/run_folder.hpp"
 
 namespace tally {
 
@@ -154,6 +155,12 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
   line.add("--preset", &options->preset_,
            formatted("the task's settings: {} ('tally describe presets')", preset_names(line.look_ahead("--task"))));
   line.add("--config", &options->file_, "JSON file of settings; options on the command line override it");
+  if (!several) {
+    line.add("--from", &options->from_,
+             "folder of a finished run: start with its weights and settings, with another --pe, learning rate or "
+             "number of steps. Parameters that only one of the two encodings has start fresh or are dropped",
+             {.excludes = {"--task", "--preset", "--config"}});
+  }
   std::vector<const PresetEntry*> suite;
   if (several) {
     const std::string name = line.look_ahead("--suite");
@@ -168,8 +175,9 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
     ahead.encoding_ = line.look_ahead("--pe");
     ahead.preset_ = line.look_ahead("--preset");
     ahead.file_ = line.look_ahead("--config");
+    ahead.from_ = several ? "" : line.look_ahead("--from");
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
-    if (ahead.file_.empty()) {
+    if (ahead.file_.empty() && ahead.from_.empty()) {
       if (!suite.empty()) ahead.task_ = suite.front()->task, ahead.preset_ = suite.front()->name;
       if (ahead.task_.empty()) ahead.task_ = any_task, ahead.preset_.clear();
       if (ahead.encoding_.empty()) {
@@ -252,12 +260,14 @@ RunConfig ConfigOptions::begin(const std::string& encoding, const PresetEntry& p
 RunConfig ConfigOptions::begin(const std::string& wanted) const {
   return as_usage([&] {
     RunConfig config;
-    const std::string encoding = wanted.empty() && file_.empty() ? missing_encoding() : wanted;
+    const bool has_settings = !file_.empty() || !from_.empty();
+    const std::string encoding = wanted.empty() && !has_settings ? missing_encoding() : wanted;
     check(file_.empty() || preset_.empty(), "usage",
           "--config and --preset exclude each other: the file sets what the preset would set");
-    if (!file_.empty()) {
-      JsonValue json = read_json(file_, config_limits);
+    if (has_settings) {
+      JsonValue json = from_.empty() ? read_json(file_, config_limits) : RunFolder::open(from_).config().to_json();
       check(json.is_object(), "config", "{} must hold an object, not {}", file_, json.kind());
+      json.remove("from");  // the start of that run
       if (!encoding.empty()) replace_encoding(json, encoding);
       if (!task_.empty() && !(json.contains("task") && json.at("task").is_object() &&
                               json.at("task").contains("name") && json.at("task").at("name") == JsonValue(task_))) {

@@ -78,6 +78,8 @@ class ConfigOptions {
   // Applies the single options to another configuration. Options of listed encodings that this one does not have are
   // skipped.
   void apply(RunConfig& config) const;
+  // The run whose settings all others start from, as given; empty without --from.
+  const std::string& from() const { return from_; }
   // The single options by their full names, in the order given.
   const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
   // The given options of encodings: "cope.p-max".
@@ -103,8 +105,8 @@ class ConfigOptions {
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted,
                       const std::vector<std::string>& needs = {});
 
-  std::string task_, encoding_, preset_, file_, suite_;        // encoding_ as given, perhaps a list
-  std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
+  std::string task_, encoding_, preset_, file_, suite_, from_;  // encoding_ as given, perhaps a list
+  std::vector<std::pair<std::string, std::string>> settings_;   // in the order given
 };
 
 // The elements of "cope,rope". An encoding by layer or head contains commas, so it is a single element, or semicolons

@@ -351,7 +351,11 @@ MemoryEstimate check_can_train(const RunConfig& config, OptimizerState state) {
     const std::unique_ptr<Task> task = config.make_task();
     (void)task->example(task->splits().front().name, 0);  // the training split may be empty
     MemoryEstimate estimate = estimate_training(config, *task, state);
-    check_length(model_of(config, *task), task->max_length());  // checked now, not when the first such sequence is read
+    check_length(model_of(config, *task), config.longest(*task));  // now, not when the first such sequence is read
+    if (const std::optional<RandomPositions> random = config.random_positions(*task)) {
+      const OnlyCounting counting;
+      random->check_read_by(*config.make_model(*task), config.label());
+    }
     return estimate;
   });
   check_fits(need);

@@ -2,6 +2,7 @@
 // tests only some properties; or compares it with another encoding that should be the same function.
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -28,14 +29,19 @@ const char* name_of(Finding::Kind kind) {
 }
 
 // Summarises a property over all variants: shows the first wrong finding, else the finding of the first variant.
+// `before` holds the wrong findings so far and their properties: a repeated one is printed once.
 JsonValue told(const std::string& property, const std::string& promise, const std::vector<Found>& all,
-               const CommonOptions& common) {
+               const CommonOptions& common, std::map<std::string, std::string>& before) {
   const auto is_wrong = [](const Found& one) { return one.finding.kind == Finding::Kind::wrong; };
   const std::int64_t looked = std::ssize(all), wrong = std::ranges::count_if(all, is_wrong);
   const Found& shown = wrong > 0 ? *std::ranges::find_if(all, is_wrong) : all.front();
   char begin[64];
   std::snprintf(begin, sizeof begin, "%-11s %-6s", property.c_str(), name_of(shown.finding.kind));
   std::string text = formatted("{}{}", begin, shown.finding.text);
+  if (wrong > 0) {
+    const auto [first, is_new] = before.emplace(shown.finding.text, property);
+    if (!is_new) text = formatted("{}the same as {}", begin, first->second);
+  }
   if (looked > 1) {
     text += wrong > 0
                 ? formatted("\n{}{} of {} variants, the first: {}", std::string(18, ' '), wrong, looked, shown.label)
@@ -74,13 +80,14 @@ std::vector<EncodingProperty> wanted_properties(const std::string& only) {
 JsonValue look_at_properties(std::span<const EncodingProperty> wanted, const std::vector<EncodingVariant>& variants,
                              const CommonOptions& common) {
   JsonValue properties = JsonValue::array();
+  std::map<std::string, std::string> shown;
   for (const EncodingProperty& property : wanted) {
     std::vector<Found> found;
     for (std::size_t n = 0; n < variants.size(); ++n) {
       if (!property.of_each_variant && n > 0 && n + 1 < variants.size()) continue;
       found.push_back({variants[n].label, look_at(property, variants[n])});
     }
-    properties.push(told(property.name, property.promise, found, common));
+    properties.push(told(property.name, property.promise, found, common, shown));
   }
   return properties;
 }
@@ -89,11 +96,12 @@ JsonValue compare_all(const std::vector<Rewriting>& rewritings, const CommonOpti
   std::vector<Found> found;
   for (const Rewriting& one : rewritings) found.push_back({one.rewritten.label, compare(one)});
   const std::string promise = formatted("the same function as {}", rewritings.front().original.text());
-  return JsonValue(JsonValue::Array{told("against", promise, found, common)});
+  std::map<std::string, std::string> shown;
+  return JsonValue(JsonValue::Array{told("against", promise, found, common, shown)});
 }
 
-// The tested options, "options     cope gates=values; each by itself: share=layers, share=none". No other combination
-// was tested.
+// The tested options, "options     cope gates=values; each by itself: share=layers, share=none, kv-heads=1, +rope". No
+// other combination was tested.
 std::string options_text(const std::vector<std::string>& labels) {
   const std::string& first = labels.front();
   std::vector<std::string> others;
@@ -112,6 +120,9 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   as_usage([&] {
     if (alone) {
       variants = variants_of(choice, given);
+      for (EncodingVariant& one : variants_in_company(choice, variants.front().label)) {
+        variants.push_back(std::move(one));
+      }
     } else {
       // Options belong to names: two choices of the same name have the same options.
       check(choice.text() != other.text(), "check",

@@ -200,18 +200,17 @@ JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& 
 constexpr std::int64_t heads = 34, head_width = 74, width = heads * head_width, max_length = 1031, symbols = 97;
 
 std::string shape_text(const Shape& shape) {
-  constexpr std::array<std::pair<std::int64_t, const char*>, 7> letters{{{heads, "H"},
-                                                                         {2 * heads, "2H"},
-                                                                         {head_width, "d"},
-                                                                         {width, "D"},
-                                                                         {4 * width, "4D"},
-                                                                         {max_length, "T_max"},
-                                                                         {symbols, "V"}}};
+  constexpr std::array<std::pair<std::int64_t, const char*>, 5> letters{
+      {{width, "D"}, {max_length, "T_max"}, {symbols, "V"}, {head_width, "d"}, {heads, "H"}}};
+  constexpr std::int64_t most_times = 64;  // "16H"; options may be as large as a higher multiple
   std::string text;
   for (int axis = 0; axis < shape.rank; ++axis) {
     std::string size = to_text(shape[axis]);
     for (const auto& [value, letter] : letters) {
-      if (shape[axis] == value) size = letter;
+      const std::int64_t times = shape[axis] / value;
+      if (times == 0 || shape[axis] % value != 0 || times > most_times) continue;
+      size = formatted("{}{}", times == 1 ? "" : to_text(times), letter);
+      break;
     }
     text += formatted("{}{}", axis > 0 ? ", " : "", size);
   }

@@ -12,6 +12,7 @@
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/statistics.hpp"
+#include "tasks/runs/source_weights.hpp"
 
 namespace tally {
 namespace {
@@ -55,12 +56,24 @@ Result plan_of(const RunConfig& config, const MemoryEstimate& estimate, const st
 
 Result run_train(const TrainSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
   if (settings.run.empty()) throw UsageError("[usage] the name of the run folder is empty");
-  const RunConfig config = options.resolve();
+  RunConfig config = options.resolve();
+  std::optional<SourceWeights> source;
+  std::string start_text;
+  if (!options.from().empty()) {
+    as_usage([&] {
+      check(absolute_path(settings.run) != absolute_path(options.from()), "from",
+            "the new run and the run of --from are the same folder, '{}'", settings.run);
+      source.emplace(options.from());
+      start_text = match_text(source->match(config, *config.make_task()), source->origin());
+      config.origin = source->origin();
+    });
+  }
   MemoryEstimate need;
   options.blaming_file([&] { need = check_can_train(config, settings.state()); });
   check_ranks(config);
   if (settings.dry_run) {
     say(common, config_text(config, true));
+    if (source) say(common, start_text);
     for (const std::string& line : square_memory_notes(config.encoding)) say(common, "note: " + line);
     std::optional<RunCost> cost;
     if (!common.quiet && ProcessGroup::world().alone() && need.total() <= most_measured) cost = measure_cost(config);
@@ -68,9 +81,13 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
   }
   if (!settings.profile.empty()) check_output(settings.profile, settings.run);
   watch_signals();  // before the first output
-  RunFolder folder =
-      open_together(settings.run, [&] { return RunFolder::create(settings.run, config, settings.force); });
+  RunFolder folder = open_together(settings.run, [&] {
+    RunFolder made = RunFolder::create(settings.run, config, settings.force);
+    if (source) source->write_start(made);
+    return made;
+  });
   say(common, config_text(config, false));  // a refused run prints only the error
+  if (source) say(common, start_text);
   return run_training(std::move(folder), common, settings.profile, settings.state());
 }
 
@@ -89,7 +106,7 @@ bool is_imported(const std::string& folder) {
 
 std::function<Result()> declare_train(CommandLine& line) {
   // An imported model already has a configuration.
-  if (is_imported(line.look_ahead_folder())) return declare_resume(line);
+  if (line.look_ahead("--from").empty() && is_imported(line.look_ahead_folder())) return declare_resume(line);
   const auto settings = std::make_shared<TrainSettings>();
   line.add("RUN", &settings->run, "folder to train into", {.required = true});
   const auto options = ConfigOptions::declare(line);

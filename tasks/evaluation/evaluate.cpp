@@ -236,6 +236,13 @@ class EvaluationPass {
       ForwardContext pass;
       pass.positions.end = positions_end_;
       if (positions_end_ > 0 && reads_positions(model_)) pass.positions.each = part(in_.on_device(positions));
+      const auto& random = model_.evaluation_positions;
+      if (random && positions_end_ == 0 && model_.device().type != DeviceType::meta) {
+        // The same for every batch, so that captured work may keep them.
+        pass.positions.drawn =
+            random->draw(now.length, {.stream = stream_of("evaluation positions")}).to(model_.device());
+        pass.positions.end = random->range;
+      }
       const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                           part(in_.on_device(loss_mask)), weight_, pass);
       part(out_.on_device(best)).copy_from(found.best);

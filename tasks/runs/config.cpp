@@ -154,6 +154,12 @@ void RunOptions::visit(OptionVisitor& visitor) {
   visitor.integer("seed", seed, "seed of initial values, training data and dropout", 0);
   visitor.integer("data-seed", data_seed, "seed of evaluation sets and fixed training sets", 0);
   visitor.choice("dtype", dtype, {"f32", "f64"}, "type of all computations");
+  visitor.choice("random-positions", random_positions, {"none", "integers", "reals"},
+                 "draw sorted random positions for each training batch (arXiv 2305.16843 and 2602.14050)");
+  visitor.integer("position-range", position_range,
+                  "L, with random positions from 0 to less than L; 0: the longest sequence of any split", 0, 1 << 20);
+  visitor.flag("eval-random-positions", eval_random_positions,
+               "evaluations draw random positions, too: the same ones for all sequences of a length");
   visitor.text("train", train,
                "parameters to train: all, or name patterns such as 'pe.*,blocks.0.*'. The others stay unchanged");
 }
@@ -179,7 +185,13 @@ RunConfig RunConfig::clone() const {
   copy.model = model;
   copy.optimiser = optimiser;
   copy.run = run;
+  copy.origin = origin;
   return copy;
+}
+
+std::string RunConfig::label() const {
+  const std::string own = model.is_transformer() ? encoding.text() : model.kind;
+  return origin ? formatted("{} from {}", own, origin->label) : own;
 }
 
 RunConfig RunConfig::with_paths_of(const RunConfig& other) const {
@@ -325,6 +337,10 @@ void RunConfig::refuse_idle(const RunConfig* before) const {
   check(dtype() != DType::f64 || matmul_precision() == MatmulPrecision::f32, "run",
         "--precision {} has no effect with dtype = f64: it rounds products of f32",
         matmul_precision_names[static_cast<std::size_t>(matmul_precision())]);
+  if (run.random_positions == "none") {
+    refuse("run", "position-range", "with random-positions = none");
+    refuse("run", "eval-random-positions", "with random-positions = none");
+  }
   if (run.eval_every == 0) refuse("run", "eval-count", "with eval-every = 0: the last evaluation counts all");
 }
 
@@ -346,21 +362,25 @@ JsonValue RunConfig::to_json() const {
   for (const OptionInfo& option : options_of(*task_options)) task_json.set(option.name, json_of(option.value));
   JsonValue encoding_json = JsonValue::object();
   for (const auto& part : encoding.parts) encoding_json.set(part.entry->name, json_of(options_of(*part.options)));
-  return JsonValue::object({{"format", 1},
-                            {"preset", preset},
-                            {"task", std::move(task_json)},
-                            {"pe", encoding.text()},
-                            {"pe-options", std::move(encoding_json)},
-                            {"model", json_of(options_of(model))},
-                            {"optimiser", json_of(options_of(optimiser))},
-                            {"run", json_of(options_of(run))}});
+  JsonValue json = JsonValue::object({{"format", 1},
+                                      {"preset", preset},
+                                      {"task", std::move(task_json)},
+                                      {"pe", encoding.text()},
+                                      {"pe-options", std::move(encoding_json)},
+                                      {"model", json_of(options_of(model))},
+                                      {"optimiser", json_of(options_of(optimiser))},
+                                      {"run", json_of(options_of(run))}});
+  if (origin) {
+    json.set("from", JsonValue::object({{"run", origin->run}, {"step", origin->step}, {"label", origin->label}}));
+  }
+  return json;
 }
 
 RunConfig RunConfig::from_json(const JsonValue& json) {
   check(json.is_object(), "config", "the configuration must be an object, not {}", json.kind());
   static const std::vector<std::string> known = {
-      "format", "preset",    "task", "pe",      "pe-options",
-      "model",  "optimiser", "run",  "imported"};  // only the run folder uses it
+      "format", "preset",    "task", "pe",   "pe-options",
+      "model",  "optimiser", "run",  "from", "imported"};  // only the run folder uses the last one
   for (const JsonMember& member : json.members()) {
     if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
   }
@@ -384,6 +404,9 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
   if (json.contains("model")) set("model", "model.", json.at("model"));
   if (json.contains("optimiser")) set("optimiser", "optimiser.", json.at("optimiser"));
   if (json.contains("run")) set("run", "", json.at("run"));
+  if (const JsonValue* from = json.find("from")) {
+    config.origin = {from->string("run"), from->integer("step"), from->string("label")};
+  }
   return config;
 }
 
@@ -391,9 +414,36 @@ std::unique_ptr<Task> RunConfig::make_task() const {
   return task->make(*task_options, static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed));
 }
 
+namespace {
+
+std::int64_t range_of(const RunOptions& run, const Task& task) {
+  return run.position_range > 0 ? run.position_range : task.max_length();
+}
+
+}  // namespace
+
+std::optional<RandomPositions> RunConfig::random_positions(const Task& instance) const {
+  if (run.random_positions == "none") return std::nullopt;
+  const std::int64_t length = instance.splits().front().length, range = range_of(run, instance);
+  check(range > length, "run",
+        "random-positions = {} has no effect on sequences of {} tokens with a position-range of {}; choose a larger "
+        "--position-range",
+        run.random_positions, length, range);
+  return RandomPositions{run.random_positions == "integers", range};
+}
+
+std::int64_t RunConfig::longest(const Task& instance) const {
+  return std::max(instance.max_length(), run.random_positions == "none" ? 0 : range_of(run, instance));
+}
+
 std::unique_ptr<SequenceModel> RunConfig::make_model(const Task& instance) const {
-  return tally::make_model(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()),
-                           instance.max_length(), static_cast<std::uint64_t>(run.seed), dtype(), default_device());
+  std::unique_ptr<SequenceModel> made =
+      tally::make_model(model, encoding, static_cast<std::int64_t>(instance.vocabulary().size()), longest(instance),
+                        static_cast<std::uint64_t>(run.seed), dtype(), default_device());
+  if (run.eval_random_positions) {
+    made->evaluation_positions = RandomPositions{run.random_positions == "integers", range_of(run, instance)};
+  }
+  return made;
 }
 
 std::vector<std::string> differences(const RunConfig& before, const RunConfig& after) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,11 +42,21 @@ struct RunOptions final : OptionsOf<RunOptions> {
   std::int64_t seed = 1;        // seed of initial values, training data and dropout
   std::int64_t data_seed = 0;   // seed of evaluation sets and fixed training sets
   std::string dtype = "f32";    // f32, f64
-  std::string train = "all";    // trained parameters, by patterns of their names (nn/parameter_choice.hpp)
+  std::string random_positions = "none";  // none, integers, reals (nn/encoding/random_positions.hpp)
+  std::int64_t position_range = 0;        // 0: the longest sequence of any split
+  bool eval_random_positions = false;
+  std::string train = "all";  // trained parameters, by patterns of their names (nn/parameter_choice.hpp)
 
   void visit(OptionVisitor& visitor) override;
   // Sequences of a step that are computed at once; 0: all.
   std::int64_t at_once() const { return micro_batches > 0 ? (batch + micro_batches - 1) / micro_batches : micro_batch; }
+};
+
+// The finished run whose weights another run starts with.
+struct WeightsOrigin {
+  std::string run;  // its folder, absolute
+  std::int64_t step = 0;
+  std::string label;  // RunConfig::label of that run
 };
 
 struct RunConfig {
@@ -56,6 +67,7 @@ struct RunConfig {
   ModelOptions model;
   OptimizerOptions optimiser;
   RunOptions run;
+  std::optional<WeightsOrigin> origin;  // without one, start values come from the seed
 
   // Defaults for a task and an encoding, then the preset's settings if one is named. Settings for encodings that were
   // not chosen are left out.
@@ -98,7 +110,7 @@ struct RunConfig {
   bool has(std::string_view name) const;
 
   // {"format": 1, "preset": "quick", "task": {"name": "flip-flop", ...}, "pe": "cope", "pe-options": {"cope": {...}},
-  //  "model": {...}, "optimiser": {...}, "run": {...}}
+  //  "model": {...}, "optimiser": {...}, "run": {...}, "from": {...} with an origin}
   JsonValue to_json() const;
   // Strict: throws Error for unknown names and values of the wrong kind. Missing options keep the values that `make`
   // gives, so a hand-written file may be short; "task" and "pe" are required. Call validate() after all single options
@@ -106,12 +118,17 @@ struct RunConfig {
   static RunConfig from_json(const JsonValue& json);
 
   std::unique_ptr<Task> make_task() const;
+  // The positions that training draws; nothing if they are consecutive. Throws Error if the range is too small.
+  std::optional<RandomPositions> random_positions(const Task& task) const;
+  // The longest sequence that the model must support, counted by its positions.
+  std::int64_t longest(const Task& task) const;
   // Start values come from the run's seed.
   std::unique_ptr<SequenceModel> make_model(const Task& task) const;
   // The same, with the task paths of another configuration (tasks/data/task.hpp), because the files have moved.
   RunConfig with_paths_of(const RunConfig& other) const;
-  // The label by which runs are compared: the encoding, or the kind of a model without encodings.
-  std::string label() const { return model.is_transformer() ? encoding.text() : model.kind; }
+  // The label by which runs are compared: the encoding, or the kind of a model without encodings; "none from rope" if
+  // the weights come from another run.
+  std::string label() const;
   DType dtype() const { return run.dtype == "f64" ? DType::f64 : DType::f32; }
   // Steps between evaluations and between checkpoints, with defaults applied.
   std::int64_t eval_interval() const { return run.eval_every > 0 ? run.eval_every : run.steps; }

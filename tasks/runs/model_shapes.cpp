@@ -22,7 +22,7 @@ std::unique_ptr<SequenceModel> ModelSetting::make() const {
 }
 
 ModelSetting model_of(const RunConfig& config, const Task& task) {
-  return {config.model, config.encoding, static_cast<std::int64_t>(task.vocabulary().size()), task.max_length(),
+  return {config.model, config.encoding, static_cast<std::int64_t>(task.vocabulary().size()), config.longest(task),
           config.dtype()};
 }
 

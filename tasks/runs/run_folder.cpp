@@ -176,7 +176,7 @@ RunConfig RunFolder::config_from(const JsonValue& stored) const {
 
 bool RunFolder::imported() const {
   std::error_code error;
-  return imported_ || fs::exists(fs::symlink_status(checkpoint_path(0), error));
+  return imported_ || config_.origin || fs::exists(fs::symlink_status(checkpoint_path(0), error));
 }
 
 std::string RunFolder::checkpoint_path(std::int64_t step) const {
@@ -290,8 +290,8 @@ StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std
 void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const {
   if (newest.step > 0) return;
   check(newest.file || !imported(), "checkpoint",
-        "{}: is missing or cannot be read, and the run begins with the model in it; bring the file back, or import the "
-        "model again",
+        "{}: is missing or cannot be read, and the run begins with the model in it; bring the file back, or make the "
+        "run again, with --force",
         checkpoint_path(0));
   constexpr const char* advice =
       "; bring them back (owner, rights), or begin again at step 0: 'tally resume --restart' moves what is left aside";

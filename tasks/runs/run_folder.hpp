@@ -75,7 +75,7 @@ class RunFolder {
   // configuration, a checkpoint or results throws RunInUse.
   void claimed(std::int64_t number) { claim_ = number; }
 
-  // Whether the run begins with imported weights in its checkpoint of step 0.
+  // Whether the run begins with the weights in its checkpoint of step 0, which were imported or come from another run.
   bool imported() const;
   // Steps of the checkpoint files, ascending. Throws Error if their folder exists and cannot be read.
   std::vector<std::int64_t> checkpoint_steps() const;

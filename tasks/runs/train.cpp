@@ -80,7 +80,7 @@ class Run {
         optimizer_(Optimizer::make(config_.optimiser,
                                    shares_ ? shares_->own() : train_only(model_->parameters(), config_.run.train))),
         train_step_(*model_, *optimizer_, static_cast<std::uint64_t>(config_.run.seed), config_.run.at_once(),
-                    shares_ ? &*shares_ : nullptr),
+                    shares_ ? &*shares_ : nullptr, config_.random_positions(*task_)),
         order_(task_->splits().front(), config_.run.batch, static_cast<std::uint64_t>(config_.run.seed)) {}
 
   TrainOutcome go() {

@@ -22,12 +22,13 @@ void report_divergence(std::int64_t n, std::string_view tensor, std::string_view
 }
 
 TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, std::uint64_t seed, std::int64_t micro_batch,
-                     const ParameterShares* shares)
+                     const ParameterShares* shares, std::optional<RandomPositions> random_positions)
     : model_(model),
       optimizer_(optimizer),
       seed_(seed),
       micro_batch_(micro_batch),
       shares_(shares),
+      random_positions_(random_positions),
       ranks_(model.device().type == DeviceType::meta ? ProcessGroup::counted() : ProcessGroup::world()),
       exchange_(ranks_.alone() ? nullptr : make_gradient_reducer(ranks_, model.device())),
       parameters_(model.parameters()),
@@ -36,7 +37,9 @@ TrainStep::TrainStep(SequenceModel& model, Optimizer& optimizer, std::uint64_t s
 }
 
 // A captured step reads the tensors with which it was captured, part by part.
-void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters) {
+void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparameters, std::int64_t n) {
+  check(!random_positions_ || !sequences.separate(), "train",
+        "random-positions is not for sequences of several texts that are masked from each other");
   const bool with_positions = sequences.separate() && reads_positions_;
   if (sequences.parts() != parts_ || sequences.separate() != (positions_end_ > 0)) {
     work_.forget();
@@ -47,6 +50,7 @@ void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparamete
     std::vector<StagingBuffer::Part> in{{shape, DType::i32}, {shape, DType::i32}, {shape, DType::boolean},
                                         {{1}, DType::i32},   {{1}, dtype},        {hyperparameters.shape(), dtype}};
     if (with_positions) in.push_back({shape, DType::i32});
+    if (random_positions_) in.push_back({{parts_.front().length}, DType::f64});
     in_ = StagingBuffer(in, model_.device());
     positions_end_ = sequences.separate() ? sequences.positions_end() : 0;
     out_ = StagingBuffer({{{1}, dtype}, {{count}, DType::f64}, {shape, DType::i64}}, model_.device());
@@ -56,6 +60,11 @@ void TrainStep::take(const SequenceParts& sequences, const Tensor& hyperparamete
   in_.on_host(loss_mask).copy_from(sequences.loss_mask);
   in_.on_host(rows).copy_from(hyperparameters);
   if (with_positions) in_.on_host(positions).copy_from(sequences.positions());
+  if (random_positions_) {
+    const RandomStream stream{seed_, stream_of("random positions"), static_cast<std::uint32_t>(n)};
+    Tensor& drawn = in_.on_host(positions);
+    drawn.copy_from(random_positions_->draw(parts_.front().length, stream).to(drawn.device()));
+  }
 }
 
 std::span<const SequencePart> TrainStep::parts_of(std::int64_t rank) const {
@@ -78,6 +87,10 @@ void TrainStep::compute_gradients() {
                         .step = {.seed = seed_, .scalar = in_.on_device(step), .first_sequence = now.first_sequence}};
     pass.positions.end = positions_end_;
     if (positions_end_ > 0 && reads_positions_) pass.positions.each = part(in_.on_device(positions));
+    if (random_positions_) {
+      pass.positions.drawn = in_.on_device(positions);
+      pass.positions.end = random_positions_->range;
+    }
     model_.clear_gradients();
     const TokenLoss found = model_.loss(part(in_.on_device(tokens)), part(in_.on_device(targets)),
                                         part(in_.on_device(loss_mask)), in_.on_device(weight), pass);
@@ -153,7 +166,7 @@ StepReport TrainStep::operator()(const Batch& batch, std::int64_t n, std::int64_
   report.steps = steps;
   report.lr = learning_rate(optimizer_.options(), n, steps);
   const SequenceParts sequences(batch, micro_batch_);
-  take(sequences, optimizer_.hyperparameters(n, report.lr));
+  take(sequences, optimizer_.hyperparameters(n, report.lr), n);
   const std::int64_t counted = counted_targets(batch.targets, batch.loss_mask, model_.vocabulary());
   in_.on_host(weight).fill(1.0 / static_cast<double>(counted));
   in_.on_host(step).fill(static_cast<double>(n));

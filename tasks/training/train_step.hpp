@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,16 +58,17 @@ class TrainStep {
   // Keeps references to both. The optimiser's parameters are the model's parameters that take gradients. seed: the
   // run's seed. micro_batch: sequences computed at a time, with gradients added in the tree of
   // tasks/training/tree_sum.hpp; 0: all. Ranks of a process group share the micro-batches; each ends the step with the
-  // same parameters. shares: if set, the optimiser updates shares->own().
+  // same parameters. shares: if set, the optimiser updates shares->own(). random_positions: if set, the tokens of a
+  // step have positions that depend only on the seed and the step's number.
   TrainStep(SequenceModel& model, Optimizer& optimizer, std::uint64_t seed, std::int64_t micro_batch = 0,
-            const ParameterShares* shares = nullptr);
+            const ParameterShares* shares = nullptr, std::optional<RandomPositions> random_positions = {});
 
   // Step n counts from 1 to `steps`. Throws Diverged naming the step and the first tensor; model and optimiser are then
   // unchanged. Fills in all of the report except tokens, sequences and seconds.
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
  private:
-  void take(const SequenceParts& sequences, const Tensor& hyperparameters);
+  void take(const SequenceParts& sequences, const Tensor& hyperparameters, std::int64_t n);
   void compute();
   void compute_gradients();
   // Runs backward from the loss of this rank's last part, undefined if the rank has no part. Sends finished gradients
@@ -81,13 +83,14 @@ class TrainStep {
   std::uint64_t seed_;
   std::int64_t micro_batch_;
   const ParameterShares* shares_;
+  std::optional<RandomPositions> random_positions_;
   const ProcessGroup& ranks_;
   std::unique_ptr<GradientReducer> exchange_;  // null for a single process
   NamedTensors parameters_;
   std::vector<SequencePart> parts_;  // of the current batch
   // Inputs: tokens, targets and loss mask of all parts; the step [1] for dropout; the weight [1], 1 over the number of
   // positions that count in the loss; the optimiser's hyperparameters [parameters, row]; and the positions of tokens,
-  // if texts are separate and the model reads positions.
+  // if they are random, or if texts are separate and the model reads positions.
   enum In : std::size_t { tokens, targets, loss_mask, step, weight, rows, positions };
   // Outputs: loss [1], the gradients' squared norms [parameters] f64, ids of the largest logits, i64.
   enum Out : std::size_t { loss, squares, best };

@@ -64,6 +64,12 @@ TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
     for (const auto& part : one.choice.parts) beside.insert(part.entry);
   }
   EXPECT_EQ(beside.size(), encoding_registry().size());
+  setenv("TALLY_TEST_COMPANIONS", " alibi rope ", 1);
+  const std::set<std::string> companions{"alibi", "cope", "rope"};
+  for (const EncodingCase& one : testing::together_cases()) {
+    for (const auto& part : one.choice.parts) EXPECT_TRUE(companions.contains(part.entry->name)) << one.label;
+  }
+  unsetenv("TALLY_TEST_COMPANIONS");
   setenv("TALLY_TEST_ENCODING", "cpoe", 1);
   EXPECT_THROW(testing::plain_cases(), Error);
   unsetenv("TALLY_TEST_ENCODING");

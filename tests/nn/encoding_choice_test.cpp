@@ -141,6 +141,22 @@ struct Norming final : Encoding {
 struct Doubling final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override { return multiply(output, 2.0); }
 };
+struct FlatToeplitz final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.push_back(Toeplitz{in.distances()});
+  }
+};
+struct Widening final : Encoding {
+  void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput&) const override {
+    q = concat(std::vector<Tensor>{q, q}, 3);
+    k = concat(std::vector<Tensor>{k, k}, 3);
+  }
+};
+struct ReadsTheRotatedQuery final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override {
+    score.biases.push_back(Product{in.query(true), in.k});
+  }
+};
 struct ShortToeplitz final : Encoding {
   void score(const AttentionInput& in, Score& score) const override {
     score.biases.push_back(Toeplitz{Tensor::zeros({in.q.size(1), in.q.size(2) - 1}, DType::f64)});
@@ -357,6 +373,22 @@ TEST(Score, RefusesAToeplitzBiasThatIsTooShort) {
   const EncodingEntry entry = entry_of<ShortToeplitz>("short");
   EXPECT_EQ(error_of([&] { output_of({&entry}); }),
             "[attention] a toeplitz bias of 4 distances does not cover 5 tokens");
+}
+
+TEST(Score, NamesTheAxesOfABias) {
+  const EncodingEntry flat = entry_of<FlatToeplitz>("flat");
+  EXPECT_EQ(error_of([&] { output_of({&flat}); }), "[score] the bias of a Toeplitz must be [H, distances], got [2]");
+}
+
+// A rotation may widen q and k. No other part can then use the rotated q.
+TEST(EncodingSum, RefusesTheRotatedQueryOfAWiderRotation) {
+  const EncodingEntry widening = entry_of<Widening>("widening"), reads = entry_of<ReadsTheRotatedQuery>("reads");
+  EXPECT_EQ(error_of([&] { output_of({&widening}); }), "");
+  EXPECT_EQ(error_of([&] { output_of({&reads}); }), "");
+  EXPECT_EQ(error_of([&] {
+              output_of({&widening, &reads});
+            }),
+            "[encoding] a rotation here changes the width of q from 4 to 8, so no other part can use the rotated q");
 }
 
 }  // namespace encoding_choice_test

@@ -49,7 +49,9 @@ REFUSED(Head, "the score modification reads head<n>(p), but its `heads` is not a
 }
 });
 REFUSED(Branch, "a score modification chooses by select(condition, a, b), never by if or ?:", {
-  static constexpr auto logit(const auto& p) { return p.s > 0 ? p.s : p.s * 2;
+  static constexpr auto logit(const auto& p) {
+    if (p.s > 0) return p.s;
+    return p.s * 2;
 }
 });
 REFUSED(Power, "a score modification has no pow", {

@@ -12,18 +12,19 @@ class CheckCommand : public Program {};
 class NewEncoding : public Program {};
 
 TEST_F(CheckCommand, TellsOfEveryPromise) {
-  expect_parts(done("check --pe=alibi"), {"gradients", "causality", "parameters", "forms", "generation", "precision",
-                                          "threads", "devices", "length", "all promises are kept"});
+  expect_parts(done("check --pe=alibi"), {"gradients", "causality", "parameters", "forms", "key-heads", "generation",
+                                          "precision", "threads", "devices", "length", "all promises are kept"});
   const JsonValue found = json("check --pe=hard --quiet");
   EXPECT_EQ(found.integer("wrong"), 0);
-  EXPECT_EQ(found.elements("properties").size(), 9u);
+  EXPECT_EQ(found.elements("properties").size(), 10u);
   EXPECT_EQ(found.elements("properties")[0].string("found"), "-") << "gradients by a rule of its own";
 }
 
 // Given options are kept, the others are changed one at a time, and all are reported.
 TEST_F(CheckCommand, ChecksTheEncodingAsConfigured) {
   const std::string text = done("check --only=forms --pe=alibi[window=4] --pe.learned");
-  EXPECT_TRUE(text.starts_with("options     alibi[window=4] learned=true\n")) << text;
+  EXPECT_TRUE(text.starts_with("options     alibi[window=4] learned=true; each by itself: kv-heads=1, kv-heads=2\n"))
+      << text;
   const std::string given = "alibi+cope p-max=3 gates=values";
   const JsonValue told = json("check --only=forms --pe alibi+cope --pe.cope.gates values --pe.p-max=3");
   EXPECT_EQ(told.string("options"), given);

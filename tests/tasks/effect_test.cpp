@@ -55,7 +55,7 @@ Observed observe(const RunConfig& config) {
   const auto model = config.make_model(*task);
   const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
   const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  TrainStep train_step(*model, *optimizer, seed, config.run.at_once());
+  TrainStep train_step(*model, *optimizer, seed, config.run.at_once(), nullptr, config.random_positions(*task));
   TrainingOrder order(task->splits().front(), config.run.batch, seed);
   for (std::int64_t n = 1; n <= 3; ++n) {
     const StepReport report = train_step(batch_of(*task, order, n), n, config.run.steps);

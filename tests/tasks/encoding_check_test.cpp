@@ -92,24 +92,57 @@ struct DiffersFromModelToModel final : Encoding {
   static inline int models = 0;
 };
 
+// It adds the values of the wrong key heads.
+struct MixesUpKeyHeads final : Encoding {
+  Tensor finish(const Tensor& output, const AttentionInput& in) const override {
+    return output + concat(std::vector<Tensor>(static_cast<std::size_t>(in.q.size(1) / in.v.size(1)), in.v), 1);
+  }
+};
+
+struct NeedsAllKeyHeads final : Encoding {
+  void score(const AttentionInput& in, Score& score) const override { score.biases.push_back(Product{in.q, in.q}); }
+};
+
+struct NeedsToBeAlone final : Encoding {
+  void score(const AttentionInput&, Score& score) const override {
+    check(score.biases.empty(), "sizes", "they differ");
+  }
+};
+
+struct ZeroOption final : OptionsOf<ZeroOption> {
+  double share = 0;
+  std::int64_t count = 2;
+  void visit(OptionVisitor& visitor) override {
+    visitor.real("share", share, "below 1", 0, below(1));
+    visitor.integer("count", count, "at least 2", 2);
+  }
+};
+struct LooksAheadByOptions final : Encoding {
+  LooksAheadByOptions(const EncodingSetup&, const ZeroOption& options)
+      : factor_(options.count > 2 ? options.share : 0) {}
+  Tensor finish(const Tensor& output, const AttentionInput&) const override {
+    return output + sum(output, {2}, true) * factor_;
+  }
+  double factor_;
+};
+
 struct IsNoNumber final : Encoding {
   Tensor finish(const Tensor& output, const AttentionInput&) const override {
     return output * std::numeric_limits<double>::quiet_NaN();
   }
 };
 
-template <class EncodingType>
+template <class EncodingType, class OptionsType = NoChoices>
 EncodingChoice choice_of(const char* name) {
-  static const EncodingEntry entry = encoding_entry<NoChoices, EncodingType>(name, "", "", "");
+  static const EncodingEntry entry = encoding_entry<OptionsType, EncodingType>(name, "", "", "");
   EncodingChoice choice;
   choice.parts.push_back({&entry, entry.make_options()});
   return choice;
 }
 
-// The names of the failed properties of every variant, or of one in `step`.
-std::set<std::string> wrong_properties(const EncodingChoice& choice, std::size_t step = 1) {
+// The names of the failed properties of these variants, or of one in `step`.
+std::set<std::string> wrong_properties(const std::vector<EncodingVariant>& variants, std::size_t step = 1) {
   std::set<std::string> wrong;
-  const std::vector<EncodingVariant> variants = variants_of(choice);
   for (std::size_t n = 0; n < variants.size(); n += step) {
     for (const EncodingProperty& property : encoding_properties()) {
       const Finding found = look_at(property, variants[n]);
@@ -118,6 +151,10 @@ std::set<std::string> wrong_properties(const EncodingChoice& choice, std::size_t
     }
   }
   return wrong;
+}
+
+std::set<std::string> wrong_properties(const EncodingChoice& choice, std::size_t step = 1) {
+  return wrong_properties(variants_of(choice), step);
 }
 
 using Names = std::set<std::string>;
@@ -131,6 +168,8 @@ TEST(EncodingCheck, NamesEachBrokenPromise) {
   EXPECT_EQ(wrong_properties(choice_of<HidesItsLimit>("hides-its-limit")), Names{"length"});
   EXPECT_EQ(wrong_properties(choice_of<CountsThreads>("counts-threads")), Names{"threads"});
   EXPECT_EQ(wrong_properties(choice_of<KnowsItsDevice>("knows-its-device")), Names{"devices"});
+  EXPECT_EQ(wrong_properties(choice_of<MixesUpKeyHeads>("mixes-up-key-heads")), Names{"key-heads"});
+  EXPECT_EQ(wrong_properties(choice_of<NeedsAllKeyHeads>("needs-all-key-heads")), (Names{"generation", "key-heads"}));
   const Names between = wrong_properties(choice_of<DiffersFromModelToModel>("differs"));
   const Names nowhere = wrong_properties(choice_of<IsNoNumber>("is-no-number"));
   for (const char* name : {"forms", "precision", "threads", "devices"}) {
@@ -160,8 +199,7 @@ TEST(EncodingCheck, SaysWhereItIs) {
                     by_value = finding("generation", choice_of<DoesNotKeep>("forgets")).text,
                     twice = finding("generation", choice_of<Keeps<2>>("doubles")).text,
                     ahead = finding("generation", choice_of<LooksAhead>("looks-ahead")).text;
-  const std::string hint =
-      "a tensor that belongs to earlier tokens, as to the keys, was probably not handed to in.keep";
+  const std::string hint = "a tensor of earlier tokens, such as one of the keys, was probably not handed to in.keep";
   for (const std::string& text : {by_shape, by_value}) {
     EXPECT_TRUE(says(text, "for the tokens 5 to 7, computed after the others; " + hint)) << text;
   }
@@ -169,6 +207,35 @@ TEST(EncodingCheck, SaysWhereItIs) {
   EXPECT_TRUE(says(twice, "'column' has 10 rows after 5 tokens: in.keep takes each tensor once")) << twice;
   // There was no tensor to keep.
   EXPECT_TRUE(says(ahead, "for the tokens 0 to 4") && !says(ahead, hint)) << ahead;
+}
+
+std::string labels_of(const std::vector<EncodingVariant>& variants) {
+  std::vector<std::string> labels;
+  for (const EncodingVariant& one : variants) labels.push_back(one.label);
+  return joined(labels, "; ");
+}
+
+// A number takes another value in its range, also if its default is 0. Values that are wrong only together are found.
+TEST(EncodingCheck, ChangesEachOptionAndAllTogether) {
+  const auto variants = variants_of(choice_of<LooksAheadByOptions, ZeroOption>("zero"));
+  EXPECT_EQ(labels_of(variants), "zero; zero share=0.5; zero count=3; zero share=0.5 count=3");
+  EXPECT_EQ(wrong_properties(variants), (Names{"causality", "generation", "length"}));
+  for (const EncodingVariant& one : variants_of(EncodingChoice::parse("rope"))) {
+    EXPECT_NO_THROW(encoding_model(one.choice)) << one.label;
+  }
+}
+
+// A variant that the encoding refuses is left out, and one that fails in any other way is reported.
+TEST(EncodingCheck, LooksAtAnEncodingInCompany) {
+  EXPECT_EQ(labels_of(variants_in_company(EncodingChoice::parse("cope"), "cope p-max=3")),
+            "cope p-max=3 kv-heads=1; cope p-max=3 kv-heads=2; cope p-max=3 +alibi; cope p-max=3 +rope "
+            "cope.rotated-query=true; cope p-max=3 +rope; cope p-max=3 [window=20,first=2]");
+  EXPECT_EQ(labels_of(variants_in_company(EncodingChoice::parse("0:rope,1:none"), "it")),
+            "it kv-heads=1; it kv-heads=2");
+  const EncodingChoice alone = choice_of<NeedsToBeAlone>("needs-to-be-alone");
+  EXPECT_EQ(wrong_properties(alone), Names{});
+  EXPECT_EQ(wrong_properties(variants_in_company(alone, "it")).size(), encoding_properties().size());
+  EXPECT_EQ(wrong_properties(variants_in_company(EncodingChoice::parse("cope"), "it")), Names{});
 }
 
 TEST(EncodingCheck, KeptByEncodingsOfEveryKind) {
