@@ -35,7 +35,10 @@ class Bam final : public Encoding {
 
   void score(const AttentionInput& in, Score& score) const override {
     Tensor from_peak = in.distances();
-    if (location_.defined()) from_peak = abs(from_peak - unsqueeze(exp(location_) - exp(negate(location_)), 1));
+    if (location_.defined()) {
+      const Tensor m = cast(location_, DType::f64);  // near 0, the two exponentials nearly cancel
+      from_peak = abs(from_peak - unsqueeze(cast(exp(m) - exp(negate(m)), in.dtype()), 1));
+    }
     const Tensor power = unsqueeze(shape_, 1) * log(from_peak + least_distance);
     score.biases.push_back(Toeplitz{negate(exp(unsqueeze(scale_, 1) + power))});
   }

@@ -19,6 +19,7 @@
 // Fewer frequencies, for any length: `fastest` p keeps the fastest floor(p r/2) planes and does not rotate the others
 // (p-RoPE, arXiv 2410.06205). `clip` weakens the n slowest by a half cosine, `clip-hard` leaves them out (arXiv
 // 2602.05258, published under the name of CoPE, which it is not).
+// Learned frequencies, and steps that depend on the tokens: grape_m.cpp.
 #include <algorithm>
 #include <array>
 #include <cmath>
