@@ -5,8 +5,8 @@
 
 The limits file lists forms: a kernel's template arguments, its largest number of registers, and for each loop with
 tensor core instructions, in the order of the code, the largest number of instructions per HMMA. These loops have no
-local memory, which spilled registers need; outside of them a form has at most "local" such instructions, or none. Loops
-marked "staged" copy (LDGSTS) and read (LDSM) staged tiles.
+local memory, which spilled registers need; outside of them a form has at most "local" such instructions, or none. Loops and
+forms marked "staged" copy (LDGSTS) and read (LDSM) staged tiles.
 nvdisasm: `pip install nvidia-cuda-nvdisasm`. Exit status 1: a limit is broken; 2: a tool is missing or failed.
 """
 import argparse
@@ -102,6 +102,12 @@ def check(form, code, labels):
 
     expect(registers <= form["registers"], f"{registers} registers, the limit is {form['registers']}")
     expect(local <= form.get("local", 0), f"{local} loads and stores of local memory")
+
+    def expect_staged(marked, own, name):
+        expect(not marked.get("staged") or (count(own, "LDSM") and count(own, "LDGSTS")),
+               f"{name}: tiles are not staged by LDGSTS and read by LDSM")
+
+    expect_staged(form, code, "kernel")
     loops = loops_of(code, labels)
     expect(len(loops) == len(form["loops"]), f"{len(loops)} loops with HMMA, {len(form['loops'])} have limits")
     for own, limit in zip(loops, form["loops"]):
@@ -113,8 +119,7 @@ def check(form, code, labels):
         expect(ratio <= limit["per_hmma"], f"{limit['name']}: {ratio:.2f} per HMMA, the limit is {limit['per_hmma']}")
         expect(not count(own, "LDL", "STL"), f"{limit['name']}: loads and stores of local memory")
         expect(count(own, "BRA") <= limit.get("branches", len(own)), f"{limit['name']}: {count(own, 'BRA')} branches")
-        expect(not limit.get("staged") or (count(own, "LDSM") and count(own, "LDGSTS")),
-               f"{limit['name']}: tiles are not staged by LDGSTS and read by LDSM")
+        expect_staged(limit, own, limit["name"])
     return broken
 
 

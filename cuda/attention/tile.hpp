@@ -278,12 +278,14 @@ struct Pairs {
       const auto last = static_cast<float>(end), last_low = last - 1;
       each_pair([&](int r, int c) {
         const float given = where[r][c];
-        // Gates with operands of their own may be NaN where the score is not, and sums of other gates below 0.
+        // Gates with operands of their own may be NaN where the score is not.
         const float place = family == Family::gated ? (last < given ? last : given) : std::fmin(given, last);
-        const float low = std::fmin(traits_of<Mod>.saturates ? given : std::fmax(given, 0.0f), last_low);
+        // Sums are below 0 only if gates are, or if a pair's gate is subtracted again.
+        constexpr bool from_zero = traits_of<Mod>.saturates && traits_of<Mod>.sums_own_gate;
+        const float low = std::fmin(from_zero ? given : std::fmax(given, 0.0f), last_low);
         const detail::Element z = detail::element_at(of_row(r, upper, lower), low);
-        const float rise = z.at[1] - z.at[0];
-        entries[r][c] = attention::interpolate(z.at[0], rise, place - z.floor);
+        const float entry = detail::constant_at(z.at), rise = detail::constant_at(z.at + 1) - entry;
+        entries[r][c] = attention::interpolate(entry, rise, place - z.floor);
         rises[r][c] = given < last ? rise : 0;
       });
       return;

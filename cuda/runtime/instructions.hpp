@@ -238,11 +238,21 @@ struct Element {
 __device__ inline Element element_at(const float* array, float x) {
 #if defined(__CUDA_ARCH__)
   const float shifted = __fadd_rd(x, 0x1p23f);
-  constexpr std::int64_t bits_of_shift = 0x4b000000;
-  return {shifted - 0x1p23f, array - bits_of_shift + __float_as_uint(shifted)};
+  constexpr std::uintptr_t bits_of_shift = 0x4b000000;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(array) - sizeof(float) * bits_of_shift;
+  return {shifted - 0x1p23f,
+          reinterpret_cast<const float*>(begin + sizeof(float) * std::uintptr_t{__float_as_uint(shifted)})};
 #else
   const auto floor = static_cast<std::uint32_t>(x);
   return {static_cast<float>(floor), array + floor};
+#endif
+}
+// *x in global memory, which the kernel does not write.
+__device__ inline float constant_at(const float* x) {
+#if defined(__CUDA_ARCH__)
+  return __ldg(x);
+#else
+  return *x;
 #endif
 }
 
