@@ -205,9 +205,6 @@ Tensor kernel_operand(const OperandRule& rule, const Tensor& x) {
 Saved saved_operand(const OperandRule& rule, const Tensor& x) {
   return is_matmul_operand(rule, x) ? save_activation(operation_name, x) : Saved(operation_name, x);
 }
-Tensor as_read(const Saved& saved) {
-  return saved.get().defined() && !is_cpu(saved.get().device()) ? to_f32(saved.get()) : saved.get();
-}
 View as_view(const OperandRule&, const Tensor& x) { return x.view(); }
 
 // Whether both are one tensor of the graph.
@@ -259,8 +256,8 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
          [d_types, distances_of_q, saved = transformed<Saved>(saved_operand, x),
           saved_output = save_activation(operation_name, output), softmax_statistics,
           scan_checkpoints](const Tensor& d_y, Gradients& d) {
-           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return as_read(one); }, saved);
-           const Tensor own_output = as_read(saved_output);
+           const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return one.get(); }, saved);
+           const Tensor own_output = is_cpu(d_y.device()) ? saved_output.get() : to_f32(saved_output.get());
            const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
                                      scan_checkpoints.view()};
            std::size_t input = 0;

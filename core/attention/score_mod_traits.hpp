@@ -45,8 +45,10 @@ struct ScoreModTraits {
   }
 };
 
-// A score modification compiled for a backend of CUDA kernels, for calls in f32 and f64.
+// A score modification compiled for a backend of CUDA kernels, for calls in f32 and f64 and, if take_bf16, for operands
+// in bf16.
 struct ScoreModKernels {
+  bool take_bf16;
   void (*forward)(const AttentionCall& call);
   // device: the DeviceCall of that backend, in the type of the call.
   void (*backward_rows)(const AttentionCall& call, const void* device);

@@ -7,6 +7,7 @@
 #include "core/device/kernels.hpp"
 #include "core/device/workspace.hpp"
 #include "cuda/attention/gradient.hpp"
+#include "cuda/attention/operands.hpp"
 #include "cuda/reduce.hpp"
 #include "cuda/runtime/context.hpp"
 
@@ -15,6 +16,57 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 namespace {
 
 using namespace attention_kernels;
+
+// to [B, H, T, width], dense, = factor x, rounded to bf16. A thread takes a chunk of columns at a time.
+template <class X>
+__global__ void attention_rounded_rows(std::uint32_t* to, Rows<X> x, int heads, int queries, int width, float factor,
+                                       std::int64_t chunks) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (std::int64_t n = first; n < chunks; n += std::int64_t{gridDim.x} * blockDim.x) {
+    const int each = width / stage_chunk, column = static_cast<int>(n % each) * stage_chunk;
+    const std::int64_t row = n / each, head = row / queries;
+    const Rows<X> own = x.head(static_cast<int>(head / heads), static_cast<int>(head % heads));
+    TALLY_UNROLL
+    for (int c = 0; c < stage_chunk; c += 2) {
+      const auto rounded = [&](int at) {
+        const X value = own.at(row % queries, column + at);
+        return factor * (std::is_same_v<X, float> ? static_cast<float>(value)
+                                                  : std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16));
+      };
+      to[n * (stage_chunk / 2) + c / 2] = detail::as_bf16_pair(rounded(c), rounded(c + 1));
+    }
+  }
+}
+
+// Operands of rows for the kernels for bf16: queries times the scale, and the gradient of the output.
+struct StagedCopies {
+  View q, d_output, gate_query;
+
+  StagedCopies(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
+    const auto take = [&](const View& x) {
+      return View{arena.take<std::uint16_t>(x.numel()), DType::bf16, x.shape, dense_strides(x.shape)};
+    };
+    q = take(call.q);
+    d_output = take(gradients.d_output);
+    if (call.score_mod.gate_query) gate_query = take(call.score_mod.gate_query);
+  }
+  void round(const AttentionCall& call, const AttentionGradients& gradients) const {
+    const auto scale = static_cast<float>(call.scale);
+    round_rows<std::uint16_t>(q, call.q, scale);
+    round_rows<float>(d_output, gradients.d_output, 1);
+    if (gate_query) round_rows<std::uint16_t>(gate_query, call.score_mod.gate_query, scale);
+  }
+
+ private:
+  template <class X>
+  static void round_rows(const View& to, const View& x, float factor) {
+    const std::int64_t chunks = x.numel() / stage_chunk;
+    const auto size = [&](int axis) { return static_cast<int>(x.shape[axis]); };
+    constexpr int threads = 256;
+    launch(attention_rounded_rows<X>, blocks_for(chunks, threads), threads, 0, context().stream, to.as<std::uint32_t>(),
+           Rows<X>::of(x), size(1), size(2), size(3), factor, chunks);
+  }
+};
 
 template <class T>
 std::int64_t row_blocks_of(const AttentionCall& call) {
@@ -25,7 +77,7 @@ std::int64_t row_blocks_of(const AttentionCall& call) {
 // Intermediate results of the kernels, in a workspace.
 template <class T>
 struct Between {
-  T *row_gradients, *d_prefix_sums;
+  T *row_states, *d_prefix_sums;
   double* sink_parts;
   double* row_sums;                    // DeviceCall::row_sums; cleared first
   double* pair_sums;                   // DeviceCall::pair_sums; cleared first
@@ -44,7 +96,7 @@ struct Between {
       pair_sum_elements = numbers > 0 ? (2 + 2 * numbers) * rows : 0;
     }
     distance_elements = heads * row_blocks_of<T>(call) * call.keys();
-    row_gradients = arena.take<T>(2 * rows);
+    row_states = arena.take<T>(numbers_per_row * rows);
     sink_parts = arena.take<double>(gradients.softmax_rule.sink ? rows : 0);
     const bool sums = call.score_mod.mod != nullptr && call.score_mod.mod->traits.sums;
     d_prefix_sums = arena.take<T>(sums ? attention_prefix_sums(call) : 0);
@@ -63,7 +115,7 @@ void set_zero(double* x, std::int64_t count) {
 }
 
 template <class T>
-void backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
+void backward(const AttentionCall& call, const AttentionGradients& gradients, Arena& arena) {
   DeviceCall<T> device = device_call<T>(call);
   device.d_output = Rows<T>::of(gradients.d_output);
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
@@ -82,13 +134,20 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
     for_each_bias_operand(begin, d, bias.d);
     const bool row_column = d.kind == BiasKind::row_column;
     by_row |= row_column && d.values;
+    if (row_column && d.column) fill(d.column, 0);
     device.by_column |= row_column && d.column;
     device.keeps_logits |= bias.is_by_row() && d.values;
   }
 
-  Arena arena(workspace);
+  if (call.q.dtype == DType::bf16) {
+    const StagedCopies copies(call, gradients, arena);
+    copies.round(call, gradients);
+    device.q = Rows<T>::of(copies.q);
+    device.rounded_d_output = Rows<T>::of(copies.d_output);
+    if (copies.gate_query) device.score_mod.gate_query = Rows<T>::of(copies.gate_query);
+  }
   const Between<T> between(call, gradients, arena);
-  device.row_gradients = between.row_gradients;
+  device.row_states = between.row_states;
   device.sink_parts = between.sink_parts;
   device.d_prefix_sums = between.d_prefix_sums;
   device.row_sums = between.row_sums;
@@ -148,13 +207,18 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, vo
 std::int64_t attention_backward_workspace(const AttentionCall& call, const AttentionGradients& gradients) {
   if (call.output.numel() == 0) return 0;
   Arena arena(nullptr);
+  const CallInF32 own(call, arena, !has_bf16_backward(call));
+  if (own.call.q.dtype == DType::bf16) StagedCopies(call, gradients, arena);
   dispatch_floating(call.q.dtype, [&](auto zero) { Between<decltype(zero)>(call, gradients, arena); });
   return arena.bytes();
 }
 
 void attention_backward(const AttentionCall& call, const AttentionGradients& gradients, void* workspace) {
   if (call.output.numel() == 0) return;
-  dispatch_floating(call.q.dtype, [&](auto zero) { backward<decltype(zero)>(call, gradients, workspace); });
+  Arena arena(workspace);
+  const CallInF32 own(call, arena, !has_bf16_backward(call));
+  own.copy_operands();
+  dispatch_floating(call.q.dtype, [&](auto zero) { backward<decltype(zero)>(own.call, gradients, arena); });
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

@@ -4,7 +4,7 @@
 // d_k, d_v and all other gradients of keys.
 #pragma once
 
-#include "cuda/attention/gradient.hpp"
+#include "cuda/attention/backward_keys_bf16.hpp"
 #include "cuda/runtime/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
       }
       // Zeros if the warp's tile is masked.
       store_pairs(weights + warp_tile, gradients.weights);
-      gradients.store_d_scores(d_scores + warp_tile);
+      store_pairs(d_scores + warp_tile, gradients.d_scores);
       if constexpr (family == Family::gated) store_pairs(d_gate_scores + warp_tile, gradients.d_gate_scores);
       if (call.by_column) store_pairs(d_logits + warp_tile, gradients.d_logits);
       __syncthreads();
@@ -147,13 +147,16 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
 
 template <class Mod, class T>
 void backward_keys(const AttentionCall& call, const DeviceCall<T>& device) {
+  if constexpr (takes_bf16<Mod> && std::is_same_v<T, float>) {
+    if (call.q.dtype == DType::bf16) return backward_keys_bf16<Mod>(call, device);
+  }
   const auto bytes = [&](auto width, Family family) {
     constexpr int D = decltype(width)::value;
     const int tiles = 2 + (family == Family::gated ? 1 : 0) + (device.by_column ? 1 : 0);
     return sizeof(T) *
            static_cast<std::size_t>(product_elements<D, key_warps<D> * warp_rows>(family) + tiles * pair_elements<D>);
   };
-  visit_form<Mod, true>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+  visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
     constexpr int D = decltype(width)::value;
     const std::int64_t slices =
         std::max({parts_of<D>(device.width), parts_of<D>(device.value_width), parts_of<D>(device.gate_width)});

@@ -87,7 +87,8 @@ struct DeviceCall : AttentionOperandsOf<Rows<T>> {
   // Backward.
   Rows<T> d_output;
   AttentionOperandsOf<Rows<T>> d;  // gradients
-  T* row_gradients;                // [B, H, T, 2]: do.r and D = do.o - do.r
+  Rows<T> rounded_d_output;        // in bf16
+  T* row_states;                   // [B, H, T, numbers_per_row]: cuda/attention/gradient.hpp
   T* d_prefix_sums;                // sums of d_position over the keys to the left of each tile
   double* row_sums;                // [B, H, T] sums of d_logits, if a bias needs them
   double* pair_sums;   // [B, H, T, 2 + 2 n] for the n scalars of a score modification: cuda/attention/gradient.hpp
@@ -260,15 +261,15 @@ constexpr bool every_form = true;
 #else
 constexpr bool every_form = false;
 #endif
+template <class Mod>
+inline constexpr bool takes_bf16 = every_form || !has_score_mod<Mod>;
 
 // Calls f(precision, width, family, bytes). The first three are compile-time constants: the precision of f32 products,
 // the part of a head's width that a block holds in shared memory at a time, and the family. bytes(width, family) is the
 // shared memory that this takes. A wide head is processed in several parts if the whole would exceed the device's
 // shared memory; the results have the same bits. f64 is for checks and has one width. Throws Error if not even the
-// narrowest fits.
-//
-// has_bf16: whether f is compiled for bf16; else it multiplies in TF32, which has every bf16 number.
-template <class Mod, bool has_bf16, class T, class Bytes, class F>
+// narrowest fits. At the precision of bf16, products are in TF32, which has every bf16 number.
+template <class Mod, class T, class Bytes, class F>
 void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
   using Precision = MatmulPrecision;
   const int widest = std::max({call.width, call.value_width, call.gate_width});
@@ -311,11 +312,8 @@ void visit_form(const DeviceCall<T>& call, Bytes&& bytes, F&& f) {
     }
   };
   if constexpr (sizeof(T) == sizeof(float) && (every_form || !has_score_mod<Mod>)) {
-    switch (matmul_precision()) {
-      case Precision::f32: break;
-      case Precision::tf32: return with_precision(std::integral_constant<Precision, Precision::tf32>{});
-      case Precision::bf16:
-        return with_precision(std::integral_constant < Precision, has_bf16 ? Precision::bf16 : Precision::tf32 > {});
+    if (matmul_precision() != Precision::f32) {
+      return with_precision(std::integral_constant<Precision, Precision::tf32>{});
     }
   }
   with_precision(std::integral_constant<Precision, Precision::f32>{});

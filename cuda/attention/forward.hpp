@@ -6,12 +6,8 @@
 // writes o, three numbers a row, and with a score modification one number per row and key tile. Nothing has size T x T.
 #pragma once
 
-#include <utility>
-#include <vector>
-
-#include "core/device/kernels.hpp"
-#include "core/device/workspace.hpp"
 #include "cuda/attention/forward_bf16.hpp"
+#include "cuda/attention/operands.hpp"
 #include "cuda/runtime/context.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
@@ -102,86 +98,19 @@ __global__ void __launch_bounds__(32 * most_warps<T>, blocks_at_once<T, D, famil
   softmax.template finish<D>(at, o, slice, sums);
 }
 
-// Whether attention_forward_bf16 takes these operands: on tensor cores, for heads of up to 128 columns, or 64 if gates
-// have operands of their own, in rows of aligned chunks. The entries of a table must be neighbours.
-inline bool has_bf16_kernel(const AttentionCall& call) {
-  constexpr int tensor_cores_since = 8;
-  if (context().properties.major < tensor_cores_since) return false;
-  const std::int64_t widest = call.score_mod.gate_key ? 64 : 128;
-  const View& table = call.score_mod.table;
-  bool has = !table || table.strides[3] == 1;
-  for_each_operand(
-      [&](const OperandRule& rule, const View& x) {
-        if (!x || rule.type != OperandRule::Type::matmul) return;
-        has = has && x.dtype == DType::bf16 && x.shape[3] <= widest && x.shape[3] % stage_chunk == 0 &&
-              x.strides[3] == 1 && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
-        for (int axis = 0; axis < 3; ++axis) has = has && (x.strides[axis] % stage_chunk == 0 || x.shape[axis] == 1);
-      },
-      call);
-  return has;
-}
-
-// A call with f32 copies of its bf16 operands in a workspace, if `needed`.
-struct CallInF32 {
-  AttentionCall call;
-  std::vector<std::pair<View, View>> copies;  // and their originals
-
-  CallInF32(const AttentionCall& given, Arena& arena, bool needed) : call(given) {
-    const auto replace = [&](const OperandRule&, View& x) {
-      if (!needed || !x || x.dtype != DType::bf16) return;
-      const View copy{arena.take<float>(x.numel()), DType::f32, x.shape, dense_strides(x.shape)};
-      copies.emplace_back(copy, std::exchange(x, copy));
-    };
-    for_each_operand(replace, call);
-  }
-  void copy_operands() const {
-    for (const auto& [to, from] : copies) copy(to, from);
-  }
-};
-
-template <int D, Family family, class Mod>
-void forward_bf16(const AttentionCall& call) {
-  const DeviceCall<float> device = device_call<float>(call);
-  using Block = ForwardBlock<D, family, Mod>;
-  const std::size_t scratch = device.bias_count > 0 || device.drop_below > 0 ? stage_rows * pair_ld : 0;
-  launch(attention_forward_bf16<D, family, Mod>, grid_of(call.batch() * call.heads(), call.queries(), stage_rows, 1),
-         stage_threads, 2 * Block::buffer_elements * sizeof(std::uint16_t) + scratch * sizeof(float), context().stream,
-         device);
-}
-template <Family family, class Mod>
-void forward_bf16(const AttentionCall& call) {
-  if constexpr (family != Family::gated) {
-    if (std::max(call.q.shape[3], call.v.shape[3]) > 64) return forward_bf16<128, family, Mod>(call);
-  }
-  forward_bf16<64, family, Mod>(call);
-}
-template <class Mod>
-void forward_bf16(const AttentionCall& call) {
-  if constexpr (!has_score_mod<Mod>) {
-    call.softmax_rule.kind == Rule::softmax ? forward_bf16<Family::plain, Mod>(call)
-                                            : forward_bf16<Family::ruled, Mod>(call);
-  } else {
-    if constexpr (traits_of<Mod>.gate_logit) {
-      if (call.score_mod.gate_key) return forward_bf16<Family::gated, Mod>(call);
-    }
-    forward_bf16<Family::paired, Mod>(call);
-  }
-}
-
-// The kernel for operands in f32 and f64 at a precision of products, and that for bf16 operands.
+// The kernel for operands in f32 and f64 at a precision of products, or that for bf16 operands.
 template <class Mod = NoScoreMod>
 void forward(const AttentionCall& call) {
-  if (call.q.dtype == DType::bf16) {
-    if constexpr (every_form || !has_score_mod<Mod>) {
-      return forward_bf16<Mod>(call);
-    } else {
-      Arena needed(nullptr);
-      CallInF32(call, needed, true);
-      const Workspace workspace(needed.bytes(), {DeviceType::cuda_host, context().index});
-      Arena arena(workspace.data());
-      const CallInF32 own(call, arena, true);
-      own.copy_operands();
-      return forward<Mod>(own.call);
+  if constexpr (takes_bf16<Mod>) {
+    if (call.q.dtype == DType::bf16) {
+      const DeviceCall<float> device = device_call<float>(call);
+      return visit_bf16_form<Mod, 128>(call, [&]<int D, Family family>() {
+        const std::size_t scratch = device.bias_count > 0 || device.drop_below > 0 ? stage_rows * pair_ld : 0;
+        const std::size_t buffers = 2 * ForwardBlock<D, family, Mod>::buffer_elements;
+        launch(attention_forward_bf16<D, family, Mod>,
+               grid_of(call.batch() * call.heads(), call.queries(), stage_rows, 1), stage_threads,
+               buffers * sizeof(std::uint16_t) + scratch * sizeof(float), context().stream, device);
+      });
     }
   }
   dispatch_floating(call.q.dtype, [&](auto zero) {
@@ -190,7 +119,7 @@ void forward(const AttentionCall& call) {
     const auto bytes = [](auto width, auto family) {
       return sizeof(T) * forward_elements<T, decltype(width)::value, decltype(family)::value>;
     };
-    visit_form<Mod, false>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
+    visit_form<Mod>(device, bytes, [&](auto precision, auto width, auto family, std::size_t shared) {
       constexpr int D = decltype(width)::value;
       const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
       launch(attention_forward<T, decltype(precision)::value, D, decltype(family)::value, Mod>,

@@ -9,35 +9,10 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// The tiles of keys that a block takes.
-struct StageOrder {
-  int last;                    // the first that it takes; the others follow to the left
-  int least, sinks;            // then those from `least` on, then those below `sinks`
-  int plain_begin, plain_end;  // all rows attend to these
-
-  template <class T>
-  __device__ StageOrder(const DeviceCall<T>& call, int first_query, int last_query, bool any_plain)
-      : last(last_query / stage_rows),
-        least(static_cast<int>(call.mask.begin(first_query)) / stage_rows),
-        sinks(static_cast<int>(call.mask.first < call.keys ? call.mask.first : call.keys) + stage_rows - 1) {
-    sinks /= stage_rows;
-    plain_begin = (static_cast<int>(call.mask.begin(last_query)) + stage_rows - 1) / stage_rows;
-    plain_end = any_plain ? (first_query + 1) / stage_rows : 0;
-  }
-  __device__ bool is_plain(int stage) const { return plain_begin <= stage && stage < plain_end; }
-  // -1 after the end
-  __device__ int after(int stage) const { return stage > least ? stage - 1 : (stage < sinks ? stage : sinks) - 1; }
-};
-
-// masked: any tile. The others have all of their pairs, and neither biases nor dropout. scanning: with a score
-// modification; plain: without, or once each row adds a constant to its scores.
-enum class Loop : std::uint8_t { masked, scanning, plain };
-
 template <int D, Family family, class Mod>
 struct ForwardBlock {
   static constexpr bool gated = family == Family::gated;
-  static constexpr int operands = gated ? 3 : 2;
-  static constexpr int buffer_elements = operands * stage_elements<D>;  // keys, values, keys of gates
+  static constexpr int buffer_elements = StagedOperands<D, gated>::elements;
   static constexpr std::size_t plain_columns = stage_rows / row_lanes;
   // Gates with operands of their own may be NaN where the scores are not, so they are read to the end.
   static constexpr bool saturates = family == Family::paired && traits_of<Mod>.saturates && traits_of<Mod>.adds_entry;
@@ -46,11 +21,11 @@ struct ForwardBlock {
   const ThreadRows at;
   const int key_head;
   const StagePlace<D> place;
-  const StagedRows<D> keys, values, gate_keys;
+  const StagedOperands<D, gated> keys;
   std::uint16_t* const buffers;  // two
   float* const scratch;          // the warp's rows of a tile of pairs
   SoftmaxRows<float, family, true> softmax;
-  std::uint32_t queries[product_steps<D>][4], gate_queries[gated ? product_steps<D> : 1][4];
+  Fragment queries[product_steps<D>], gate_queries[product_steps<D>];  // the second if gated
   float o[2][width_columns<D>] = {};
   RunningSum<float> sums[2];
   float last_entries[2] = {};  // of the rows' tables, if the block is saturated
@@ -59,9 +34,7 @@ struct ForwardBlock {
       : call(own),
         at(call, first_row),
         key_head(at.head / call.gqa_group_size),
-        keys(call.k, at.batch, key_head, call.width, place),
-        values(call.v, at.batch, key_head, call.value_width, place),
-        gate_keys(gated ? call.score_mod.gate_key : call.k, at.batch, key_head, call.gate_width, place),
+        keys(call, call.k, call.v, call.score_mod.gate_key, at.batch, key_head, place),
         buffers(memory),
         scratch(reinterpret_cast<float*>(memory + 2 * buffer_elements) + at.warp * warp_rows * pair_ld),
         softmax(call, at) {}
@@ -69,10 +42,8 @@ struct ForwardBlock {
   __device__ void run(int first_row) {
     const int row_count = call.queries - first_row < stage_rows ? call.queries - first_row : stage_rows;
     const int first_query = at.before + first_row, last_query = first_query + row_count - 1;
-    const bool any_plain =
-        call.bias_count == 0 && call.drop_below == 0 && (!has_score_mod<Mod> || softmax.is_exponential());
-    const StageOrder order(call, first_query, last_query, any_plain);
-    stage_keys<false>(buffers, order.last, last_query + 1 - order.last * stage_rows);
+    const StageOrder order(call, first_query, last_query, has_plain_stages<family, Mod>(call));
+    keys.template stage<false>(place, buffers, order.last * stage_rows, last_query + 1 - order.last * stage_rows);
     load_queries(first_row, row_count);
 
     std::uint16_t* buffer = buffers;
@@ -81,7 +52,7 @@ struct ForwardBlock {
     const auto take = [&]<Loop loop>() {
       const int next = order.after(stage);
       std::uint16_t* const other = buffers + (buffer == buffers ? buffer_elements : 0);
-      if (next >= 0) stage_keys<true>(other, next, stage_rows);
+      if (next >= 0) keys.template stage<true>(place, other, next * stage_rows, stage_rows);
       if (at.first < at.queries) take_stage<loop>(buffer, stage * stage_rows);
       buffer = other;
       stage = next;
@@ -112,14 +83,6 @@ struct ForwardBlock {
   }
 
  private:
-  template <bool whole>
-  __device__ void stage_keys(std::uint16_t* buffer, int stage, int count) const {
-    const int first = stage * stage_rows;
-    keys.template stage<whole>(place, buffer, first, count);
-    values.template stage<whole>(place, buffer + stage_elements<D>, first, count);
-    if constexpr (gated) gate_keys.template stage<whole>(place, buffer + 2 * stage_elements<D>, first, count);
-  }
-
   // Through the second buffer.
   __device__ void load_queries(int first_row, int row_count) {
     std::uint16_t* const other = buffers + buffer_elements;

@@ -2,29 +2,36 @@
 // gradients of its logits and scores.
 #pragma once
 
-#include "cuda/attention/tile.hpp"
+#include "cuda/attention/softmax.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
-// The saved softmax statistics of a thread's rows, and the running sum of their gradient.
+// Backward reads four numbers of a row for each of its tiles: the softmax statistics m and inverse, d_left = do.r and
+// D = do.o - do.r. In a softmax d_left includes D. For bf16 operands m of exponentials includes ln(1 / inverse).
+inline constexpr int numbers_per_row = 4;
+
+// These numbers for a thread's rows, and the running sum of their gradient.
 template <class T>
 struct RowState {
-  T m[2] = {}, inverse[2] = {}, left[2] = {};
-  T d_left[2] = {}, d_row[2] = {};  // do.r and D = do.o - do.r
-  T run[2] = {};                    // sum of d_position over the keys so far, from the left
+  T m[2], inverse[2] = {}, d_left[2] = {}, d_row[2] = {};
+  T run[2] = {};  // sum of d_position over the keys so far, from the left
 
-  __device__ RowState(const DeviceCall<T>& call, const ThreadRows& at) {
+  // rows: the numbers of the warp's first row, followed by the next rows
+  __device__ RowState(const T* rows, const ThreadRows& at) {
     TALLY_UNROLL
     for (int r = 0; r < 2; ++r) {
+      m[r] = std::numeric_limits<T>::infinity();  // no weights
       if (!at.valid(r)) continue;
-      const T* const own = call.softmax_statistics + statistics_per_row * at.index(call, r);
+      T own[numbers_per_row];
+      detail::read(own, rows + numbers_per_row * tile_row(r));
       m[r] = own[0];
       inverse[r] = own[1];
-      left[r] = own[2];
-      d_left[r] = call.row_gradients[2 * at.index(call, r)];
-      d_row[r] = call.row_gradients[2 * at.index(call, r) + 1];
+      d_left[r] = own[2];
+      d_row[r] = own[3];
     }
   }
+  __device__ RowState(const DeviceCall<T>& call, const ThreadRows& at)
+      : RowState(call.row_states + numbers_per_row * at.index_of(call, at.first), at) {}
 };
 
 // Whether queries and keys get a gradient through their scores.
@@ -70,12 +77,16 @@ struct BackwardProducts {
 };
 
 // A tile of pairs in backward: the recomputed forward values, and the gradients of logits, scores and gate scores.
-template <class T, Family family, class Mod = NoScoreMod>
+// staged: operands are bf16; plain: as in Pairs.
+template <class T, Family family, class Mod = NoScoreMod, bool staged = false, bool plain = false>
 struct PairGradients {
-  Pairs<T, family, Mod> pairs;
+  static constexpr bool exponential = family == Family::plain || (plain && family != Family::ruled);
+
+  Pairs<T, family, Mod, staged, plain> pairs;
   T weights[2][columns] = {};  // after dropout; for softpick the slopes of its terms until `finish`
   T d_logits[2][columns] = {}, d_gate_scores[2][columns] = {};
-  T d_scores[2][columns] = {}, d_entries[2][columns] = {};  // with a score modification
+  T d_scores[2][columns] = {};
+  T d_entries[2][columns] = {};  // with a score modification
 
   __device__ PairGradients(const DeviceCall<T>& call, const ThreadRows& at, int key_tile)
       : pairs(call, at, key_tile * tile) {}
@@ -104,6 +115,13 @@ struct PairGradients {
     }
     pairs.finish(call, at, key_tile * tile, d_gate_scores, sums, scratch);
     const Rule rule = rule_of<family>(call);
+    if (staged && (exponential || rule == Rule::softmax || rule == Rule::exp)) {
+      each_pair([&](int r, int c) {
+        const T weight = exp_from<staged>(pairs.logits[r][c], state.m[r]);
+        weights[r][c] = pairs.attends(r, c) ? weight : T{0};
+      });
+      return;
+    }
     T one[2] = {};
     if (rule == Rule::softpick) one[0] = math::exp(-state.m[0]), one[1] = math::exp(-state.m[1]);
     each_pair([&](int r, int c) {
@@ -125,41 +143,34 @@ struct PairGradients {
   // Advances state.run to the right edge of the tile. adds: whether a score modification's sums of rows are needed.
   __device__ void finish(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state, T* scratch,
                          bool adds) {
-    if (call.drop_below > 0) {
+    const bool drops = !plain && call.drop_below > 0;
+    if (drops) {
       __syncwarp();
       each_dropped(call, at, key_tile * tile, scratch, [](T& target, T factor) { target = factor; });
       __syncwarp();
       each_pair([&](int r, int c) { d_logits[r][c] *= own_pair(scratch, r, c); });
     }
-    const Rule rule = rule_of<family>(call);
+    const Rule rule = exponential ? Rule::softmax : rule_of<family>(call);
     each_pair([&](int r, int c) {
       const T d_weight = d_logits[r][c] - state.d_left[r], weight = weights[r][c];
-      if (rule == Rule::softmax) {
-        d_logits[r][c] = weight * (d_weight - state.d_row[r]);
+      if (rule == Rule::softmax || rule == Rule::exp) {
+        d_logits[r][c] = weight * d_weight;
       } else if (rule == Rule::softpick) {
         d_logits[r][c] = weight * ((weight > T{0} ? d_weight : T{0}) - state.d_row[r]);
         weights[r][c] = weight > T{0} ? weight - math::exp(-state.m[r]) * state.inverse[r] : T{0};
       } else {
-        d_logits[r][c] = weight * d_weight * (rule == Rule::sigmoid ? T{1} - weight : T{1});
+        d_logits[r][c] = weight * d_weight * (T{1} - weight);
       }
     });
     if constexpr (has_score_mod<Mod>) {
       score_mod_gradient(call, at, key_tile, state, adds);
-      each_pair([&](int r, int c) { weights[r][c] *= call.drop_below > 0 ? own_pair(scratch, r, c) : T{1}; });
+      if (family != Family::gated && traits_of<Mod>.gate_logit) {
+        each_pair([&](int r, int c) { d_scores[r][c] += d_gate_scores[r][c]; });
+      }
     } else {
-      each_pair([&](int r, int c) {
-        if (call.drop_below > 0) weights[r][c] *= own_pair(scratch, r, c);
-        d_gate_scores[r][c] = 0;
-      });
+      copy_pairs(d_scores, d_logits);
     }
-  }
-
-  // Writes to a warp's rows of a tile in shared memory.
-  __device__ void store_d_scores(T* target) const {
-    each_pair([&](int r, int c) {
-      const T d = has_score_mod<Mod> ? d_scores[r][c] : d_logits[r][c];
-      own_pair(target, r, c) = d + (family == Family::gated ? T{0} : d_gate_scores[r][c]);
-    });
+    if (drops) each_pair([&](int r, int c) { weights[r][c] *= own_pair(scratch, r, c); });
   }
 
  private:
@@ -167,6 +178,7 @@ struct PairGradients {
   // the logit's derivative by it.
   static constexpr int scalar_sums = 2 + 2 * scalar_count<Mod>;
   using RowSums = T[static_cast<std::size_t>(scalar_sums)];
+  using Number = std::conditional_t<staged, Approximate, T>;
 
   // From gradients of logits, in d_logits; weights: before dropout. As in core/cpu/attention/score_mod_loops.hpp.
   __device__ void score_mod_gradient(const DeviceCall<T>& call, const ThreadRows& at, int key_tile, RowState<T>& state,
@@ -182,7 +194,9 @@ struct PairGradients {
       const bool seen = pairs.attends(r, c);
       const auto logit = attention::logit_of<Mod>(pairs.template pair_of_logit<true>(at, first_key, scalars, r, c));
       const T dl = seen ? d_logits[r][c] : T{0}, a = seen ? weights[r][c] : T{0};
-      const auto take = [&]<int input>(T by) { return seen ? attention::vjp<input>(by, logit) : T{0}; };
+      const auto take = [&]<int input>(T by) {
+        return seen ? static_cast<T>(attention::vjp<input>(Number(by), logit)) : T{0};
+      };
       d_scores[r][c] = take.template operator()<attention::input_s>(dl);
       if (traits.gate_logit) d_gate_scores[r][c] = take.template operator()<attention::input_gate_logit>(dl);
       if (traits.sums) d_sums[r][c] = take.template operator()<attention::input_sum>(dl);
@@ -197,7 +211,13 @@ struct PairGradients {
     if (traits.sums && !pairs.saturated) {
       T own[2][columns];
       copy_pairs(own, d_sums);
-      sum_rightward(d_sums, state.run);
+      if constexpr (staged) {
+        RunningSum<T> sums[2]{{state.run[0]}, {state.run[1]}};
+        sum_on_tensor_cores<false>(d_sums, sums);
+        state.run[0] = sums[0].value(), state.run[1] = sums[1].value();
+      } else {
+        sum_rightward(d_sums, state.run);
+      }
       each_pair([&](int r, int c) { d_sums[r][c] -= traits.sums_own_gate ? T{0} : own[r][c]; });
       if constexpr (traits_of<Mod>.sums) {
         through_gates(at, first_key, scalars, d_sums, row_sums,
@@ -216,7 +236,9 @@ struct PairGradients {
     each_pair([&](int r, int c) {
       const bool seen = pairs.attends(r, c);
       const auto gate = gate_of_pair(pairs.template pair<true>(at, first_key, scalars, r, c));
-      const auto take = [&]<int input>() { return seen ? attention::vjp<input>(d_gates[r][c], gate) : T{0}; };
+      const auto take = [&]<int input>() {
+        return seen ? static_cast<T>(attention::vjp<input>(Number(d_gates[r][c]), gate)) : T{0};
+      };
       d_scores[r][c] += take.template operator()<attention::input_s>();
       if (traits_of<Mod>.gate_logit) d_gate_scores[r][c] += take.template operator()<attention::input_gate_logit>();
       attention::detail::each_input<(1u << count) - 1>(
@@ -248,7 +270,7 @@ __device__ void close_pair_sums(const DeviceCall<T>& call, const ThreadRows& at)
     if (!at.valid(r) || !at.leads()) continue;
     const std::int64_t index = at.index(call, r);
     double* const sums = call.pair_sums + (2 + 2 * count) * index;
-    const double expected = static_cast<double>(call.row_gradients[2 * index + 1]) *
+    const double expected = static_cast<double>(call.row_states[numbers_per_row * index + 3]) *
                             static_cast<double>(call.softmax_statistics[statistics_per_row * index + 2]);
     const double excess =
         call.softmax_rule.kind == Rule::softmax && sums[1] != 0 ? (sums[0] - expected) / sums[1] : 0.0;

@@ -47,33 +47,37 @@ __device__ void sum_leftward(T (&x)[2][columns], RunningSum<T> (&sums)[2]) {
     }
   }
 }
-// The same by products. The pairs of 16 keys are the left operand, as bf16 and the rest after rounding, so a sum has a
-// relative error of 2^-17. The right operand is a triangle: column n has ones from row n on.
-__device__ inline void sum_leftward_on_tensor_cores(float (&x)[2][columns], RunningSum<float> (&sums)[2]) {
+// The same by products, or with `leftward` false from the left: each pair is replaced by the sum of `sums`, itself and
+// the pairs to its left. The pairs of 16 keys are the left operand, as bf16 and the rest after rounding, so a sum has a
+// relative error of 2^-17. The right operand is a triangle: column n has ones from row n on, or up to row n.
+template <bool leftward>
+__device__ void sum_on_tensor_cores(float (&x)[2][columns], RunningSum<float> (&sums)[2]) {
   constexpr std::uint32_t low_one = 0x3f80, high_one = low_one << 16, ones = low_one | high_one;
   const int column = lane_of_warp() / row_lanes, row = 2 * (lane_of_warp() % row_lanes);
-  const std::uint32_t triangle = (row >= column ? low_one : 0) | (row + 1 >= column ? high_one : 0);
+  const auto one = [&](int at, std::uint32_t bits) { return (leftward ? at >= column : at <= column) ? bits : 0; };
+  const std::uint32_t triangle = one(row, low_one) | one(row + 1, high_one);
   TALLY_UNROLL
-  for (int c = columns - 4; c >= 0; c -= 4) {
+  for (int n = 0; n < columns; n += 4) {
+    const int c = leftward ? columns - 4 - n : n;
     std::uint32_t rounded[4], rest[4];
     TALLY_UNROLL
-    for (int n = 0; n < 4; ++n) {
-      const float low = x[n % 2][c + n / 2 * 2], high = x[n % 2][c + n / 2 * 2 + 1];
-      rounded[n] = detail::as_bf16_pair(low, high);
-      rest[n] = detail::as_bf16_pair(low - std::bit_cast<float>(rounded[n] << 16),
-                                     high - std::bit_cast<float>(rounded[n] & 0xffff0000U));
+    for (int i = 0; i < 4; ++i) {
+      const float low = x[i % 2][c + i / 2 * 2], high = x[i % 2][c + i / 2 * 2 + 1];
+      rounded[i] = detail::as_bf16_pair(low, high);
+      rest[i] = detail::as_bf16_pair(low - std::bit_cast<float>(rounded[i] << 16),
+                                     high - std::bit_cast<float>(rounded[i] & 0xffff0000U));
     }
     const float upper = sums[0].value(), lower = sums[1].value();
     float left[4] = {upper, upper, lower, lower}, right[4] = {upper, upper, lower, lower}, all[4] = {};
-    const auto add = [&](const std::uint32_t(&gates)[4]) {
-      detail::mma_bf16(left, gates, {triangle, ones});
-      detail::mma_bf16(right, gates, {0, triangle});
-      detail::mma_bf16(all, gates, {ones, ones});
+    const auto add = [&](const std::uint32_t(&pairs)[4]) {
+      detail::mma_bf16(left, pairs, {triangle, leftward ? ones : 0});
+      detail::mma_bf16(right, pairs, {leftward ? 0 : ones, triangle});
+      detail::mma_bf16(all, pairs, {ones, ones});
     };
     add(rounded);
     add(rest);
     TALLY_UNROLL
-    for (int n = 0; n < 4; ++n) x[n / 2][c + n % 2] = left[n], x[n / 2][c + 2 + n % 2] = right[n];
+    for (int i = 0; i < 4; ++i) x[i / 2][c + i % 2] = left[i], x[i / 2][c + 2 + i % 2] = right[i];
     sums[0].add(all[0]);
     sums[1].add(all[2]);
   }

@@ -15,7 +15,7 @@ void with_device_call(const AttentionCall& call, const void* device, const F& f)
 
 template <class Mod>
 constexpr ScoreModKernels score_mod_kernels() {
-  return {&forward<Mod>,
+  return {takes_bf16<Mod>, &forward<Mod>,
           [](const AttentionCall& call, const void* device) {
             with_device_call(call, device, [&](const auto& d) { backward_rows<Mod>(call, d); });
           },

@@ -5,9 +5,19 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE::attention_kernels {
 
+// e^(x - shift). approximate: by the special function unit, for weights that are rounded to bf16.
+template <bool approximate, class T>
+__device__ T exp_from(T x, T shift) {
+  if constexpr (approximate) {
+    constexpr T log2_e = 1.4426950408889634f;
+    return detail::exp2_approximate(x * log2_e - shift * log2_e);
+  } else {
+    return math::exp(x - shift);
+  }
+}
+
 // Sums of a thread's two rows under the shifts m. n: the softmax rule's sum of this thread's pairs; picked: the sum of
-// their weights, if it differs from n. A sink is one more logit, which precedes all others. approximate: exponentials
-// of the special function unit, for weights that are rounded to bf16.
+// their weights, if it differs from n. A sink is one more logit, which precedes all others. approximate: of exp_from.
 template <class T, Family family, bool approximate = false>
 struct SoftmaxRows {
   static constexpr bool has_mod = family == Family::paired || family == Family::gated;
@@ -46,7 +56,7 @@ struct SoftmaxRows {
         }
       };
       if (exponential || is_exponential()) {
-        replace([shift = m[r] - added[r]](T logit) { return exp_from(logit, shift); });
+        replace([shift = m[r] - added[r]](T logit) { return exp_from<approximate>(logit, shift); });
       } else if (rule == Rule::sigmoid) {
         replace([&](T logit) { return math::sigmoid(logit + added[r] - call.offset); });
       } else {
@@ -99,16 +109,6 @@ struct SoftmaxRows {
   }
 
  private:
-  // e^(x - shift)
-  __device__ static T exp_from(T x, T shift) {
-    if constexpr (approximate) {
-      constexpr T log2_e = 1.4426950408889634f;
-      return detail::exp2_approximate(x * log2_e - shift * log2_e);
-    } else {
-      return math::exp(x - shift);
-    }
-  }
-
   template <std::size_t C, std::size_t O, class Attends>
   __device__ void raise_shift(int r, const T (&x)[2][C], T (&o)[2][O], const Attends& attends, T added) {
     T largest = m[r] - added;
@@ -118,7 +118,7 @@ struct SoftmaxRows {
       largest = std::fmax(largest, __shfl_xor_sync(whole_warp, largest, bit));
     }
     largest += added;
-    const T factor = exp_from(m[r] - largest, T{0});
+    const T factor = exp_from<approximate>(m[r] - largest, T{0});
     n[r] *= factor;
     picked[r] *= factor;
     TALLY_UNROLL

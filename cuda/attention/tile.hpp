@@ -213,7 +213,8 @@ struct Pairs {
   __device__ void apply_score_mod(const DeviceCall<T>& call, const ThreadRows& at, int first_key,
                                   RunningSum<T> (&sums)[2]) {
     const RowScalars<T, Mod> scalars(call, at);
-    if constexpr (traits_of<Mod>.saturates) {
+    // Without masks the whole block decides, before the tile.
+    if constexpr (traits_of<Mod>.saturates && !(plain && family == Family::paired && traits_of<Mod>.adds_entry)) {
       const T last = static_cast<T>(call.entries - 1);
       bool beyond = (!at.valid(0) || sums[0].sum >= last) && (!at.valid(1) || sums[1].sum >= last);
       if (call.score_mod.gate_key.data != nullptr) {  // which may be NaN where the score is not
@@ -247,7 +248,7 @@ struct Pairs {
       if constexpr (!traits_of<Mod>.sums_own_gate) own[r][c] = positions[r][c];
     });
     if constexpr (on_tensor_cores) {
-      sum_leftward_on_tensor_cores(positions, sums);
+      sum_on_tensor_cores<true>(positions, sums);
     } else {
       sum_leftward(positions, sums);
     }
@@ -269,6 +270,23 @@ struct Pairs {
       each_pair([&](int r, int c) {
         entries[r][c] = of_row(r, of_upper, of_lower);
         rises[r][c] = 0;
+      });
+      return;
+    }
+    if constexpr (on_tensor_cores && !traits_of<Mod>.knots) {
+      // Beyond the last entry a place is at the end of the last interval.
+      const auto last = static_cast<float>(end), last_low = last - 1;
+      each_pair([&](int r, int c) {
+        const float given = where[r][c];
+        // Gates with operands of their own may be NaN where the score is not.
+        const float place = family == Family::gated ? (last < given ? last : given) : std::fmin(given, last);
+        // Sums are below 0 only if gates are, or if a pair's gate is subtracted again.
+        constexpr bool from_zero = traits_of<Mod>.saturates && traits_of<Mod>.sums_own_gate;
+        const float low = std::fmin(from_zero ? given : std::fmax(given, 0.0f), last_low);
+        const detail::Element z = detail::element_at(of_row(r, upper, lower), low);
+        const float entry = detail::constant_at(z.at), rise = detail::constant_at(z.at + 1) - entry;
+        entries[r][c] = attention::interpolate(entry, rise, place - z.floor);
+        rises[r][c] = given < last ? rise : 0;
       });
       return;
     }

@@ -229,6 +229,33 @@ __host__ __device__ inline float reciprocal_approximate(float x) {
 #endif
 }
 
+// floor(x) and the element of an array with this index, for 0 <= x < 2^22. Adding 2^23 leaves whole numbers in the
+// lowest bits, which need no conversion.
+struct Element {
+  float floor;
+  const float* at;
+};
+__device__ inline Element element_at(const float* array, float x) {
+#if defined(__CUDA_ARCH__)
+  const float shifted = __fadd_rd(x, 0x1p23f);
+  constexpr std::uintptr_t bits_of_shift = 0x4b000000;
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(array) - sizeof(float) * bits_of_shift;
+  return {shifted - 0x1p23f,
+          reinterpret_cast<const float*>(begin + sizeof(float) * std::uintptr_t{__float_as_uint(shifted)})};
+#else
+  const auto floor = static_cast<std::uint32_t>(x);
+  return {static_cast<float>(floor), array + floor};
+#endif
+}
+// *x in global memory, which the kernel does not write.
+__device__ inline float constant_at(const float* x) {
+#if defined(__CUDA_ARCH__)
+  return __ldg(x);
+#else
+  return *x;
+#endif
+}
+
 // The content of a fragment's register: element (i, k) in TF32, (i, k) and (i, k+1) in bf16.
 template <MatmulPrecision precision, class X>
 __device__ std::uint32_t fragment(const X& x, int i, int k) {

@@ -27,7 +27,11 @@ template __global__ void attention_forward_bf16<64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
 template __global__ void attention_backward_rows<float, MatmulPrecision::tf32, 64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
-template __global__ void attention_backward_keys<float, MatmulPrecision::bf16, 64, Family::plain, NoScoreMod>(
+template __global__ void attention_backward_keys<float, MatmulPrecision::tf32, 64, Family::plain, NoScoreMod>(
+    const __grid_constant__ DeviceCall<float>);
+template __global__ void attention_backward_rows_bf16<64, Family::plain, NoScoreMod>(
+    const __grid_constant__ DeviceCall<float>);
+template __global__ void attention_backward_keys_bf16<64, Family::plain, NoScoreMod>(
     const __grid_constant__ DeviceCall<float>);
 
 }  // namespace attention_kernels

@@ -1,12 +1,14 @@
-// Attention with bf16 operands (cuda/attention/forward_bf16.hpp) against plain loops in f64, with the same bits for
-// every order of threads and for copies that arrive at once or as late as they may.
+// Attention with bf16 operands (cuda/attention/forward_bf16.hpp, backward_bf16.hpp) against plain loops in f64. Bits
+// are the same for every order of threads, and for copies that arrive at once or as late as they may.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
 #include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
 #include "core/precision.hpp"
 #include "cuda/attention/scan.hpp"
 #include "tests/cuda/kernel_bench.hpp"
@@ -34,44 +36,76 @@ Tensor operand(std::int64_t heads, std::int64_t rows, std::int64_t width, double
 std::vector<double> numbers(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }
 
 struct Operands {
-  Tensor q, k, v;
+  Tensor q, k, v, d_output;
   double scale;
 };
 
-std::vector<double> expected_of(const Problem& one, const Operands& x) {
-  const std::vector<double> q = numbers(x.q), k = numbers(x.k), v = numbers(x.v);
-  std::vector<double> output;
-  const auto row = [](const std::vector<double>& of, std::int64_t at, std::int64_t width) {
-    return of.data() + at * width;
-  };
+// The output and the gradients of q, k and v.
+using Results = std::array<std::vector<double>, 4>;
+
+// A sum and the sum of the sizes of its terms, whose rounding errors add up.
+struct Sum {
+  double value = 0, size = 0;
+  void operator+=(double term) {
+    value += term;
+    size += std::abs(term);
+  }
+};
+
+// The gradients read the output that was found, because its rounding errors affect whole rows.
+std::array<std::vector<Sum>, 4> expected_of(const Problem& one, const Operands& x, const std::vector<double>& found) {
+  const std::vector<double> q = numbers(x.q), k = numbers(x.k), v = numbers(x.v), d_o = numbers(x.d_output);
+  std::array<std::vector<Sum>, 4> results{std::vector<Sum>(d_o.size()), std::vector<Sum>(q.size()),
+                                          std::vector<Sum>(k.size()), std::vector<Sum>(v.size())};
+  auto& [output, d_q, d_k, d_v] = results;
   for (std::int64_t n = 0; n < one.heads * one.queries; ++n) {
     const std::int64_t head = n / one.queries, query = one.keys - one.queries + n % one.queries;
     const std::int64_t first_key = head * one.key_heads / one.heads * one.keys;
-    std::vector<double> o(static_cast<std::size_t>(one.value_width));
-    double total = 0;
+    const auto at = [](std::int64_t row, std::int64_t width, std::int64_t column) {
+      return static_cast<std::size_t>(row * width + column);
+    };
+    const auto scaled_q = [&](std::int64_t d) {
+      return static_cast<double>(
+          round_to_bf16(static_cast<float>(q[at(n, one.width, d)]) * static_cast<float>(x.scale)));
+    };
+    struct Weight {
+      std::int64_t key;
+      double weight, factor, d_weight;  // factor: of dropout
+    };
+    std::vector<Weight> weights;
+    double total = 0, mean = 0;
+    for (std::int64_t d = 0; d < one.value_width; ++d)
+      mean += d_o[at(n, one.value_width, d)] * found[at(n, one.value_width, d)];
     for (std::int64_t j = 0; j <= query; ++j) {
       if (!one.mask.attends(query, j)) continue;
-      double score = 0;
-      for (std::int64_t d = 0; d < one.width; ++d) {
-        const auto scaled = static_cast<float>(row(q, n, one.width)[d]) * static_cast<float>(x.scale);
-        score += static_cast<double>(round_to_bf16(scaled)) * row(k, first_key + j, one.width)[d];
-      }
-      const double weight = std::exp(score);
-      total += weight;
+      double score = 0, d_weight = 0;
+      for (std::int64_t d = 0; d < one.width; ++d) score += scaled_q(d) * k[at(first_key + j, one.width, d)];
+      for (std::int64_t d = 0; d < one.value_width; ++d)
+        d_weight += d_o[at(n, one.value_width, d)] * v[at(first_key + j, one.value_width, d)];
       const auto element = dropped.first + static_cast<std::uint64_t>(n * one.keys + j);
       const bool kept = static_cast<double>(uniform_from_bits(dropped.bits(element))) >= one.dropout;
       const double factor = kept ? 1 / (1 - one.dropout) : 0;
+      weights.push_back({first_key + j, std::exp(score), factor, factor * d_weight});
+      total += weights.back().weight;
+    }
+    for (const Weight& own : weights) {
+      const double weight = own.weight / total, d_score = weight * (own.d_weight - mean);
       for (std::int64_t d = 0; d < one.value_width; ++d) {
-        o[static_cast<std::size_t>(d)] += factor * weight * row(v, first_key + j, one.value_width)[d];
+        output[at(n, one.value_width, d)] += own.factor * weight * v[at(own.key, one.value_width, d)];
+        d_v[at(own.key, one.value_width, d)] += own.factor * weight * d_o[at(n, one.value_width, d)];
+      }
+      for (std::int64_t d = 0; d < one.width; ++d) {
+        d_q[at(n, one.width, d)] += x.scale * d_score * k[at(own.key, one.width, d)];
+        d_k[at(own.key, one.width, d)] += d_score * scaled_q(d);
       }
     }
-    for (const double sum : o) output.push_back(sum / total);
   }
-  return output;
+  return results;
 }
 
-std::vector<double> output_of(const Problem& one, const Operands& x) {
-  const Tensor output = Tensor::zeros({1, one.heads, one.queries, one.value_width}, DType::f32, device);
+Results results_of(const Problem& one, const Operands& x) {
+  const auto like = [](const Tensor& own) { return Tensor::zeros(own.shape(), DType::f32, device); };
+  const Tensor output = like(x.d_output), d_q = like(x.q), d_k = like(x.k), d_v = like(x.v);
   const Tensor statistics = Tensor::empty({one.heads, one.queries, statistics_per_row}, DType::f32, device);
   AttentionCall call{};
   call.scale = x.scale;
@@ -84,25 +118,38 @@ std::vector<double> output_of(const Problem& one, const Operands& x) {
   const Kernels& on = kernels(device);
   EXPECT_EQ(on.attention_workspace(call), 0);  // no f32 copies
   on.attention(call, nullptr);
-  return numbers(output);
+  AttentionGradients gradients{};
+  gradients.d_output = x.d_output.view();
+  gradients.q = d_q.view(), gradients.k = d_k.view(), gradients.v = d_v.view();
+  const Workspace workspace(on.attention_backward_workspace(call, gradients), device);
+  on.attention_backward(call, gradients, workspace.data());
+  return {numbers(output), numbers(d_q), numbers(d_k), numbers(d_v)};
 }
 
 void expect_attention(const Problem& one) {
   SCOPED_TRACE(formatted("{} heads of {}, {} queries, {} keys, window {}", one.heads, one.width, one.queries, one.keys,
                          one.mask.window));
   const Operands x{operand(one.heads, one.queries, one.width, 1), operand(one.key_heads, one.keys, one.width, 2),
-                   operand(one.key_heads, one.keys, one.value_width, 3), 1 / std::sqrt(static_cast<double>(one.width))};
-  const std::vector<double> expected = expected_of(one, x), first = output_of(one, x);
-  double error = 0;
-  for (std::size_t n = 0; n < expected.size(); ++n) error = std::max(error, std::abs(first[n] - expected[n]));
-  constexpr double weight_rounding = 0x1p-8;  // values are at most 2
-  EXPECT_LE(error, 2 * weight_rounding);
-  EXPECT_GT(error, 0x1p-14);  // weights are rounded to bf16
+                   operand(one.key_heads, one.keys, one.value_width, 3),
+                   operand(one.heads, one.queries, one.value_width, 4).to(DType::f32),
+                   1 / std::sqrt(static_cast<double>(one.width))};
+  const Results first = results_of(one, x);
+  const auto expected = expected_of(one, x, first[0]);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    double error = 0, largest = 0;
+    for (std::size_t n = 0; n < expected[i].size(); ++n) {
+      error = std::max(error, std::abs(first[i][n] - expected[i][n].value));
+      largest = std::max(largest, expected[i][n].size);
+    }
+    constexpr double rounding = 0x1p-8;                        // of weights and of gradients of scores
+    EXPECT_LE(error, (i == 0 ? 2 : largest) * rounding) << i;  // values are at most 2
+    EXPECT_GT(error, 0x1p-14) << i;                            // they are rounded
+  }
   for (Settings settings : schedules()) {
     for (const bool late : {false, true}) {
       settings.delay_streams = late;
       const WithSettings with(settings);
-      EXPECT_EQ(output_of(one, x), first) << "schedule " << static_cast<int>(settings.schedule) << " late " << late;
+      EXPECT_EQ(results_of(one, x), first) << "schedule " << static_cast<int>(settings.schedule) << " late " << late;
     }
   }
 }
@@ -114,7 +161,7 @@ __global__ void sums_kernel(float* y, const float* x) {
   RunningSum<float> sums[2] = {{3, 0}, {3, 0}};
   for (int n = 0; n < 2 * columns; ++n)
     own[n / columns][n % columns] = x[tile_row(n / columns) * tile + tile_column(n % columns)];
-  sum_leftward_on_tensor_cores(own, sums);
+  sum_on_tensor_cores<true>(own, sums);
   for (int n = 0; n < 2 * columns; ++n)
     y[tile_row(n / columns) * tile + tile_column(n % columns)] = own[n / columns][n % columns];
   for (int r = 0; r < 2; ++r) y[(warp_rows + r) * tile + lane_of_warp()] = sums[r].value();

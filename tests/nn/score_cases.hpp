@@ -119,4 +119,11 @@ inline void expect_equal(const Outcome& tiled, const Outcome& composed) {
   }
 }
 
+inline void expect_same_bits(const Outcome& found, const Outcome& expected) {
+  EXPECT_EQ(found.output.to_vector<float>(), expected.output.to_vector<float>());
+  for (const auto& [name, value] : expected.gradients) {
+    EXPECT_EQ(found.gradients.at(name).to_vector<float>(), value.to_vector<float>()) << name;
+  }
+}
+
 }  // namespace tally::testing

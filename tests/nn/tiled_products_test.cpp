@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "core/device/backend.hpp"
+#include "cuda/emulator/settings.hpp"
 #include "tests/nn/score_cases.hpp"
 
 namespace tally {
 namespace tiled_products_test {
 
 using testing::compute;
+using testing::expect_same_bits;
 using testing::largest;
 using testing::largest_difference;
 using testing::make_inputs;
@@ -59,10 +61,25 @@ bool has_rounding_kernels(const ShapeCase& one) {
   return !applied || applied->mod->name == "contextual_table";
 }
 
-// Whether CUDA's bf16 forward has a loop of its own for tiles that all rows of the case attend to.
+// Whether CUDA's kernels for bf16 have a loop of its own for tiles that all rows of the case attend to.
 bool has_own_loop(const ShapeCase& one) {
   const Score score = make_inputs(one, {1, 1, 2, 8, 8}, DType::f32, testing::drawn(0)).score;
   return !is_cpu(default_device()) && (score.score_mod || score.softmax_rule.kind != SoftmaxRule::Kind::softmax);
+}
+
+const Sizes with_own_loop{1, 1, 200, 16, 16};
+
+// With threads in random order, and copies that arrive as late as they may.
+Outcome late_and_shuffled(MatmulPrecision precision, const ShapeCase& one, const Sizes& sizes) {
+  const cuda_host::Settings before = cuda_host::settings();
+  cuda_host::Settings shuffled = before;
+  shuffled.schedule = cuda_host::Schedule::random;
+  shuffled.seed = 3;
+  shuffled.delay_streams = true;
+  cuda_host::set_settings(shuffled);
+  Outcome outcome = with_products(precision, one, sizes, true);
+  cuda_host::set_settings(before);
+  return outcome;
 }
 
 void expect_rounded(MatmulPrecision precision, double rounding) {
@@ -75,13 +92,16 @@ void expect_rounded(MatmulPrecision precision, double rounding) {
     std::vector<Sizes> own_sizes{all_sizes.front(), all_sizes[++turn % all_sizes.size()]};
     // Rows whose windows have few of the keys.
     if (is_cpu(default_device()) && one.mask.window > 0) own_sizes.push_back({1, 1, 600, 16, 16});
-    if (precision == MatmulPrecision::bf16 && has_own_loop(one)) own_sizes.push_back({1, 1, 200, 16, 16});
+    if (precision == MatmulPrecision::bf16 && has_own_loop(one)) own_sizes.push_back(with_own_loop);
     for (const Sizes& sizes : own_sizes) {
       SCOPED_TRACE(formatted("{} T {} d {}", one.name, sizes.length, sizes.width));
       const Outcome exact = compute(one, sizes, DType::f64, false);
       const Outcome tiled = with_products(precision, one, sizes, true),
                     composed = with_products(precision, one, sizes, false),
                     in_f32 = with_products(MatmulPrecision::f32, one, sizes, true);
+      if (default_device() == testing::on_cuda_host && sizes.length == with_own_loop.length) {
+        expect_same_bits(late_and_shuffled(precision, one, sizes), tiled);
+      }
       // On a GPU cuBLAS may multiply small matrices in f32 after all, and the composed form is no measure then.
       const double own = (on_gpu ? 4 : 1) * rounding;
       const double error = largest_difference(tiled.output, exact.output);

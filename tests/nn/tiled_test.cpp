@@ -21,6 +21,7 @@ namespace tiled_test {
 
 using testing::compute;
 using testing::expect_equal;
+using testing::expect_same_bits;
 using testing::largest;
 using testing::largest_difference;
 using testing::Leaf;
@@ -115,13 +116,6 @@ TEST_P(Tiled, AddsUpOverSharesWhatBelongsToNoKey) {
   }
 }
 
-void expect_same_bits(const Outcome& found, const Outcome& expected) {
-  EXPECT_EQ(found.output.to_vector<float>(), expected.output.to_vector<float>());
-  for (const auto& [name, value] : expected.gradients) {
-    EXPECT_EQ(found.gradients.at(name).to_vector<float>(), value.to_vector<float>()) << name;
-  }
-}
-
 TEST_P(Tiled, GivesTheSameBitsForAnyNumberOfThreads) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
   if (GetParam() != Device{} && testing::repeats_show_nothing()) GTEST_SKIP() << "under AddressSanitizer";
@@ -157,7 +151,7 @@ TEST_P(Tiled, GivesTheSameBitsInAnySchedule) {
   if (!few) {
     forms = {{{1, 1, 70, 64, 64}, MatmulPrecision::f32},
              {{1, 1, 40, 128, 100}, MatmulPrecision::tf32},
-             {{1, 2, 70, 32, 20}, MatmulPrecision::bf16},
+             {{1, 2, 70, 32, 24}, MatmulPrecision::bf16},
              {{1, 4, 35, 32, 20, 2}, MatmulPrecision::f32},
              {{1, 1, 35, 200, 136}, MatmulPrecision::f32}};
   }
