@@ -39,7 +39,7 @@ def first_table(page):
             continue
         rows.append([cell.strip() for cell in line.strip("|").split("|")])
     headings = rows[0][1:]
-    # Of equal headings the first counts.
+    # The first of equal headings counts.
     return {row[0].rstrip(" †"): dict(reversed(list(zip(headings, row[1:])))) for row in rows[2:]}
 
 
