@@ -1,10 +1,9 @@
 // Rows of a table by index, and the adjoint. A thread computes one element of the result, and every number of the
 // adjoint is a sum in the order of the ids.
 //
-// In the adjoint of a small table, a thread has one column of one table row for a part of the ids, of which it reads
-// all, including those of other rows; the parts are added in order afterwards. For a large table, such as that of a
-// vocabulary, the ids are sorted first: a thread for each id counts the ids that come before it. A warp then adds each
-// run of equal ids.
+// In the adjoint of a small table, a thread has one column of one table row. It reads all ids of its part, including
+// ids of other rows; the parts are added in order afterwards. For a large table, such as a vocabulary, the ids are
+// sorted first: a thread for each id counts the ids that come before it. A warp then adds each run of equal ids.
 #include <algorithm>
 #include <limits>
 
@@ -46,7 +45,7 @@ struct AddRows {
   }
 };
 
-// The place of each id in the order of ids, equal ones as they stand.
+// Sorts the ids; equal ids keep their order.
 struct SortIds {
   std::int32_t* sorted;  // [count]: places of ids
   const std::int32_t* ids;

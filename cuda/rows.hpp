@@ -39,7 +39,7 @@ __device__ T combine_warp(T value) {
 __device__ inline double warp_sum(double value) { return combine_warp<Sum>(value); }
 
 // The threads that work on one row together: thread `index` of `count`. combine() gives all of them the combination of
-// their values; all have read what the row held before any of them returns from sync().
+// their values. No thread returns from sync() before all have read their elements of the row.
 struct WarpOfRow {
   static constexpr int count = warp_lanes;
   int index;
@@ -93,7 +93,7 @@ struct Largest {
     value = element;
     index = j;
   }
-  // The index for all threads, each of which has added its elements in order.
+  // The index, for all threads. Each must have added its elements in order.
   template <class Threads>
   __device__ std::int64_t index_of_row(Threads threads) const {
     const bool nan = threads.template combine<Larger>(value != value ? 1 : 0) != 0;
@@ -141,7 +141,7 @@ void for_each_row(const View& x, const F& f, const char* file = __builtin_FILE()
   launch(row_kernel<F>, Grid(blocks_for(rows, row_threads / warp_lanes), file, line), row_threads, 0, context().stream,
          make_loop(leading.shape, leading), rows, f);
 }
-// The same on the 256 threads of a block where rows have at least 1,024 elements, as those of a vocabulary have.
+// The same on the 256 threads of a block where rows have at least 1,024 elements, such as logits of a vocabulary.
 template <class F>
 void for_each_long_row(const View& x, const F& f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (x.shape.back() < 4 * BlockOfRow::count) return for_each_row(x, f, file, line);
