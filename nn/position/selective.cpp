@@ -115,4 +115,4 @@ TALLY_ENCODING(
     "projection\n"
     "needs B T² numbers a layer, with selector = own B H T²;  in backward 3 times as much and B H T² for one "
     "layer at a time",
-    "Selective attention: Leviathan et al. 2024, arXiv 2410.02703");
+    "Selective attention: Leviathan et al. 2024, arXiv 2410.02703", .needs_head_width = true);

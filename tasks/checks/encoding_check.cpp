@@ -389,6 +389,7 @@ std::vector<Rewriting> rewritings_of(const EncodingChoice& rewritten, const Enco
   const std::vector<std::string> own = only_in(rewritten, original), theirs = only_in(original, rewritten);
   std::vector<Rewriting> all;
   for (EncodingVariant& variant : variants_of(rewritten, given)) {
+    if (variant.option.empty() && !all.empty()) continue;  // several options at once
     EncodingChoice other = original.clone();
     if (!variant.option.empty()) {
       const std::size_t dot = variant.option.find('.');

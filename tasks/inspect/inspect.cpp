@@ -362,7 +362,10 @@ void Inspection::Parts::Run::add(const Example& example, const Grouping& by_id, 
     JsonValue found = JsonValue::object();
     for (const Quantity& quantity : quantities) {
       const Tensor& squares = pass.layers[layer].*quantity.tensor;
-      if (squares.defined()) found.set(quantity.name, pack(squares, layer, quantity));
+      if (!squares.defined()) continue;
+      // Gates above 1 are terms of a penalty (grape-ap), which the page has no picture for.
+      if (quantity.packing == Packing::gates && max(reshape(squares, {squares.numel()}), 0).item() > 1) continue;
+      found.set(quantity.name, pack(squares, layer, quantity));
     }
     layers.push(std::move(found));
   }
