@@ -11,7 +11,6 @@
 
 namespace tally {
 
-class Transformer;
 class SequenceModel;
 
 struct RandomPositions {
