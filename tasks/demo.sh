@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, trains four encodings with three seeds each on flip-flop, prints their errors and
+# Installs missing packages, builds, trains four encodings with three seeds each on flip-flop, prints their errors and
 # draws learning curves. About five minutes on two idle cores.
 #
 #   tasks/demo.sh [FOLDER] [options of tally sweep]

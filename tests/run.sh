@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs the tests.
+# Installs missing packages, builds, and runs the tests.
 #
 #   tests/run.sh [--quick] [--preset NAME] [--folders A,B,... | --encoding NAME] [options of ctest]
 #

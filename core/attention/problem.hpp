@@ -200,12 +200,6 @@ struct AttentionCall : AttentionProblem<View> {
   std::int64_t heads() const { return q.shape[1]; }
   std::int64_t queries() const { return q.shape[2]; }
   std::int64_t keys() const { return k.shape[2]; }
-
-  // The pair of query t and the first key is element (head dropout_rows() + dropout_first_row() + t)
-  // dropout_columns(), with heads counted over all sequences.
-  std::int64_t dropout_rows() const { return queries(); }
-  std::int64_t dropout_first_row() const { return 0; }
-  std::int64_t dropout_columns() const { return keys(); }
 };
 
 inline std::int64_t key_heads(const AttentionCall& call) { return call.k.shape[1]; }

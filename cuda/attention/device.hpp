@@ -74,7 +74,6 @@ struct DeviceCall : AttentionOperandsOf<Rows<T>> {
   std::int32_t drop_below;
   T kept_scale;
   RandomStream dropout_stream;
-  int drop_rows, drop_first_row, drop_columns;  // AttentionCall::dropout_rows and so on
   AttentionMask mask;
   T offset;
   Rows<T> output;
@@ -214,9 +213,6 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   device.drop_below = static_cast<std::int32_t>(std::ceil(call.dropout * 0x1p24));
   device.kept_scale = static_cast<T>(1.0 / (1.0 - call.dropout));
   device.dropout_stream = call.dropout_stream;
-  device.drop_rows = as_int(call.dropout_rows());
-  device.drop_first_row = as_int(call.dropout_first_row());
-  device.drop_columns = as_int(call.dropout_columns());
   const auto convert = [](const OperandRule&, const View& x, Rows<T>& target) { target = Rows<T>::of(x); };
   const AttentionOperandsOf<View>& operands = call;
   for_each_operand(convert, operands, device);

@@ -51,13 +51,12 @@ template <class T, class F>
 __device__ void each_dropped(const DeviceCall<T>& call, const ThreadRows& at, int first_key, T* weights, const F& f) {
   constexpr int blocks = tile / 4 + 1;  // per row; the first may begin before the tile
   const RandomStream stream = call.dropout_stream.now();
-  const std::int64_t first_row =
-      (static_cast<std::int64_t>(at.batch) * call.heads + at.head) * call.drop_rows + call.drop_first_row + at.first;
+  const std::int64_t first_row = (static_cast<std::int64_t>(at.batch) * call.heads + at.head) * call.queries + at.first;
   TALLY_ROLLED
   for (int n = lane_of_warp(); n < warp_rows * blocks; n += 32) {
     const int line = n / blocks;
     const std::int64_t first = static_cast<std::int64_t>(stream.first) +  // element of the stream
-                               (first_row + line) * call.drop_columns + first_key;
+                               (first_row + line) * call.keys + first_key;
     const std::int64_t block = first / 4 + n % blocks;
     const int begin = static_cast<int>(4 * block - first);
     const PhiloxBlock bits = stream.block(static_cast<std::uint64_t>(block));

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
@@ -42,12 +41,7 @@ class Pope final : public Encoding {
     delta_ = setup.parameter("delta", {setup.heads, dims_}, start, Scope::layer);
   }
 
-  void project() const override {
-    const NoGrad not_recorded;
-    const auto bound = [&](double value) { return Tensor::full({1}, value, delta_.dtype(), delta_.device()); };
-    Tensor delta = delta_;
-    delta.copy_from(minimum(maximum(delta_.detach(), bound(lowest)), bound(0)));
-  }
+  void project() const override { clamp_parameter(delta_, lowest, 0); }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {
     const Tensor delta = unsqueeze(delta_, 1), of_q = magnitudes(q), of_k = magnitudes(k);

@@ -64,7 +64,7 @@ void refuse_other_optimiser(const RunConfig& before, const RunConfig& after) {
 Held held_by(const RunFolder& folder, bool restart) {
   const std::vector<std::int64_t> steps = folder.checkpoint_steps();
   if (!restart && !steps.empty() && steps.back() > 0) return Held::weights_and_state;
-  return folder.imported() ? Held::weights : Held::nothing;
+  return folder.begins_with_weights() ? Held::weights : Held::nothing;
 }
 
 // Throws UsageError when the run is already beyond this step. A file that cannot be read is ignored here.

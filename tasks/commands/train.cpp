@@ -96,7 +96,7 @@ bool is_imported(const std::string& folder) {
   try {
     const RunFolder run = RunFolder::open(folder);
     const std::vector<std::int64_t> steps = run.checkpoint_steps();
-    return run.imported() && (steps.empty() || steps.back() == 0);
+    return run.begins_with_weights() && (steps.empty() || steps.back() == 0);
   } catch (const Error&) {  // it is not a run, or the command reports the error
     return false;
   }

@@ -174,7 +174,7 @@ RunConfig RunFolder::config_from(const JsonValue& stored) const {
   return config;
 }
 
-bool RunFolder::imported() const {
+bool RunFolder::begins_with_weights() const {
   std::error_code error;
   return imported_ || config_.origin || fs::exists(fs::symlink_status(checkpoint_path(0), error));
 }
@@ -289,7 +289,7 @@ StoredCheckpoint RunFolder::newest_checkpoint(const std::function<void(const std
 
 void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vector<MetricsRecord>& metrics) const {
   if (newest.step > 0) return;
-  check(newest.file || !imported(), "checkpoint",
+  check(newest.file || !begins_with_weights(), "checkpoint",
         "{}: is missing or cannot be read, and the run begins with the model in it; bring the file back, or make the "
         "run again, with --force",
         checkpoint_path(0));
@@ -337,7 +337,7 @@ std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
 }
 
 std::string RunFolder::restart() const {
-  if (imported()) open_checkpoint(0);  // throws
+  if (begins_with_weights()) open_checkpoint(0);  // throws
   std::vector<std::int64_t> steps = checkpoint_steps();
   std::erase(steps, 0);
   const std::string folder = set_aside(steps);

@@ -76,7 +76,7 @@ class RunFolder {
   void claimed(std::int64_t number) { claim_ = number; }
 
   // Whether the run begins with the weights in its checkpoint of step 0, which were imported or come from another run.
-  bool imported() const;
+  bool begins_with_weights() const;
   // Steps of the checkpoint files, ascending. Throws Error if their folder exists and cannot be read.
   std::vector<std::int64_t> checkpoint_steps() const;
   void write_checkpoint(const Checkpoint& checkpoint, const NamedTensors& model, const NamedTensors& optimiser) const;

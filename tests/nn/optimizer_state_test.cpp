@@ -1,4 +1,4 @@
-// The tensors that optimisers change, in addition to the values of parameters, and those that they must not change.
+// Optimisers change the values of parameters and their own state, and no other tensors.
 #include <gtest/gtest.h>
 
 #include <set>

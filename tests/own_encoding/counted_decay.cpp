@@ -1,4 +1,4 @@
-// The same penalty on a distance that counts only the keys that matter to the query, those with an open gate.
+// The same penalty on a distance that counts only keys with an open gate, which matter to the query.
 //   g_ij = sigmoid(q_i.G_j / sqrt(d)),  G = x W_gᵀ;  p_ij = sum_{k=j..i} g_ik;  l_ij = s_ij - r_h p_ij
 #include "autograd/score_mod.hpp"
 

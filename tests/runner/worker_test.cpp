@@ -78,6 +78,16 @@ TEST_F(Workers, KilledAndStartedAgainTheyFinishEveryRunOnce) {
   EXPECT_EQ(count_of("finished"), 12);
 }
 
+TEST_F(Workers, AFolderThatListsNothingIsRefused) {
+  refused(worker(), "it has no sweep.json", 1);
+  EXPECT_FALSE(exists("sweep"));
+  list("--seeds=1");
+  refused(worker("--only=cope-seed2"), "--only cope-seed2: the sweep has no such run");
+  EXPECT_EQ(tally(worker("--seeds=1..2")).code, 2) << "seeds of which grid?";
+  write_file(run("sweep.json"), R"({"format":1,"runs":[{"name":"../outside","state":"waiting","config":{}}]})");
+  refused(worker(), "'../outside' is no name of a run's folder", 1);
+}
+
 // A worker waits for the claim of an active machine. It takes over the claim of a silent machine, even if the clocks
 // differ.
 TEST_F(Workers, ARunOfAnotherMachineIsLeftToItUntilItIsStale) {

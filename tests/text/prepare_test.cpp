@@ -83,6 +83,22 @@ TEST_F(Prepare, RulesCountWhatTheyDrop) {
   EXPECT_FALSE(fs::exists(folder_.file("other")));
 }
 
+// A file of lines is read a MiB at a time; a line across two parts is found.
+TEST_F(Prepare, LinesBeyondTheFirstMiBAreTexts) {
+  std::string lines, texts;
+  for (int n = 0; n < 30; ++n) {
+    const std::string text(100'000 + static_cast<std::size_t>(n), static_cast<char>('a' + n % 26));
+    lines += formatted("{{\"text\": \"{}\"}}\n", text);
+    texts += text;
+  }
+  settings_.sources = {{folder_.file("long.jsonl", lines), "train"}};
+  settings_.vocabulary = 257;
+  prepare();
+  std::string read;
+  for (const Document& document : documents("train")) read += decoded(document);
+  EXPECT_TRUE(read == texts);
+}
+
 // A text of several MiB is one document, encoded as `tally tokenizer encode` does.
 TEST_F(Prepare, LongTextsAreEncodedWhole) {
   std::string text;
