@@ -27,7 +27,7 @@ Tensor RandomPositions::draw(std::int64_t length, const RandomStream& stream) co
     for (std::int64_t n = 0; n < length; ++n) {
       drawn.push_back(static_cast<double>(rng.bits()) * 0x1p-32 * static_cast<double>(range));
     }
-    std::ranges::sort(drawn);
+    std::sort(drawn.begin(), drawn.end());
   }
   return Tensor::from(drawn, {length});
 }
