@@ -23,7 +23,7 @@
 namespace tally {
 namespace {
 
-constexpr std::int64_t names = 2, fillers = 16, most_counted = 12;
+constexpr std::int64_t name_count = 2, fillers = 16, most_counted = 12;
 
 struct LastSentenceOptions final : OptionsOf<LastSentenceOptions> {
   std::int64_t sentences = 6;
@@ -72,7 +72,7 @@ class LastSentence final : public ToyTask<LastSentenceLaw> {
   }
 
  private:
-  enum Symbol : std::int32_t { full_stop = names + fillers, question, first_count, first_back = first_count + 13 };
+  enum Symbol : std::int32_t { full_stop = name_count + fillers, question, first_count, first_back = first_count + 13 };
 
   static std::vector<std::string> symbols(std::int64_t back_max) {
     std::vector<std::string> all{"Alice", "Bob"};
@@ -87,14 +87,14 @@ class LastSentence final : public ToyTask<LastSentenceLaw> {
     std::int64_t sentences = uniform_in(rng, law.least_sentences, law.most_sentences);
     const std::int64_t back = back_max_ > 0 ? uniform_in(rng, 0, back_max_) : back_;
     sentences = std::max(sentences, back + 1);
-    const auto asked = static_cast<std::int32_t>(rng.below(names));
+    const auto asked = static_cast<std::int32_t>(rng.below(name_count));
     std::vector<std::int32_t> tokens;
     std::int64_t counted = 0;
     for (std::int64_t left = sentences - 1; left >= 0; --left) {
       const std::int64_t words = uniform_in(rng, law.least_words, law.most_words);
       for (std::int64_t i = 0; i < words; ++i) {
         const bool is_name = rng.below(10) < law.name_tenths;
-        tokens.push_back(static_cast<std::int32_t>(is_name ? rng.below(names) : names + rng.below(fillers)));
+        tokens.push_back(static_cast<std::int32_t>(is_name ? rng.below(name_count) : name_count + rng.below(fillers)));
         if (left == back) counted += tokens.back() == asked;
       }
       tokens.push_back(full_stop);

@@ -8,8 +8,7 @@
 #include <sstream>
 #include <string>
 
-namespace tally {
-namespace {
+namespace tally::allocator_test {
 
 constexpr std::size_t huge_page = std::size_t{1} << 21;
 
@@ -80,5 +79,4 @@ TEST(Allocator, CountsWhatIsInUse) {
   EXPECT_EQ(memory_counters().live_bytes, live);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::allocator_test

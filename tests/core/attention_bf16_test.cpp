@@ -16,8 +16,7 @@
 #include "core/error.hpp"
 #include "tests/core/bf16_kinds.hpp"
 
-namespace tally {
-namespace {
+namespace tally::attention_bf16_test {
 
 using cpu::tile_keys;
 using cpu::tile_rows;
@@ -199,5 +198,4 @@ TEST(AttentionBf16, HasTheSameBitsOnEveryKindOfOneOrder) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::attention_bf16_test

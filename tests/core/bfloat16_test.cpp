@@ -9,8 +9,7 @@
 #include "tests/core/io_safetensors.hpp"
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace {
+namespace tally::bfloat16_test {
 
 const SafetensorsFile& reference() {
   static const SafetensorsFile file = SafetensorsFile::open(TALLY_SOURCE_DIR "/tests/reference/numbers.safetensors");
@@ -130,5 +129,4 @@ TEST_F(Safetensors, F16RefusesWhatItDoesNotReach) {
                "tensor 'large' has an element of 65520, and F16 ends at 65504");
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::bfloat16_test

@@ -14,8 +14,7 @@
 #include "core/cpu/parallel.hpp"
 #include "tests/error_of.hpp"
 
-namespace tally {
-namespace {
+namespace tally::blas_test {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Tiles
@@ -158,5 +157,4 @@ TEST_F(BlasChoice, ABuildWithoutLocksIsCalledByOneThreadAtATime) {
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::blas_test

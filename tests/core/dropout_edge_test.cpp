@@ -4,8 +4,7 @@
 #include "core/device/kernels.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::dropout_edge_test {
 
 template <class T>
 class DropoutEdge : public ::testing::Test {};
@@ -30,5 +29,4 @@ TYPED_TEST(DropoutEdge, LiesAtTheNumberOfTheElement) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::dropout_edge_test

@@ -11,8 +11,7 @@
 #include "core/device/backend.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::floating_mode_test {
 
 class FloatingMode : public ::testing::Test {
  protected:
@@ -98,5 +97,4 @@ TEST_F(FloatingMode, OfTheCallerIsOfNoConsequence) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::floating_mode_test

@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace tally {
-namespace {
+namespace tally::gelu_piecewise_test {
 
 using functors::GeluPiecewise;
 
@@ -74,5 +73,4 @@ TEST(GeluPiecewise, IsAlikeInEveryLane) {
   expect_lanes_alike<Vector<float, 64>>();
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::gelu_piecewise_test

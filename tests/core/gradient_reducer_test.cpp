@@ -13,8 +13,7 @@
 #include "tests/error_of.hpp"
 #include "tests/thread_ranks.hpp"
 
-namespace tally {
-namespace {
+namespace tally::gradient_reducer_test {
 
 using testing::on_ranks;
 
@@ -152,5 +151,4 @@ TEST(ProcessGroup, AgreeOnValues) {
   });
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::gradient_reducer_test

@@ -11,8 +11,7 @@
 #include "core/io/safetensors.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_atomic_file_test {
 
 // Runs the action in a child that can write at most `bytes` to a file, as if the disk were full after them. True when
 // the action threw an Error that holds `part`.
@@ -144,5 +143,4 @@ TEST(AtomicFile, FollowsLinks) {
   EXPECT_ERROR(write_file_atomically(folder.file("broken"), "x"), "cannot follow the link");
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_atomic_file_test

@@ -28,8 +28,7 @@ extern "C" int rename(const char* from, const char* to) noexcept {
   return ::renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
-namespace tally {
-namespace {
+namespace tally::io_disk_order_test {
 
 TEST(DiskOrder, BytesThenNameThenFolder) {
   const TemporaryFolder folder;
@@ -43,5 +42,4 @@ TEST(DiskOrder, BytesThenNameThenFolder) {
                                              "sync " + folder.path()}));
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_disk_order_test

@@ -8,8 +8,7 @@
 #include "core/utf8.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_json_test {
 
 JsonValue parse(std::string_view text, const JsonLimits& limits = {}) { return parse_json(text, limits, "a.json"); }
 std::string text_after_round_trip(std::string_view text, int indent = 0) { return write_json(parse(text), indent); }
@@ -358,5 +357,4 @@ TEST(JsonValue, Equality) {
   EXPECT_NE(parse("\"1\""), parse("1"));
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_json_test

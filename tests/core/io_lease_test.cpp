@@ -11,8 +11,7 @@
 #include "core/io/lease.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_lease_test {
 
 namespace fs = std::filesystem;
 
@@ -174,5 +173,4 @@ TEST_F(Leases, AFolderThatIsNotThereIsNamed) {
   EXPECT_NE(why.find("nowhere/run.claim-1"), std::string::npos) << why;
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_lease_test

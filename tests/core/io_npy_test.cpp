@@ -7,8 +7,7 @@
 #include "core/io/reader.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_npy_test {
 
 // A file of version `major` with this header, valid or not, and its data.
 std::string file_bytes(int major, std::string_view header, std::string_view data) {
@@ -244,5 +243,4 @@ TEST_F(Npy, MutationsLoadOrThrowErrors) {
   EXPECT_GT(refused, 1000);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_npy_test

@@ -9,8 +9,7 @@
 #include "core/utf8.hpp"
 #include "tests/core/io_files.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_reader_test {
 
 constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
 
@@ -187,5 +186,4 @@ TEST(Checksum, SeesEverySingleBit) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_reader_test

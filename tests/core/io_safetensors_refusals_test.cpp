@@ -7,8 +7,7 @@
 #include "core/device/allocator.hpp"
 #include "tests/core/io_safetensors.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_safetensors_refusals_test {
 
 class SafetensorsRefusals : public Safetensors {};
 
@@ -213,5 +212,4 @@ TEST_F(SafetensorsRefusals, OfWritingWhatCouldNotBeRead) {
   EXPECT_EQ(folder_.file_count(), 0U);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_safetensors_refusals_test

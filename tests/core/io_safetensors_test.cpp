@@ -4,8 +4,7 @@
 
 #include "tests/core/io_safetensors.hpp"
 
-namespace tally {
-namespace {
+namespace tally::io_safetensors_test {
 
 template <class T>
 void expect_same(const Tensor& tensor, const std::vector<T>& values, const Shape& shape) {
@@ -249,5 +248,4 @@ TEST(SafetensorsReference, Opens) {
   EXPECT_GT(count, 0);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::io_safetensors_test

@@ -9,12 +9,11 @@
 #include "core/device/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::kernel_layout_test {
 
 template <class T>
-class CopyKernel : public testing::Test {};
-using AllTypes = testing::Types<float, double, std::int32_t, std::int64_t, bool>;
+class CopyKernel : public ::testing::Test {};
+using AllTypes = ::testing::Types<float, double, std::int32_t, std::int64_t, bool>;
 TYPED_TEST_SUITE(CopyKernel, AllTypes);
 
 TYPED_TEST(CopyKernel, ConvertsFromEveryType) {
@@ -215,7 +214,7 @@ TEST(ElementwiseKernel, LimitsAtInfinity) {
 // --- causal rows ---
 
 // Widths around the lanes, the stretches of interpolation and the blocks of running sums.
-class CausalKernel : public testing::TestWithParam<std::int64_t> {
+class CausalKernel : public ::testing::TestWithParam<std::int64_t> {
  protected:
   Shape shape{2, GetParam(), GetParam()};
   Array<double> x{shape}, d{shape, 2}, y{shape, 3};
@@ -337,8 +336,8 @@ TEST_P(CausalKernel, DistancesAndTheirAdjoint) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lengths, CausalKernel, testing::Values(1, 2, 7, 31, 32, 33, 64, 65, 130, 145),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Lengths, CausalKernel, ::testing::Values(1, 2, 7, 31, 32, 33, 64, 65, 130, 145),
+                         ::testing::PrintToStringParamName());
 
 // --- nothing to do ---
 
@@ -374,5 +373,4 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_layout_test

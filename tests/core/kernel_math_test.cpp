@@ -7,8 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tally {
-namespace {
+namespace tally::kernel_math_test {
 
 // The largest relative error over evenly spaced arguments in [low, high].
 template <class T, class F, class R>
@@ -25,7 +24,7 @@ double largest_error(F&& function, R&& reference, double low, double high) {
 }
 
 template <class T>
-class MathKernel : public testing::Test {
+class MathKernel : public ::testing::Test {
  protected:
   // In units of the last place of 1.
   template <class F, class R>
@@ -36,7 +35,7 @@ class MathKernel : public testing::Test {
   static constexpr T nan = std::numeric_limits<T>::quiet_NaN();
 };
 
-using Types = testing::Types<float, double>;
+using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(MathKernel, Types);
 
 TYPED_TEST(MathKernel, Exp) {
@@ -162,5 +161,4 @@ TYPED_TEST(MathKernel, NormalDistribution) {
   EXPECT_TRUE(std::isnan(math::normal_cdf(this->nan)));
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_math_test

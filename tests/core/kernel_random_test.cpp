@@ -10,8 +10,7 @@
 #include "core/math/random_normal.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::kernel_random_test {
 
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, 0, 0), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -131,5 +130,4 @@ TEST(RandomKernel, NothingToDrawIsFine) {
   cpu::dropout(x.view, x.view, 0.5, stream);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_random_test

@@ -9,8 +9,7 @@
 #include "core/device/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::kernel_sums_test {
 
 // Rows that fill blocks to the last: nothing is added that no block has written.
 TEST(KernelSums, NormsAddUpTheBlocksThatThereAre) {
@@ -63,5 +62,4 @@ TEST(KernelSums, DecayedSumsAreRoundedOnce) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_sums_test

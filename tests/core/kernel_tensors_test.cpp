@@ -10,8 +10,7 @@
 #include "core/device/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::kernel_tensors_test {
 
 const std::vector<std::int64_t> sizes{40'000, 7, 0, 200'003, 16'384};
 
@@ -76,5 +75,4 @@ TEST(KernelOfTensors, StepsOfEach) {
   set_thread_count(threads);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_tensors_test

@@ -6,8 +6,7 @@
 #include "core/device/workspace.hpp"
 #include "tests/core/kernel_array.hpp"
 
-namespace tally {
-namespace {
+namespace tally::kernel_threads_test {
 
 TEST(KernelThreads, SameBitsForAnyThreadCount) {
   const int threads = thread_count();
@@ -49,5 +48,4 @@ TEST(KernelThreads, SameBitsForAnyThreadCount) {
   EXPECT_EQ(results[0], results[1]);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::kernel_threads_test

@@ -7,8 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace tally {
-namespace {
+namespace tally::mask_test {
 
 constexpr std::int64_t length = 24;
 
@@ -68,5 +67,4 @@ TEST(AttentionMask, TellsTilesThatAreSeenByNoneAndByAll) {
   }
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::mask_test

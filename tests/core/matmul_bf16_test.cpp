@@ -19,8 +19,7 @@
 #include "core/math/bfloat16.hpp"
 #include "tests/core/bf16_kinds.hpp"
 
-namespace tally {
-namespace {
+namespace tally::matmul_bf16_test {
 
 using Kind = testing::Bf16Kind;
 using testing::bf16_kinds;
@@ -388,5 +387,4 @@ TEST(MatmulBf16, TellsWhatItRunsOn) {
   EXPECT_TRUE(found.name == "AMX" ? found.why_not_more.empty() : !found.why_not_more.empty()) << found.name;
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::matmul_bf16_test

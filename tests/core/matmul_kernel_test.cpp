@@ -18,8 +18,7 @@
 #include "core/error.hpp"
 #include "core/matrix_layout.hpp"
 
-namespace tally {
-namespace {
+namespace tally::matmul_kernel_test {
 
 // The f32 microkernel, or else OpenBLAS, for any shape.
 enum class By { choice, microkernel, blas };
@@ -417,5 +416,4 @@ TYPED_TEST(MatmulKernel, OldNumbersDoNotReachANewResult) {
   for (const TypeParam value : c) ASSERT_TRUE(std::isfinite(value));
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::matmul_kernel_test

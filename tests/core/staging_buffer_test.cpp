@@ -7,8 +7,7 @@
 
 #include "tests/devices.hpp"
 
-namespace tally {
-namespace {
+namespace tally::staging_buffer_test {
 
 class StagingBuffers : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(StagingBuffers);
@@ -43,5 +42,4 @@ TEST_P(StagingBuffers, MayBeEmpty) {
   EXPECT_EQ(buffer.on_device(0).numel(), 0);
 }
 
-}  // namespace
-}  // namespace tally
+}  // namespace tally::staging_buffer_test
