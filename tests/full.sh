@@ -32,7 +32,7 @@ commit=$(git rev-parse --short HEAD)
 export TALLY_TEST_EVERYTHING=1  # all cases and shapes, in place of shares
 
 run_release() {
-  tests/install.sh --with-clang --with-mpi --with-browser --with-slurm
+  tests/install.sh --with-clang --with-mpi --with-browser --with-doxygen --with-slurm
   tasks/course/live/build.sh
   tests/run.sh
   cmake --build --preset release --target bench

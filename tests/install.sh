@@ -4,6 +4,7 @@
 # --with-clang: also clang with its tools and OpenMP runtime, for the presets clang, asan and tsan.
 # --with-browser: also Chromium, which opens pages; without it that test is skipped.
 # --with-mpi: also OpenMPI, by which several processes train one run; without it those tests are skipped.
+# --with-doxygen: also Doxygen, which makes pages of the headers; without it that test is skipped.
 # --with-slurm: also Slurm, which starts the workers of a sweep; without it that test is skipped.
 set -euo pipefail
 
@@ -11,12 +12,14 @@ packages=(g++ cmake ninja-build libgtest-dev libopenblas0-pthread nlohmann-json3
   libutf8proc-dev zlib1g-dev python3 python3-numpy git ccache)
 with_clang=false
 with_browser=false
+with_doxygen=false
 with_slurm=false
 with_mpi=false
 for option in "$@"; do
   case $option in
     --with-clang) with_clang=true ;;
     --with-browser) with_browser=true ;;
+    --with-doxygen) with_doxygen=true ;;
     --with-slurm) with_slurm=true ;;
     --with-mpi) with_mpi=true ;;
     *) echo "tests/install.sh: unknown option $option" >&2; exit 2 ;;
@@ -24,6 +27,7 @@ for option in "$@"; do
 done
 if $with_clang; then packages+=(clang clang-tidy clang-format libomp-dev libclang-rt-14-dev); fi
 if $with_browser; then packages+=(chromium fonts-dejavu-core); fi
+if $with_doxygen; then packages+=(doxygen); fi
 if $with_mpi; then packages+=(openmpi-bin); fi
 if $with_slurm; then packages+=(slurm-wlm munge); fi
 
@@ -77,6 +81,7 @@ need "OpenMP (omp.h)" has_header omp.h
 need "OpenBLAS, a build with threads" has_openblas
 need "Python 3 with NumPy" python3 -c "import numpy"
 if $with_browser; then need "Chromium" chromium --version; fi
+if $with_doxygen; then need "Doxygen" doxygen --version; fi
 if $with_mpi; then need "OpenMPI" mpirun --version; fi
 if $with_slurm; then
   need "Slurm (sbatch, slurmctld, slurmd)" sbatch --version

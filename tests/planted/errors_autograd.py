@@ -51,7 +51,7 @@ ERRORS = [
             find="d_x[j] = add ? d_x[j] + d : d;",
             replace="d_x[j] = d;",
             what="the gradient of a residual is lost where a norm has read it, too",
-            found_by=["autograd/*Layers.NormsWrite*", "nn/Gradients*"]),
+            found_by=["autograd/*Layers.NormsWrite*", "nn/Bf16.Gradients*"]),
     Planted("leaves-kept-in-bf16", "autograd/autocast.cpp",
             find="grad_enabled() && !leaf &&",
             replace="grad_enabled() && (leaf || !leaf) &&",

@@ -17,9 +17,12 @@ Exit status 1 where an error survives, cannot be planted or does not compile.
 import argparse
 import datetime
 import fcntl
+import fnmatch
+import functools
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -34,8 +37,29 @@ from planted_tree import COPY, ROOT, WORK, NotPlanted, by_folder, planted
 SOUND = WORK / "sound.json"
 
 
+def missing_tests(found_by):
+    """Those of the filters `folder/Instance/Suite.Test` that no test in the folder's sources matches."""
+    missing = []
+    for wanted in found_by:
+        folder, patterns = wanted.split("/", 1)
+        for pattern in patterns.split(":"):
+            suite, dot, test = pattern.partition(".")
+            pattern = suite.rsplit("/", 1)[-1] + (dot + test.split("/")[0] if dot else ".*")
+            if not any(fnmatch.fnmatchcase(name, pattern) for name in tests_of(folder)):
+                missing.append(f"{folder}/{pattern}")
+    return missing
+
+
+@functools.cache
+def tests_of(folder):
+    """Names `Suite.Test` in the sources of a folder's tests."""
+    declared = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+),\s*(\w+)\)", re.MULTILINE)
+    return [".".join(names) for source in (ROOT / "tests" / folder).glob("*.cpp")
+            for names in declared.findall(source.read_text(encoding="utf-8"))]
+
+
 def check_anchors():
-    offences = []
+    offences = [f"{error.id}: no test matches {wanted}" for error in ERRORS for wanted in missing_tests(error.found_by)]
     if len({error.id for error in ERRORS}) != len(ERRORS):
         offences.append("two errors have one id")
     for error in ERRORS:
