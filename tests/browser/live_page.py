@@ -17,7 +17,7 @@ import unittest
 import chromium
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / "build/live"
-STEPS, ROUNDING = 20, 2e-4
+STEPS, ROUNDING = 20, 2e-5
 
 
 def is_current():

@@ -12,8 +12,8 @@ struct DecayOptions final : OptionsOf<DecayOptions> {
 
 class Decay final : public Encoding {
  public:
-  Decay(const EncodingSetup& setup, const DecayOptions& options)
-      : rate_(setup.parameter("rate", {setup.heads}, Fill::constant(options.start), Scope::layer)) {}
+  Decay(const EncodingSetup& setup, const DecayOptions& given)
+      : rate_(setup.parameter("rate", {setup.heads}, Fill::constant(given.start), Scope::layer)) {}
 
   void score(const AttentionInput& in, Score& score) const override {
     score.biases.push_back(Toeplitz{negate(unsqueeze(rate_, 1) * in.distances())});
