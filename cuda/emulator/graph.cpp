@@ -154,13 +154,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
-  return release(executable);
-}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return release(executable); }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  return release(graph);
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return release(graph); }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 

@@ -87,7 +87,8 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes_to_keep);
 
 // Work put into a capturing stream is recorded instead of run. Launching the graph runs it, with the addresses and
-// parameters of the capture. A capture becomes invalid by allocating or freeing memory, copying host memory, or waiting.
+// parameters of the capture. A capture becomes invalid by allocating or freeing memory, copying host memory, or
+// waiting.
 enum cudaStreamCaptureMode : int { cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);

@@ -28,7 +28,7 @@ struct Work {
   std::function<void()> work;
   const Event* event = nullptr;  // the work runs once this event has reached the count `awaited`
   std::uint64_t awaited = 0;
-  std::optional<cudaGraphNodeType> node = {};  // what it would be in a graph; empty: no node
+  std::optional<cudaGraphNodeType> node = {};  // its type in a graph; empty: no node
 };
 
 struct Graph {

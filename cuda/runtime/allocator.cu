@@ -63,11 +63,12 @@ void give_to_pool(void* block, int index) {
   if (cudaFreeAsync(block, context_of(index).stream) != cudaSuccess) cudaGetLastError();
 }
 
-// Larger segments leave less memory in pieces that fit no tensor, but more that no tensor needs.
+// Adds a segment to the arena in which a tensor of this size fits; returns false if the device has no memory left.
+// Larger segments would waste more than they gain (cuda/runtime/graphs.md).
 bool grow(DeviceMemory& mine, const Context& c, std::size_t bytes) {
-  constexpr std::size_t smallest = std::size_t{2} << 20, largest = std::size_t{256} << 20;
+  constexpr std::size_t smallest = std::size_t{2} << 20;
   const BesideTheCapture beside;
-  std::size_t size = std::max(Arena::rounded(bytes), std::clamp(mine.arena.bytes(), smallest, largest));
+  std::size_t size = std::max(Arena::rounded(bytes), smallest);
   void* segment = take_from_pool(c, size, c.uploads);
   if (segment == nullptr) segment = take_from_pool(c, size = Arena::rounded(bytes), c.uploads);
   if (segment == nullptr) return false;

@@ -70,7 +70,7 @@ void synchronize() { CUDA_CHECK(cudaStreamSynchronize(context().stream)); }
 // Captures only this thread's work: other threads may continue to allocate.
 void begin_capture() {
   const cudaStream_t stream = context().stream;
-  CUDA_CHECK(cudaStreamSynchronize(stream));  // so that the work's memory can be what earlier work has freed
+  CUDA_CHECK(cudaStreamSynchronize(stream));  // then the work can have memory that earlier work has freed
   CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   capturing = std::make_unique<CapturedWork>();
   allocate_captured(&capturing->memory);
@@ -147,27 +147,27 @@ const Backend& backend(int index) {
 #undef KERNEL
 #undef KERNEL_SIZE
   };
-  static const Backend backend{.name = [] { return static_cast<const char*>(context().properties.name); },
-                               .allocate = allocate,
-                               .release = release,
-                               .copy_from_host = copy_from_host,
-                               .copy_to_host = copy_to_host,
-                               .synchronize = synchronize,
-                               .can_capture = [] { return !waits_after_launch(); },
-                               .begin_capture = begin_capture,
-                               .end_capture = end_capture,
-                               .launch = launch_graph,
-                               .graph_size =
-                                   [](const void* graph) { return static_cast<const CapturedWork*>(graph)->size; },
-                               .destroy = destroy_graph,
-                               .set_mark = set_mark,
-                               .time_between = time_between,
-                               .drop_mark = [](void* mark) { cudaEventDestroy(static_cast<cudaEvent_t>(mark)); },
-                               .counters = counters,
-                               .reset_peak = reset_peak,
-                               .available = available,
-                               .gradient_reducer = make_gradient_reducer,
-                               .kernels = kernels};
+  static const Backend backend{
+      .name = [] { return static_cast<const char*>(context().properties.name); },
+      .allocate = allocate,
+      .release = release,
+      .copy_from_host = copy_from_host,
+      .copy_to_host = copy_to_host,
+      .synchronize = synchronize,
+      .can_capture = [] { return !waits_after_launch(); },
+      .begin_capture = begin_capture,
+      .end_capture = end_capture,
+      .launch = launch_graph,
+      .graph_size = [](const void* graph) { return static_cast<const CapturedWork*>(graph)->size; },
+      .destroy = destroy_graph,
+      .set_mark = set_mark,
+      .time_between = time_between,
+      .drop_mark = [](void* mark) { cudaEventDestroy(static_cast<cudaEvent_t>(mark)); },
+      .counters = counters,
+      .reset_peak = reset_peak,
+      .available = available,
+      .gradient_reducer = make_gradient_reducer,
+      .kernels = kernels};
   use_device(index);
   return backend;
 }

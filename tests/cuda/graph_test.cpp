@@ -123,7 +123,7 @@ TEST_P(Graph, HasMemoryForTheTensorsOfOneMoment) {
   EXPECT_EQ(graph.size().kernels, 0);
 }
 
-// Memory nobody wrote is NaN in every run, although tensors of the run before had it.
+// Unwritten memory is NaN in every run, although tensors of the run before had it.
 TEST_P(Graph, ReadsNoNumbersOfOtherTensors) {
   if (device() != testing::on_cuda_host) GTEST_SKIP() << "a GPU does not fill memory";
   const Tensor y = Tensor::zeros({3}, DType::f32, device());

@@ -198,14 +198,16 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
   }
 }
 
-// A call that a GPU refuses during capture is refused here too, and ends the capture. So are allocations, which would be
-// nodes of the graph.
+// A call that a GPU refuses during capture is refused here too, and ends the capture. So are allocations, which would
+// be nodes of the graph.
 TEST_F(Streams, CapturesAreLost) {
   float host = 0;
   void* block = nullptr;
   const std::vector<std::function<cudaError_t()>> mistakes{
-      [&] { return cudaStreamSynchronize(a_); }, [] { return cudaDeviceSynchronize(); },
-      [&] { return cudaMallocAsync(&block, sizeof host, a_); }, [&] { return cudaFreeAsync(y(), a_); },
+      [&] { return cudaStreamSynchronize(a_); },
+      [] { return cudaDeviceSynchronize(); },
+      [&] { return cudaMallocAsync(&block, sizeof host, a_); },
+      [&] { return cudaFreeAsync(y(), a_); },
       [&] { return cudaMemcpyAsync(y(), &host, sizeof host, cudaMemcpyHostToDevice, a_); },
       [&] { return cudaMemcpyAsync(&host, y(), sizeof host, cudaMemcpyDeviceToHost, a_); }};
   for (std::size_t n = 0; n < mistakes.size(); ++n) {
@@ -217,8 +219,8 @@ TEST_F(Streams, CapturesAreLost) {
   cudaGetLastError();
 }
 
-// A device with little memory: cached tensors make way for graphs, all graphs have the same memory, and tensors that fit
-// nowhere else use it between two launches.
+// A device with little memory: cached tensors make way for graphs, all graphs have the same memory, and tensors that
+// fit nowhere else use it between two launches.
 TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device); };

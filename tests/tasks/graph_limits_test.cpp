@@ -13,7 +13,7 @@
 
 namespace tally::graph_limits_test {
 
-// Of the second step, which is captured.
+// The size of the second step, which is captured.
 GraphSize size_of_step(const std::string& encoding) {
   const RunConfig config =
       testing::with(RunConfig::make("flip-flop", encoding, "paper"), "task.length=16 model.width=32 batch=2");
