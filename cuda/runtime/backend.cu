@@ -115,6 +115,8 @@ void launch_graph(void* graph) {
   CUDA_CHECK(cudaGraphLaunch(work.executable, context().stream));
 }
 
+GraphSize graph_size(const void* graph) { return static_cast<const CapturedWork*>(graph)->size; }
+
 // If an earlier kernel failed, the next check reports it.
 void destroy_graph(void* graph) {
   const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
@@ -147,27 +149,26 @@ const Backend& backend(int index) {
 #undef KERNEL
 #undef KERNEL_SIZE
   };
-  static const Backend backend{
-      .name = [] { return static_cast<const char*>(context().properties.name); },
-      .allocate = allocate,
-      .release = release,
-      .copy_from_host = copy_from_host,
-      .copy_to_host = copy_to_host,
-      .synchronize = synchronize,
-      .can_capture = [] { return !waits_after_launch(); },
-      .begin_capture = begin_capture,
-      .end_capture = end_capture,
-      .launch = launch_graph,
-      .graph_size = [](const void* graph) { return static_cast<const CapturedWork*>(graph)->size; },
-      .destroy = destroy_graph,
-      .set_mark = set_mark,
-      .time_between = time_between,
-      .drop_mark = [](void* mark) { cudaEventDestroy(static_cast<cudaEvent_t>(mark)); },
-      .counters = counters,
-      .reset_peak = reset_peak,
-      .available = available,
-      .gradient_reducer = make_gradient_reducer,
-      .kernels = kernels};
+  static const Backend backend{.name = [] { return static_cast<const char*>(context().properties.name); },
+                               .allocate = allocate,
+                               .release = release,
+                               .copy_from_host = copy_from_host,
+                               .copy_to_host = copy_to_host,
+                               .synchronize = synchronize,
+                               .can_capture = [] { return !waits_after_launch(); },
+                               .begin_capture = begin_capture,
+                               .end_capture = end_capture,
+                               .launch = launch_graph,
+                               .graph_size = graph_size,
+                               .destroy = destroy_graph,
+                               .set_mark = set_mark,
+                               .time_between = time_between,
+                               .drop_mark = [](void* mark) { cudaEventDestroy(static_cast<cudaEvent_t>(mark)); },
+                               .counters = counters,
+                               .reset_peak = reset_peak,
+                               .available = available,
+                               .gradient_reducer = make_gradient_reducer,
+                               .kernels = kernels};
   use_device(index);
   return backend;
 }
