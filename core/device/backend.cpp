@@ -48,6 +48,7 @@ const Backend& cpu_backend() {
                                .begin_capture = nullptr,
                                .end_capture = nullptr,
                                .launch = nullptr,
+                               .graph_size = nullptr,
                                .destroy = nullptr,
                                .set_mark = []() -> void* { return new Clock::time_point(Clock::now()); },
                                .time_between = time_between,

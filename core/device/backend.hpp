@@ -12,6 +12,7 @@ namespace tally {
 
 class GradientReducer;
 class ProcessGroup;
+struct GraphSize;
 
 struct Backend {
   // The name of the device as its driver reports it; empty for the CPU. Lives as long as the program.
@@ -31,6 +32,7 @@ struct Backend {
   void (*begin_capture)();
   void* (*end_capture)();
   void (*launch)(void* graph);
+  GraphSize (*graph_size)(const void* graph);
   void (*destroy)(void* graph);
   // Timing marks in the stream of work. The time between two marks is in microseconds; asking for it waits until the
   // device has passed both.
@@ -39,7 +41,8 @@ struct Backend {
   void (*drop_mark)(void* mark);
   MemoryCounters (*counters)();
   void (*reset_peak)();
-  // Bytes that allocate can still give: free device memory, and released blocks that are cached.
+  // Bytes that allocate can still give: free device memory, released blocks that are cached, and the memory of graphs
+  // between their runs.
   double (*available)();
   // core/distributed/gradient_reducer.hpp
   std::unique_ptr<GradientReducer> (*gradient_reducer)(const ProcessGroup& ranks);

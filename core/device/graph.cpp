@@ -56,6 +56,8 @@ DeviceGraph::~DeviceGraph() {
 
 void DeviceGraph::launch() const { backend(device_).launch(graph_); }
 
+GraphSize DeviceGraph::size() const { return backend(device_).graph_size(graph_); }
+
 void GraphedStep::operator()(Device device, const std::function<void()>& work) {
   const bool captures = called_ && refusal_.empty() && DeviceGraph::available(device);
   if (captures && !graph_.has_value()) {

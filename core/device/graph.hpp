@@ -2,6 +2,8 @@
 // hundreds of small kernels.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -20,6 +22,13 @@ class ReadsBack : public Error {
 // For backends: refuses a read from the device during a capture. The capture then ends with ReadsBack, even if the
 // exception is caught or replaced on its way.
 [[noreturn]] void refuse_read_back();
+
+// Figures of captured work. The counting device (meta) has none of them: they are 0.
+struct GraphSize {
+  std::int64_t kernels = 0;      // kernels, matmuls, copies and fills
+  std::int64_t allocations = 0;  // allocations and frees that the device does in each run
+  std::size_t bytes = 0;         // of memory for tensors created in the work, shared with other graphs of the device
+};
 
 class DeviceGraph {
  public:
@@ -43,6 +52,8 @@ class DeviceGraph {
   // Runs the work, after all work that was started before.
   void launch() const;
 
+  GraphSize size() const;
+
  private:
   DeviceGraph(Device device, void* graph) : device_(device), graph_(graph) {}
 
@@ -58,6 +69,8 @@ class GraphedStep {
   void operator()(Device device, const std::function<void()>& work);
   // Why it is not captured; empty unless it reads numbers back.
   const std::string& refusal() const { return refusal_; }
+  // Null if nothing is captured.
+  const DeviceGraph* graph() const { return graph_.has_value() ? &*graph_ : nullptr; }
   // Starts over, because tensors were replaced or an option is on that a graph cannot support.
   void forget() { *this = {}; }
 

@@ -119,6 +119,7 @@ const Backend& backend_for() {
                                .begin_capture = [] { capturing = std::make_unique<CapturedWork>(); },
                                .end_capture = []() -> void* { return capturing.release(); },
                                .launch = [](void*) {},
+                               .graph_size = [](const void*) { return GraphSize{}; },
                                .destroy = destroy<stands_for>,
                                .set_mark = []() -> void* { return nullptr; },
                                .time_between = [](void*, void*) { return 0.0; },

@@ -16,6 +16,7 @@ namespace tally::cuda_host {
 namespace {
 
 constexpr std::size_t alignment = 256;  // as in cudaMallocAsync
+constexpr int nan_byte = 0xff;          // NaN in every floating type
 
 struct DeviceBlock {
   std::size_t bytes;
@@ -74,7 +75,7 @@ void* take_device_memory(std::size_t bytes) {
     data = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment}, std::nothrow));
     if (data == nullptr) return nullptr;
   }
-  std::memset(data, 0xff, bytes);  // NaN in every floating type
+  std::memset(data, nan_byte, bytes);
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
   if (protect) {
@@ -107,13 +108,9 @@ std::size_t device_block_bytes(const void* block) {
   return found == m.blocks.end() ? 0 : found->second.bytes;
 }
 
-void poison_device_memory(void* data) {
+void poison_device_memory(void* data, std::size_t bytes) {
   const DeviceAccess access;
-  Memory& m = memory();
-  const std::lock_guard lock(m.mutex);
-  if (const auto found = m.blocks.find(number_of(data)); found != m.blocks.end()) {
-    std::memset(data, 0xff, found->second.bytes);
-  }
+  std::memset(data, nan_byte, bytes);
 }
 
 bool in_device_memory(const void* data, std::size_t bytes) {

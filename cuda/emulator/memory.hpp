@@ -12,8 +12,8 @@ void* take_device_memory(std::size_t bytes);
 bool free_device_memory(void* block);
 // The size of a block.
 std::size_t device_block_bytes(const void* block);
-// Fills it with NaN, as if it were newly allocated.
-void poison_device_memory(void* block);
+// Fills memory of the device with NaN, as if it were newly allocated.
+void poison_device_memory(void* data, std::size_t bytes);
 
 // Whether all bytes are in one block of the device / none of them is in any.
 bool in_device_memory(const void* data, std::size_t bytes);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cuda/emulator/block.hpp"
+#include "cuda/emulator/memory.hpp"
 #include "cuda/emulator/settings.hpp"
 #include "cuda/emulator/stream.hpp"
 
@@ -24,10 +25,16 @@ cudaError_t result(cudaError_t error) {
   return error;
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
+void enqueue(cudaStream_t stream, std::function<void()> work, cudaGraphNodeType node) {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
-  s.put(*stream, {std::move(work)});
+  s.put(*stream, {.work = std::move(work), .node = node});
+}
+
+void poison(void* data, std::size_t bytes, cudaStream_t stream) {
+  Streams& s = streams();
+  const std::lock_guard lock(s.mutex);
+  s.put(*stream, {[=] { poison_device_memory(data, bytes); }});
 }
 
 }  // namespace detail
@@ -73,17 +80,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index) {
   return result(index == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-// Waiting for work that is only captured would never end: the capture becomes invalid.
-static cudaError_t lose_capture(Stream& stream) {
-  stream.capture->invalid = true;
-  return result(cudaErrorStreamCaptureUnsupported);
-}
-
 cudaError_t cudaDeviceSynchronize() {
   Streams& s = streams();
   const std::lock_guard lock(s.mutex);
   for (Stream* const stream : s.all) {
-    if (stream->capture != nullptr) return lose_capture(*stream);
+    if (stream->capture != nullptr) return lose_capture(*stream);  // waiting for captured work would never end
   }
   s.run_all();
   return cudaSuccess;

@@ -31,10 +31,12 @@ enum cudaMemcpyKind : int { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost =
 struct Stream;
 struct Event;
 struct Graph;
+struct Work;
 using cudaStream_t = Stream*;
 using cudaEvent_t = Event*;
 using cudaGraph_t = Graph*;
 using cudaGraphExec_t = Graph*;
+using cudaGraphNode_t = Work*;
 
 struct cudaDeviceProp {
   char name[256];
@@ -85,9 +87,8 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes_to_keep);
 
 // Work put into a capturing stream is recorded instead of run. Launching the graph runs it, with the addresses and
-// parameters of the capture. Memory allocated during the capture belongs to the graph; blocks that the graph does not
-// free must be freed between two launches. A capture becomes invalid by freeing older memory, copying host memory, or
-// waiting. Memory of graphs and other allocations add up until one of them is trimmed.
+// parameters of the capture. A capture becomes invalid by allocating or freeing memory, copying host memory, or
+// waiting.
 enum cudaStreamCaptureMode : int { cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
@@ -97,14 +98,23 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode);
 
-enum cudaGraphMemAttributeType : int { cudaGraphMemAttrUsedMemCurrent = 0, cudaGraphMemAttrReservedMemCurrent = 2 };
-cudaError_t cudaDeviceGraphMemTrim(int index);
-cudaError_t cudaDeviceGetGraphMemAttribute(int index, cudaGraphMemAttributeType attribute, void* value);
+enum cudaGraphNodeType : int {
+  cudaGraphNodeTypeKernel = 0,
+  cudaGraphNodeTypeMemcpy = 1,
+  cudaGraphNodeTypeMemset = 2,
+  cudaGraphNodeTypeMemAlloc = 10,
+  cudaGraphNodeTypeMemFree = 11
+};
+// The number of nodes if `nodes` is null, otherwise *count nodes.
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count);
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type);
 
 namespace detail {
 
 // Puts work into a stream: it runs at once or later, or is recorded in a graph.
-void enqueue(cudaStream_t stream, std::function<void()> work);
+void enqueue(cudaStream_t stream, std::function<void()> work, cudaGraphNodeType node = cudaGraphNodeTypeKernel);
+// Fills device memory with NaN, as if it were newly allocated. No node in a graph.
+void poison(void* data, std::size_t bytes, cudaStream_t stream);
 
 // cudaErrorInvalidConfiguration if a GPU would refuse such a launch.
 cudaError_t check_configuration(dim3 grid, dim3 block, std::size_t shared_bytes);

@@ -11,11 +11,16 @@ namespace {
 
 bool can_run(const Stream& stream) {
   if (stream.items.empty()) return false;
-  const Stream::Item& first = stream.items.front();
+  const Work& first = stream.items.front();
   return first.event == nullptr || first.event->reached >= first.awaited;
 }
 
 }  // namespace
+
+cudaError_t lose_capture(Stream& stream) {
+  stream.capture->invalid = true;
+  return detail::result(cudaErrorStreamCaptureUnsupported);
+}
 
 Streams& streams() {
   static Streams* const instance = new Streams;
@@ -30,9 +35,9 @@ bool Streams::run_one() {
                [](const Stream* stream) { return can_run(*stream); });
   if (candidates.empty()) return false;
   Stream& stream = *candidates[rng.below(static_cast<std::uint32_t>(candidates.size()))];
-  const Stream::Item item = std::move(stream.items.front());
+  const Work next = std::move(stream.items.front());
   stream.items.pop_front();
-  item.work();
+  next.work();
   return true;
 }
 
@@ -41,12 +46,12 @@ void Streams::run_all() {
   }
 }
 
-void Streams::put(Stream& stream, Stream::Item item) {
+void Streams::put(Stream& stream, Work work) {
   if (stream.capture != nullptr) {
-    stream.capture->work.push_back(std::move(item.work));
+    stream.capture->work.push_back(std::move(work));
     return;
   }
-  stream.items.push_back(std::move(item));
+  stream.items.push_back(std::move(work));
   const bool delay = settings().delay_streams;
   while ((!delay || rng.chance(0.3)) && run_one()) {
   }

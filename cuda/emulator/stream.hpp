@@ -9,9 +9,11 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "core/math/random.hpp"
+#include "cuda/emulator/runtime_api.hpp"
 
 namespace tally::cuda_host {
 
@@ -22,37 +24,36 @@ struct Event {
   std::chrono::steady_clock::time_point reached_at;
 };
 
+struct Work {
+  std::function<void()> work;
+  const Event* event = nullptr;  // the work runs once this event has reached the count `awaited`
+  std::uint64_t awaited = 0;
+  std::optional<cudaGraphNodeType> node = {};  // its type in a graph; empty: no node
+};
+
 struct Graph {
-  std::vector<std::function<void()>> work;
-  std::vector<void*> taken, freed;  // memory allocated in the capture and not freed in it; memory freed in it
-  std::vector<void*> held;          // subset of taken: allocated by the latest launch, not freed since
-  std::size_t live_bytes = 0, peak_bytes = 0;  // during the capture
-  bool has_memory = false;                     // the graph's memory, peak_bytes: from its first launch until trimmed
-  bool invalid = false;                        // after a failed call during the capture
+  std::vector<Work> work;
+  bool invalid = false;  // after a failed call during the capture
   int references = 1;
 };
 
 struct Stream {
-  struct Item {
-    std::function<void()> work;
-    const Event* event = nullptr;  // the item runs once this event has reached the count `awaited`
-    std::uint64_t awaited = 0;
-  };
-  std::deque<Item> items;
+  std::deque<Work> items;
   Graph* capture = nullptr;
 };
+
+// Makes the capture of a stream invalid, after a call that it does not allow.
+cudaError_t lose_capture(Stream& stream);
 
 // All streams and their state, guarded by its mutex.
 struct Streams {
   std::recursive_mutex mutex;
   std::vector<Stream*> all;
-  std::vector<Graph*> graphs;
-  // Memory of the device, with a separate part for graphs: freed memory stays in the part that allocated it.
-  std::size_t pool_used = 0, pool_reserved = 0, graphs_reserved = 0;
+  std::size_t pool_used = 0, pool_reserved = 0;  // bytes of memory
   Rng rng{{0, stream_of("cuda-host streams"), 0}};
 
   bool known(const Stream* stream) const;
-  void put(Stream& stream, Stream::Item item);
+  void put(Stream& stream, Work work);
   // Runs the next item of some stream; false when none can run.
   bool run_one();
   void run_all();

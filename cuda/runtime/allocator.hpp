@@ -1,5 +1,5 @@
 // Device memory of tensors. CUDA's own pool keeps freed blocks, in stream order: a block can be reused while the last
-// kernel that reads it has not run yet.
+// kernel that reads it has not run yet. Captured work has an arena instead (cuda/runtime/graphs.md).
 #pragma once
 
 #include <cstddef>
@@ -19,21 +19,46 @@ void* allocate_beside(std::size_t bytes);
 // index: the device of the block. Never throws.
 void release(void* block, std::size_t bytes, int index);
 
-// A graph may free only memory that was allocated in it. While this thread's work is captured, its blocks are listed
-// here: its own blocks that are not freed yet, with their bytes, and older blocks, `foreign`, which are not freed.
-struct CapturedMemory {
+// The memory of captured work on the current device. The device's arena exists as long as one of these does.
+class CapturedMemory {
+ public:
+  CapturedMemory();
+  ~CapturedMemory();
+  CapturedMemory(const CapturedMemory&) = delete;
+  CapturedMemory& operator=(const CapturedMemory&) = delete;
+
+  // Of the arena.
+  std::size_t bytes() const;
+  // Throws Error if tensors outside of captured work use the arena, because the device had no other memory.
+  void check_free() const;
+
+  // During the capture: the work's blocks that are not freed yet, with their bytes; and older blocks that it has freed.
+  // Captured work must leave neither.
   std::unordered_map<void*, std::size_t> own;
   std::vector<void*> foreign;
+
+ private:
+  int index_;
 };
-// Lists this thread's blocks in `captured` from now on; null: the capture has ended.
-void account_to(CapturedMemory* captured);
-// Cleans up after captured work that will not run: its tensors may still exist, but they have no memory to free.
-void abandon(const CapturedMemory& captured);
+// This thread's work is captured from now on and has this memory; null: the capture has ended.
+void allocate_captured(CapturedMemory* captured);
+
+// Within its scope this thread may make calls that a capture forbids. The mode is restored even after an error.
+class BesideTheCapture {
+ public:
+  BesideTheCapture();
+  ~BesideTheCapture();
+  BesideTheCapture(const BesideTheCapture&) = delete;
+  BesideTheCapture& operator=(const BesideTheCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
 
 // The counters of the current device.
 MemoryCounters counters();
 void reset_peak();
-// Bytes that allocate can still give: free memory of the driver, and memory kept by the pool and by idle graphs.
+// Bytes that allocate can still give: free memory of the driver, and unused memory of the pool and of the arena.
 double available();
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

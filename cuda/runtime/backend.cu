@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,24 +27,13 @@ struct CapturedWork {
   int index = context().index;
   std::vector<Constant> constants;
   CapturedMemory memory;
+  GraphSize size;
   ~CapturedWork() {
     for (const Constant& constant : constants) release(constant.block, constant.bytes, index);
   }
 };
 
 thread_local std::unique_ptr<CapturedWork> capturing;
-
-// Within its scope this thread may make calls that a capture forbids. The mode is restored even after an error.
-class BesideTheCapture {
- public:
-  BesideTheCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
-  ~BesideTheCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-  BesideTheCapture(const BesideTheCapture&) = delete;
-  BesideTheCapture& operator=(const BesideTheCapture&) = delete;
-
- private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
 
 // A copy on the device, made before any captured work runs: a graph would read the host's memory again at each launch,
 // when it may be gone.
@@ -79,57 +69,59 @@ void synchronize() { CUDA_CHECK(cudaStreamSynchronize(context().stream)); }
 
 // Captures only this thread's work: other threads may continue to allocate.
 void begin_capture() {
-  CUDA_CHECK(cudaStreamBeginCapture(context().stream, cudaStreamCaptureModeThreadLocal));
+  const cudaStream_t stream = context().stream;
+  CUDA_CHECK(cudaStreamSynchronize(stream));  // then the work can have memory that earlier work has freed
+  CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   capturing = std::make_unique<CapturedWork>();
-  account_to(&capturing->memory);
+  allocate_captured(&capturing->memory);
+}
+
+void count_nodes(cudaGraph_t graph, GraphSize& size) {
+  std::size_t count = 0;
+  CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+    ++(type == cudaGraphNodeTypeMemAlloc || type == cudaGraphNodeTypeMemFree ? size.allocations : size.kernels);
+  }
 }
 
 void* end_capture() {
   std::unique_ptr<CapturedWork> result = std::move(capturing);
-  account_to(nullptr);
-  const CapturedMemory& memory = result->memory;
+  allocate_captured(nullptr);
   cudaGraph_t graph{};
-  const cudaError_t ended = cudaStreamEndCapture(context().stream, &graph);
-  for (void* const block : memory.foreign) CUDA_CHECK(cudaFreeAsync(block, context().stream));
-  if (ended != cudaSuccess) abandon(memory);
-  check_call(ended, "cudaStreamEndCapture(stream, &graph)", __FILE__, __LINE__);
-  if (!memory.own.empty() || !memory.foreign.empty()) {
-    abandon(memory);
-    CUDA_CHECK(cudaGraphDestroy(graph));
-    check(memory.foreign.empty(), "graph", "a tensor from before was freed in work that is being captured");
+  CUDA_CHECK(cudaStreamEndCapture(context().stream, &graph));
+  const auto destroy = [](cudaGraph_t owned) { cudaGraphDestroy(owned); };
+  const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(destroy)> owner(graph, destroy);
+  const CapturedMemory& memory = result->memory;
+  check(memory.foreign.empty(), "graph", "a tensor from before was freed in work that is being captured");
+  if (!memory.own.empty()) {
     fail("graph",
          "{} of the tensors made in work that is being captured are still there at its end, of {} bytes the first; "
          "what outlives the work has to be made before",
          memory.own.size(), memory.own.begin()->second);
   }
-  const cudaError_t instantiated = cudaGraphInstantiate(&result->executable, graph, 0);
-  CUDA_CHECK(cudaGraphDestroy(graph));
-  check_call(instantiated, "cudaGraphInstantiate(&executable, graph, 0)", __FILE__, __LINE__);
+  count_nodes(graph, result->size);
+  result->size.bytes = memory.bytes();
+  CUDA_CHECK(cudaGraphInstantiate(&result->executable, graph, 0));
   return result.release();
 }
 
 void launch_graph(void* graph) {
-  const Context& c = context();
-  const cudaGraphExec_t executable = static_cast<CapturedWork*>(graph)->executable;
-  cudaError_t error = cudaGraphLaunch(executable, c.stream);
-  if (error == cudaErrorMemoryAllocation) {
-    // The pool keeps memory that was freed outside of graphs: release it and try again.
-    cudaGetLastError();
-    cudaMemPool_t pool{};
-    CUDA_CHECK(cudaDeviceGetDefaultMemPool(&pool, c.index));
-    CUDA_CHECK(cudaStreamSynchronize(c.stream));
-    CUDA_CHECK(cudaMemPoolTrimTo(pool, 0));
-    error = cudaGraphLaunch(executable, c.stream);
-  }
-  check_call(error, "cudaGraphLaunch(executable, stream)", __FILE__, __LINE__);
+  const CapturedWork& work = *static_cast<CapturedWork*>(graph);
+  work.memory.check_free();
+  CUDA_CHECK(cudaGraphLaunch(work.executable, context().stream));
 }
+
+GraphSize graph_size(const void* graph) { return static_cast<const CapturedWork*>(graph)->size; }
 
 // If an earlier kernel failed, the next check reports it.
 void destroy_graph(void* graph) {
   const std::unique_ptr<CapturedWork> owned(static_cast<CapturedWork*>(graph));
   cudaStreamSynchronize(context().stream);  // it may be running
   cudaGraphExecDestroy(owned->executable);
-  cudaDeviceGraphMemTrim(context().index);  // graphs have a separate pool, which would keep the memory
 }
 
 void* set_mark() {
@@ -167,6 +159,7 @@ const Backend& backend(int index) {
                                .begin_capture = begin_capture,
                                .end_capture = end_capture,
                                .launch = launch_graph,
+                               .graph_size = graph_size,
                                .destroy = destroy_graph,
                                .set_mark = set_mark,
                                .time_between = time_between,

@@ -104,4 +104,13 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::si
   check_launch(stream, grid.file, grid.line);
 }
 
+// A new tensor gets this memory, which other tensors may have had. On the CPU it is filled with NaN in stream order, to
+// find kernels that read unwritten memory. A GPU does nothing.
+inline void mark_unwritten([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes,
+                           [[maybe_unused]] cudaStream_t stream) {
+#if !defined(__CUDACC__)
+  detail::poison(block, bytes, stream);
+#endif
+}
+
 }  // namespace tally::TALLY_CUDA_NAMESPACE

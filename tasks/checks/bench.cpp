@@ -144,6 +144,12 @@ JsonValue bench_step(const BenchOptions& options) {
   json.set("grad_norm", report.grad_norm);
   set_peak(json);
   json.set("system_allocations_per_step", static_cast<double>(counted() - allocations) / steps);
+  if (const DeviceGraph* const graph = train_step.graph(); graph != nullptr) {
+    const GraphSize size = graph->size();
+    json.set("graph_kernels", size.kernels);
+    json.set("graph_allocations", size.allocations);
+    json.set("graph_memory_bytes", size.bytes);
+  }
   return json;
 }
 

@@ -26,8 +26,8 @@ struct BenchOptions {
 
 // Times the training step of a run of this configuration (tasks/training/train_step.hpp), on its batches from the first
 // on. Reports size and time; the tokens, loss and gradient norm of the last step; gflop of all matmuls: the weight
-// matrices, and attention over keys j <= i; peak bytes of all tensors; and how often a step allocated memory from the
-// system, on average, which is 0 once blocks are reused.
+// matrices, and attention over keys j <= i; peak bytes of all tensors; how often a step allocated memory from the
+// system, on average, which is 0 once blocks are reused; and the size of the captured graph, if the step was captured.
 JsonValue bench_step(const BenchOptions& options);
 
 // Times attention of the first layer between its projections: from random q, k, v [B, H, T, d] to o, and back to the

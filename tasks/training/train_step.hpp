@@ -67,6 +67,9 @@ class TrainStep {
   // unchanged. Fills in all of the report except tokens, sequences and seconds.
   StepReport operator()(const Batch& batch, std::int64_t n, std::int64_t steps);
 
+  // The captured step; null if none is captured.
+  const DeviceGraph* graph() const { return work_.graph(); }
+
  private:
   void take(const SequenceParts& sequences, const Tensor& hyperparameters, std::int64_t n);
   void compute();

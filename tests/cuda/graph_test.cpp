@@ -46,6 +46,8 @@ TEST_P(Graph, RunsWhenLaunchedAndReadsWhatIsThereThen) {
   k().fill(x.view(), 5);
   twice.launch();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>({12, 12, 12}));
+  EXPECT_EQ(twice.size().kernels, 2);
+  EXPECT_EQ(twice.size().allocations, 0);
 }
 
 TEST_P(Graph, OfADropoutReadsItsStep) {
@@ -100,6 +102,40 @@ TEST_P(Graph, NamesATensorThatOutlivesTheWork) {
   Tensor other = Tensor::full({3}, 2, DType::f32, device());
   kept = {};
   EXPECT_EQ(other.to_vector<float>(), std::vector<float>({2, 2, 2}));
+}
+
+// A block is free for other tensors as soon as its tensor is gone, and merged with its free neighbours.
+TEST_P(Graph, HasMemoryForTheTensorsOfOneMoment) {
+  constexpr std::int64_t mebibyte = 1 << 20;
+  const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device()); };
+  const Tensor sum = Tensor::zeros({1}, DType::f32, device());
+  const DeviceGraph graph = DeviceGraph::capture(device(), [&] {
+    tensor(12);
+    std::vector<Tensor> pieces;
+    for (int n = 0; n < 4; ++n) pieces.push_back(tensor(3));
+    pieces[1] = pieces[3] = {};
+    pieces[2] = {};  // between free neighbours
+    const Tensor x = tensor(9);
+    pieces[0] = {};
+    const Tensor y = tensor(3);
+  });
+  EXPECT_EQ(graph.size().bytes, 12 * mebibyte);
+  EXPECT_EQ(graph.size().kernels, 0);
+}
+
+// Unwritten memory is NaN in every run, although tensors of the run before had it.
+TEST_P(Graph, ReadsNoNumbersOfOtherTensors) {
+  if (device() != testing::on_cuda_host) GTEST_SKIP() << "a GPU does not fill memory";
+  const Tensor y = Tensor::zeros({3}, DType::f32, device());
+  const DeviceGraph graph = DeviceGraph::capture(device(), [&] {
+    k().binary(BinaryOp::add, y.view(), y.view(), Tensor::empty({3}, DType::f32, device()).view());
+    Tensor::full({3}, 7, DType::f32, device());
+  });
+  for (int n = 0; n < 2; ++n) {
+    k().fill(y.view(), 1);
+    graph.launch();
+    for (const float number : y.to_vector<float>()) EXPECT_NE(number, number);
+  }
 }
 
 // Values copied from the host are available at every launch, even if the host's memory has changed.

@@ -45,6 +45,16 @@ class Streams : public ::testing::Test {
     return found;
   }
 
+  static std::vector<cudaGraphNodeType> types_of(cudaGraph_t graph) {
+    std::size_t count = 0;
+    CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+    std::vector<cudaGraphNode_t> nodes(count);
+    CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+    std::vector<cudaGraphNodeType> types(count);
+    for (std::size_t n = 0; n < count; ++n) CUDA_CHECK(cudaGraphNodeGetType(nodes[n], &types[n]));
+    return types;
+  }
+
   cudaStream_t a_ = nullptr, b_ = nullptr;
   cudaEvent_t event_ = nullptr;
   Tensor y_;
@@ -89,15 +99,17 @@ TEST_F(Streams, GraphsRunWhatWasCaptured) {
     y_.fill(0);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
+    const Tensor scratch = Tensor::zeros({2}, DType::f32, device);
+    auto* const x = scratch.view().as<float>();
     CUDA_CHECK(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal));
-    void* scratch = nullptr;
-    CUDA_CHECK(cudaMallocAsync(&scratch, sizeof(float), a_));
-    auto* const x = static_cast<float*>(scratch);
-    launch(set_kernel, 1, 1, 0, a_, x, 2.0f);
+    CUDA_CHECK(cudaMemsetAsync(x, 0, sizeof(float), a_));
+    launch(set_kernel, 1, 1, 0, a_, x + 1, 2.0f);
+    CUDA_CHECK(cudaMemcpyAsync(x, x + 1, sizeof(float), cudaMemcpyDeviceToDevice, a_));
+    detail::poison(x + 1, sizeof(float), a_);
     launch(add_kernel, 1, 1, 0, a_, y(), x);
-    cudaGetLastError();
-    CUDA_CHECK(cudaFreeAsync(scratch, a_));
     CUDA_CHECK(cudaStreamEndCapture(a_, &graph));
+    EXPECT_EQ(types_of(graph), (std::vector{cudaGraphNodeTypeMemset, cudaGraphNodeTypeKernel, cudaGraphNodeTypeMemcpy,
+                                            cudaGraphNodeTypeKernel}));
     EXPECT_EQ(y_.item(), 0);
     CUDA_CHECK(cudaGraphInstantiate(&executable, graph));
     CUDA_CHECK(cudaGraphDestroy(graph));
@@ -186,11 +198,16 @@ TEST_F(Streams, TensorsMoveBetweenDevices) {
   }
 }
 
-// A call that a GPU refuses during capture is refused here too, and ends the capture.
+// A call that a GPU refuses during capture is refused here too, and ends the capture. So are allocations, which would
+// be nodes of the graph.
 TEST_F(Streams, CapturesAreLost) {
   float host = 0;
+  void* block = nullptr;
   const std::vector<std::function<cudaError_t()>> mistakes{
-      [&] { return cudaStreamSynchronize(a_); }, [] { return cudaDeviceSynchronize(); },
+      [&] { return cudaStreamSynchronize(a_); },
+      [] { return cudaDeviceSynchronize(); },
+      [&] { return cudaMallocAsync(&block, sizeof host, a_); },
+      [&] { return cudaFreeAsync(y(), a_); },
       [&] { return cudaMemcpyAsync(y(), &host, sizeof host, cudaMemcpyHostToDevice, a_); },
       [&] { return cudaMemcpyAsync(&host, y(), sizeof host, cudaMemcpyDeviceToHost, a_); }};
   for (std::size_t n = 0; n < mistakes.size(); ++n) {
@@ -202,7 +219,8 @@ TEST_F(Streams, CapturesAreLost) {
   cudaGetLastError();
 }
 
-// A device with little memory: graphs' memory between launches and cached tensors make way for each other.
+// A device with little memory: cached tensors make way for graphs, all graphs have the same memory, and tensors that
+// fit nowhere else use it between two launches.
 TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   constexpr std::int64_t mebibyte = 1 << 20;
   const auto tensor = [](std::int64_t count) { return Tensor::empty({count * mebibyte}, DType::boolean, device); };
@@ -210,16 +228,30 @@ TEST_F(Streams, GraphsAndTensorsShareTheMemory) {
   CUDA_CHECK(cudaMemPoolGetAttribute(nullptr, cudaMemPoolAttrUsedMemCurrent, &used));
   CUDA_CHECK(cudaMemPoolTrimTo(nullptr, 0));
   const WithSettings with({.memory_bytes = used + 10 * mebibyte});
-  const DeviceGraph graph = DeviceGraph::capture(device, [&] { tensor(6); });
-  for (int n = 0; n < 2; ++n) {
-    graph.launch();
-    EXPECT_GE(available_memory(device), 10 * mebibyte);
+  {
     tensor(8);
-    EXPECT_GE(available_memory(device), 10 * mebibyte);
+    const DeviceGraph graph = DeviceGraph::capture(device, [&] { tensor(6); });
+    const DeviceGraph other = DeviceGraph::capture(device, [&] {
+      tensor(5);
+      tensor(6);
+    });
+    EXPECT_EQ(other.size().bytes, 6 * mebibyte);
+    for (int n = 0; n < 2; ++n) {
+      graph.launch();
+      other.launch();
+      EXPECT_GE(available_memory(device), 10 * mebibyte);
+      tensor(4), tensor(6);  // at the same time
+      EXPECT_GE(available_memory(device), 10 * mebibyte);
+    }
+    Tensor small = tensor(4), large = tensor(6);
+    EXPECT_THROW(tensor(1), Error);
+    EXPECT_THROW(graph.launch(), Error);
+    small = {};
+    EXPECT_THROW(graph.launch(), Error);
+    large = {};
+    graph.launch();
   }
-  const Tensor kept = tensor(8);
-  EXPECT_THROW(graph.launch(), Error);
-  EXPECT_THROW(tensor(4), Error);
+  tensor(10);
 }
 
 // Times measure the work itself, however late it runs.

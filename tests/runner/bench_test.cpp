@@ -28,6 +28,14 @@ TEST_F(Bench, StepAsOneObject) {
   // Embedding and head, final norm; in each block two norms, q k v o, up and down, 9 positions of 8.
   const std::int64_t block = 4 * 16 + 4 * (16 * 16 + 16) + (64 * 16 + 64) + (16 * 64 + 16) + 9 * 8;
   EXPECT_EQ(step.integer("parameters"), 2 * 5 * 16 + 2 * 16 + 2 * block);
+  EXPECT_FALSE(step.contains("graph_kernels"));
+}
+
+TEST_F(Bench, TheSizeOfACapturedStep) {
+  const JsonValue step = bench("step --device=cuda-host --pe cope --model.layers=1 --steps=1 --warmup=1");
+  EXPECT_GT(step.integer("graph_kernels"), 0);
+  EXPECT_EQ(step.integer("graph_allocations"), 0);
+  EXPECT_GT(step.integer("graph_memory_bytes"), 0);
 }
 
 // A step of bench equals a step of `train` with its batches and options: the same loss and norm after the same number
