@@ -182,16 +182,8 @@ struct KeysBlock {
   }
 
   __device__ void store(const Rows<float>& x, const float (&values)[2][width_columns<D>], int width) const {
-    if (x.data == nullptr) return;
-    const Rows<float> own = x.head(batch, key_head);
-    TALLY_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const int key = static_cast<int>(threadIdx.x) / 32 * warp_rows + tile_row(r);
-      TALLY_UNROLL
-      for (int c = 0; c < static_cast<int>(width_columns<D>); ++c) {
-        if (key < key_count && tile_column(c) < width) own.at(first_key + key, tile_column(c)) = values[r][c];
-      }
-    }
+    const int own = static_cast<int>(threadIdx.x) / 32 * warp_rows;
+    store_rows(x, {batch, key_head, first_key + own, first_key + key_count, 0, width}, values);
   }
 };
 

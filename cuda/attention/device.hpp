@@ -16,6 +16,7 @@
 #include "core/attention/score_mod.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
+#include "core/math/bfloat16.hpp"
 #include "cuda/runtime/context.hpp"
 #include "cuda/runtime/instructions.hpp"
 
@@ -31,16 +32,19 @@ inline constexpr int tile = 32;  // number of keys of a tile
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-// [B, H, N, width] of any strides, or [H, N] or [H]. Axes that are absent have stride 0.
+// [B, H, N, width] of any strides, or [H, N] or [H]. Axes that are absent have stride 0. Staged operands
+// (cuda/attention/stage.hpp), the output, the value of the leftover mass and the gradients of q, k and v may be bf16
+// in calls of f32. Only the stages, element() and store_rows() access them.
 template <class T>
 struct Rows {
   T* data = nullptr;
   std::int64_t batch_step = 0, head_step = 0, row_step = 0, column_step = 0;
+  bool is_bf16 = false;
 
   static Rows of(const View& x) {
     const int heads = x.shape.rank > 2 ? 1 : 0;  // axis of the heads
     const auto step = [&](int axis) { return axis >= 0 && axis < x.shape.rank ? x.strides[axis] : 0; };
-    return {x.as<T>(), step(heads - 1), step(heads), step(heads + 1), step(heads + 2)};
+    return {x.as<T>(), step(heads - 1), step(heads), step(heads + 1), step(heads + 2), x.dtype == DType::bf16};
   }
   // A row_column bias is f64 in calls of any type.
   __device__ Rows<double> as_double() const {
@@ -51,6 +55,17 @@ struct Rows {
   }
   __device__ T& at(std::int64_t row, std::int64_t column = 0) const {
     return data[row * row_step + column * column_step];
+  }
+  __device__ std::int64_t index(int batch, int head_index, std::int64_t row, std::int64_t column) const {
+    return batch * batch_step + head_index * head_step + row * row_step + column * column_step;
+  }
+  // An element, widened if it is bf16.
+  __device__ T element(int batch, int head_index, std::int64_t row, std::int64_t column) const {
+    const std::int64_t n = index(batch, head_index, row, column);
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_bf16) return static_cast<float>(reinterpret_cast<const Bfloat16*>(data)[n]);
+    }
+    return data[n];
   }
 };
 
