@@ -44,9 +44,10 @@ void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool
   dispatch_mixed(cosine.dtype, y.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
     using X = decltype(mixed);
-    for_each_index(leading.numel() * (width - pairs),
-                   RotatePair<T, X>{y.as<X>(), x.as<X>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
-                                 cosine.shape[0], width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
+    for_each_index(
+        leading.numel() * (width - pairs),
+        RotatePair<T, X>{y.as<X>(), x.as<X>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
+                         cosine.shape[0], width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
   });
 }
 

@@ -58,8 +58,8 @@ void check_operands(const Problem& problem, Sizes& sizes) {
     using Type = OperandRule::Type;
     const bool may_be_bf16 = rule.type == Type::packed || rule.type == Type::matmul;
     const DType dtype = may_be_bf16 && is_matmul_input(x) ? DType::bf16
-                        : rule.type == Type::f64         ? DType::f64
-                                                         : compute_type(problem.q.dtype());
+                        : rule.type == Type::f64          ? DType::f64
+                                                          : compute_type(problem.q.dtype());
     check(x.shape() == expected && x.dtype() == dtype, operation_name, "{} must be {} {}, got {} {}", rule.name, dtype,
           expected, x.dtype(), x.shape());
     check_same_device(operation_name, problem.q, x);
@@ -234,8 +234,7 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
   const DType dtype = compute_type(given.q.dtype());
   const Device device = x.q.device();
   const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
-  Tensor output =
-      empty_by_token({batch, heads, queries, x.v.size(3)}, output_type(precision, dtype), device);
+  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_type(precision, dtype), device);
   const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
