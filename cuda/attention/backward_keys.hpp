@@ -39,13 +39,13 @@ struct KeyAccumulators {
     }
   }
   // of_block: the part of x that the block writes.
-  __device__ void store(const Rows<T>& x, int warp, ResultTile of_block) const {
+  __device__ void store(const Rows<T>& x, bool is_bf16, int warp, ResultTile of_block) const {
     TALLY_UNROLL
     for (int p = 0; p < key_parts<D>; ++p) {
       ResultTile own = of_block;
       own.first_row += keys_of(warp, p);
       own.first_column += columns_of(warp, p);
-      store_rows(x, own, values[p]);
+      store_rows(x, is_bf16, own, values[p]);
     }
   }
 };
@@ -137,12 +137,12 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
     }
   }
 
-  const auto store = [&](const Rows<T>& x, const KeyAccumulators<T, D>& sums, int width) {
-    sums.store(x, warp, {batch, key_head, first_key, first_key + count, slice * D, width});
+  const auto store = [&](const Rows<T>& x, bool is_bf16, const KeyAccumulators<T, D>& sums, int width) {
+    sums.store(x, is_bf16, warp, {batch, key_head, first_key, first_key + count, slice * D, width});
   };
-  store(call.d.k, d_k, call.width);
-  store(call.d.v, d_v, call.value_width);
-  if constexpr (family == Family::gated) store(call.d.score_mod.gate_key, d_gate_k, call.gate_width);
+  store(call.d.k, call.is_bf16.d_k, d_k, call.width);
+  store(call.d.v, call.is_bf16.d_v, d_v, call.value_width);
+  if constexpr (family == Family::gated) store(call.d.score_mod.gate_key, false, d_gate_k, call.gate_width);
 }
 
 template <class Mod, class T>

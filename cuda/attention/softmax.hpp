@@ -102,12 +102,12 @@ struct SoftmaxRows {
       for (int c = 0; c < D / row_lanes; ++c) {
         const int column = slice * D + tile_column(c);
         if (column < call.value_width) {
-          const T rest = call.softmax_rule.rest.element(at.batch, at.head, at.row(r), column);
+          const T rest = call.softmax_rule.rest.element(call.is_bf16.rest, at.batch, at.head, at.row(r), column);
           o[r][c] = o[r][c] * inverse + left * rest;
         }
       }
     }
-    store_rows<D>(call.output, at, o, slice, call.value_width, factor);
+    store_rows<D>(call.output, call.is_bf16.output, at, o, slice, call.value_width, factor);
   }
 
  private:

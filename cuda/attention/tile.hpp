@@ -344,9 +344,9 @@ struct ResultTile {
   int batch, head, first_row, end_row, first_column, width;
 };
 
-// Writes a thread's values times factor[row] to x, in x's type.
+// Writes a thread's values times factor[row] to x.
 template <class T, std::size_t C>
-__device__ void store_rows(const Rows<T>& x, const ResultTile& own, const T (&values)[2][C],
+__device__ void store_rows(const Rows<T>& x, bool is_bf16, const ResultTile& own, const T (&values)[2][C],
                            const T (&factor)[2] = {1, 1}) {
   if (x.data == nullptr) return;
   // Two neighbouring columns at a time, as a thread has them; `both`: the second is below `width`.
@@ -364,7 +364,7 @@ __device__ void store_rows(const Rows<T>& x, const ResultTile& own, const T (&va
     }
   };
   if constexpr (std::is_same_v<T, float>) {
-    if (x.is_bf16) {
+    if (is_bf16) {
       return each_pair_of_columns([&](std::int64_t n, bool both, float low, float high) {
         const std::uint32_t pair = detail::as_bf16_pair(low, high);
         auto* const to = reinterpret_cast<std::uint16_t*>(x.data) + n;
@@ -384,9 +384,9 @@ __device__ void store_rows(const Rows<T>& x, const ResultTile& own, const T (&va
 }
 // The rows of a thread, and the columns of a slice.
 template <int D, class T, std::size_t C>
-__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], int slice, int width,
-                           const T (&factor)[2]) {
-  store_rows(x, {at.batch, at.head, at.first, at.queries, slice * D, width}, values, factor);
+__device__ void store_rows(const Rows<T>& x, bool is_bf16, const ThreadRows& at, const T (&values)[2][C], int slice,
+                           int width, const T (&factor)[2]) {
+  store_rows(x, is_bf16, {at.batch, at.head, at.first, at.queries, slice * D, width}, values, factor);
 }
 
 // x: heads of the whole batch; y: blocks of `each` rows or keys; z: slices. A grid's blocks start in the order of x,
