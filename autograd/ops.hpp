@@ -98,12 +98,13 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6,
 Tensor rms_norm(const Tensor& x, double eps = 1e-6);
 
 // --- matmul ---
-// alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place.
+// alpha * a[..., M, K] b[..., K, N], leading axes broadcast. Transposed views are read in place. a may be a
+// matmul_input.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1.0);
 // x [..., in] times weight [out, in] transposed, plus bias [out], plus residual [..., out] (either may be undefined).
 // Arguments that are moved in are freed as early as possible: x before the matmul, if backward saves it in bf16. The
-// residual becomes the result if no one shares its memory. x may be a matmul_input; the result is one on the CPU, if
-// nothing is added.
+// residual becomes the result if no one shares its memory. x may be a matmul_input; the result is one if nothing is
+// added.
 Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor residual = {},
               OutputPrecision precision = OutputPrecision::full);
 // weight [out, in], bias [out] or undefined.

@@ -51,7 +51,6 @@ Tensor repeat_kv(const Tensor& x, std::int64_t heads) {
 
 Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   check_products_of_rows("attention", query, key);
-  const Tensor wide = to_f32(query);
   const std::int64_t heads = key.size(1);
   Tensor by_head = key;
   if (key.size(0) == 1 && heads == 1) {
@@ -59,7 +58,7 @@ Tensor products_of_rows(const Tensor& query, const Tensor& key, double scale) {
   } else if (heads > 1) {
     by_head = repeat_kv(key, query.size(1));
   }
-  return matmul(wide, transpose(by_head, -1, -2), scale);
+  return matmul(query, transpose(by_head, -1, -2), scale);
 }
 
 RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products_of_rows(query, key, scale), cap}; }

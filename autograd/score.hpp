@@ -140,7 +140,7 @@ struct AttentionOperands {
   // Fused: drops weights as dropout(weights, rate, stream) would.
   double dropout = 0;
   RandomStream dropout_stream = {};
-  OutputPrecision precision = OutputPrecision::full;  // of o; only the CPU writes bf16
+  OutputPrecision precision = OutputPrecision::full;  // of o
 };
 
 // Fused causal attention with these shapes: o [B, H, T, e]. In addition to the shapes' tensors it uses memory linear in

@@ -6,10 +6,12 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-template <class T>
+// X: T, or bf16 if T is f32.
+template <class T, class X>
 struct RotatePair {
-  T* y;
-  const T *x, *cosine, *sine;
+  X* y;
+  const X* x;
+  const T *cosine, *sine;
   Loop<1> leading;
   std::int64_t length, width, step, pairs;
   bool interleaved;
@@ -18,17 +20,18 @@ struct RotatePair {
   __device__ void operator()(std::int64_t n) const {
     const std::int64_t each = width - pairs;  // threads per row
     const std::int64_t row = n / each, i = n % each;
-    const T* const row_x = x + leading.element_offsets(row)[0];
-    T* const row_y = y + row * width;
+    const X* const row_x = x + leading.element_offsets(row)[0];
+    X* const row_y = y + row * width;
     if (i >= pairs) {
       row_y[i + pairs] = row_x[(i + pairs) * step];
       return;
     }
     const std::int64_t first = interleaved ? 2 * i : i, second = interleaved ? 2 * i + 1 : i + pairs;
     const std::int64_t angle = row % length * pairs + i;
-    const T a = row_x[first * step], b = row_x[second * step], c = cosine[angle], s = sign * sine[angle];
-    row_y[first] = a * c - b * s;
-    row_y[second] = a * s + b * c;
+    const T a = static_cast<T>(row_x[first * step]), b = static_cast<T>(row_x[second * step]);
+    const T c = cosine[angle], s = sign * sine[angle];
+    row_y[first] = static_cast<X>(a * c - b * s);
+    row_y[second] = static_cast<X>(a * s + b * c);
   }
 };
 
@@ -38,11 +41,13 @@ void rotate_pairs(View y, View x, View cosine, View sine, bool interleaved, bool
   if (y.numel() == 0) return;
   const View leading = leading_axes(x);
   const std::int64_t width = x.shape.back(), pairs = cosine.shape[1];
-  dispatch_floating(y.dtype, [&](auto type) {
+  dispatch_mixed(cosine.dtype, y.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
-    for_each_index(leading.numel() * (width - pairs),
-                   RotatePair<T>{y.as<T>(), x.as<T>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
-                                 cosine.shape[0], width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
+    using X = decltype(mixed);
+    for_each_index(
+        leading.numel() * (width - pairs),
+        RotatePair<T, X>{y.as<X>(), x.as<X>(), cosine.as<T>(), sine.as<T>(), make_loop(leading.shape, leading),
+                         cosine.shape[0], width, row_step(x), pairs, interleaved, inverse ? T{-1} : T{1}});
   });
 }
 

@@ -33,9 +33,6 @@ std::vector<Tensor> inputs_of(const Problem& problem) {
 
 // --- The problem, with every operand checked ---
 
-// Whether x, given as a matmul input, may stay bf16.
-bool may_be_operand(const Tensor& x) { return is_matmul_input(x) && is_cpu(x.device()); }
-
 // The sizes that letters of OperandRule::shape stand for.
 using Sizes = std::map<char, std::int64_t>;
 
@@ -60,9 +57,9 @@ void check_operands(const Problem& problem, Sizes& sizes) {
     }
     using Type = OperandRule::Type;
     const bool may_be_bf16 = rule.type == Type::packed || rule.type == Type::matmul;
-    const DType dtype = may_be_bf16 && may_be_operand(x) ? DType::bf16
-                        : rule.type == Type::f64         ? DType::f64
-                                                         : compute_type(problem.q.dtype());
+    const DType dtype = may_be_bf16 && is_matmul_input(x) ? DType::bf16
+                        : rule.type == Type::f64          ? DType::f64
+                                                          : compute_type(problem.q.dtype());
     check(x.shape() == expected && x.dtype() == dtype, operation_name, "{} must be {} {}, got {} {}", rule.name, dtype,
           expected, x.dtype(), x.shape());
     check_same_device(operation_name, problem.q, x);
@@ -156,7 +153,7 @@ Problem problem_of(const AttentionOperands& in, const Score& score) {
   x.k = in.k;
   x.v = in.v;
   for (const Tensor& own : {x.q, x.k, x.v}) {
-    if (!may_be_operand(own)) check_floating(operation_name, own);
+    if (!is_matmul_input(own)) check_floating(operation_name, own);
   }
   Sizes sizes;
   check_operands(x, sizes);
@@ -237,8 +234,7 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
   const DType dtype = compute_type(given.q.dtype());
   const Device device = x.q.device();
   const std::int64_t batch = x.q.size(0), heads = x.q.size(1), queries = x.q.size(2);
-  const DType output_dtype = is_cpu(device) ? output_type(precision, dtype) : dtype;
-  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_dtype, device);
+  Tensor output = empty_by_token({batch, heads, queries, x.v.size(3)}, output_type(precision, dtype), device);
   const Tensor softmax_statistics = Tensor::empty({batch * heads, queries, statistics_per_row}, dtype, device);
   const Kernels& on = kernels(device);
   AttentionCall call{transformed<View>(as_view, x), output.view(), softmax_statistics.view(), {}};
@@ -257,9 +253,8 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
           saved_output = save_activation(operation_name, output), softmax_statistics,
           scan_checkpoints](const Tensor& d_y, Gradients& d) {
            const Problem own = transformed<Tensor>([](const auto&, const Saved& one) { return one.get(); }, saved);
-           const Tensor own_output = is_cpu(d_y.device()) ? saved_output.get() : to_f32(saved_output.get());
-           const AttentionCall again{transformed<View>(as_view, own), own_output.view(), softmax_statistics.view(),
-                                     scan_checkpoints.view()};
+           const AttentionCall again{transformed<View>(as_view, own), saved_output.get().view(),
+                                     softmax_statistics.view(), scan_checkpoints.view()};
            std::size_t input = 0;
            const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
              return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "autograd/autocast.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 #include "core/tensor.hpp"
@@ -42,6 +43,12 @@ inline void check_same_type(std::string_view name, const Tensor& a, const Tensor
 inline void check_same_floating(std::string_view name, const Tensor& a, const Tensor& b) {
   check_floating(name, a);
   check_same_type(name, a, b);
+}
+
+// The same, unless x is a matmul input and `other` is f32.
+inline void check_matmul_input(std::string_view name, const Tensor& x, const Tensor& other) {
+  check_same_device(name, x, other);
+  if (!is_matmul_input(x) || other.dtype() != DType::f32) check_same_floating(name, x, other);
 }
 
 // Throws unless x has at least `least` axes; `expected` describes the shape: "[..., T, T]".

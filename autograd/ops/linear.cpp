@@ -21,11 +21,7 @@ void check_linear(const Tensor& x, const LinearWeights& by, const Tensor& residu
   constexpr std::string_view name = "linear";
   const Tensor &weight = by.weight, &bias = by.bias;
   check_floating(name, weight);
-  if (is_matmul_input(x) && matmul_uses_bf16(weight.dtype())) {
-    check_same_device(name, x, weight);
-  } else {
-    check_same_floating(name, x, weight);
-  }
+  check_matmul_input(name, x, weight);
   check_rank(name, x, 1, "[..., in]");
   check(weight.rank() == 2, name, "weight must have shape [out, in], got {}", weight.shape());
   check(x.size(-1) == weight.size(1), name, "x {} does not fit the weight {} [out, in]: {} and {} inputs", x.shape(),
@@ -60,8 +56,8 @@ Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
   if (residual.defined()) {
     y = reuse_or_empty(residual);
     added = residual.to_dense().detached_reshape(matrix);
-  } else {  // only on the CPU can the epilogue write bf16
-    y = Tensor::empty(shape, is_cpu(x.device()) ? output_type(precision, type) : type, x.device());
+  } else {
+    y = Tensor::empty(shape, output_type(precision, type), x.device());
   }
   multiply_into(y.detached_reshape(matrix), rows, transposed(by.weight),
                 {.bias = bias.view(), .residual = added.view()});

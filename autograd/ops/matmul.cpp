@@ -83,7 +83,7 @@ Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
 Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
   Tensor a = given_a, b = given_b;
   const ProfileScope scope("matmul");
-  check_same_floating("matmul", a, b);
+  check_matmul_input("matmul", a, b);
   check(a.rank() >= 2 && b.rank() >= 2, "matmul", "needs matrices [..., M, K] and [..., K, N]: got {} and {}",
         a.shape(), b.shape());
   check(a.size(-1) == b.size(-2), "matmul", "inner sizes differ: got {} and {}{}", a.shape(), b.shape(),

@@ -32,11 +32,7 @@ Tensor half_of_pairs(const Tensor& x, std::int64_t pairs, bool interleaved, bool
 Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved) {
   const ProfileScope scope("rotate_pairs");
   check_same_floating("rotate_pairs", cosine, sine);
-  if (is_matmul_input(x) && is_cpu(x.device()) && cosine.dtype() == DType::f32) {
-    check_same_device("rotate_pairs", x, cosine);
-  } else {
-    check_same_floating("rotate_pairs", x, cosine);
-  }
+  check_matmul_input("rotate_pairs", x, cosine);
   check_rank("rotate_pairs", x, 2, "[..., T, d]");
   check(cosine.shape() == sine.shape() && cosine.rank() == 2, "rotate_pairs",
         "cosine and sine need one shape [T, r/2]: got {} and {}", cosine.shape(), sine.shape());

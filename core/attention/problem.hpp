@@ -100,8 +100,8 @@ struct OperandRule {
   enum class Type : std::uint8_t {
     floating,  // the type of the call
     f64,
-    packed,  // may be bf16 on the CPU
-    matmul   // may be bf16 on the CPU; rounded to bf16 if matmuls are
+    packed,  // may be bf16
+    matmul   // the same; rounded to bf16 if matmuls are
   };
   enum class Gradient : std::uint8_t {
     whole,     // written, not added to
@@ -192,7 +192,7 @@ inline constexpr std::int64_t statistics_per_row = 3;
 // The arguments of one call of a kernel. Operands may have any strides, 0 on broadcast axes.
 struct AttentionCall : AttentionProblem<View> {
   // Results.
-  View output;              // [B,H,T,e], any strides; may be bf16 on the CPU
+  View output;              // [B,H,T,e], any strides; may be bf16
   View softmax_statistics;  // [B,H,T,3] dense: the shift M of its exponents, e^M / Z, and the leftover mass
   View scan_checkpoints;    // running sums at the tiles' edges, attention_prefix_sums elements; null without sums
 
@@ -207,8 +207,8 @@ inline std::int64_t key_heads(const AttentionCall& call) { return call.k.shape[1
 inline std::int64_t gqa_group_size(const AttentionCall& call) { return call.heads() / key_heads(call); }
 
 // The gradient of each operand; null if it is not needed or the operand takes none. They may have any strides, but
-// gradients of shared operands are dense. On the CPU the gradients of q, k and v may be bf16 with contiguous columns.
-// There distance.query may be the view of q, and its gradient is then added to q's.
+// gradients of shared operands are dense. The gradients of q, k and v may be bf16 with contiguous columns. On the CPU
+// distance.query may be the view of q, and its gradient is then added to q's.
 struct AttentionGradients : AttentionProblem<View> {
   View d_output;  // given
 };

@@ -127,6 +127,9 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, Ar
   };
   const AttentionOperandsOf<View>& d_operands = gradients;
   for_each_operand(begin, d_operands, device.d);
+  device.is_bf16.d_q = gradients.q.dtype == DType::bf16;
+  device.is_bf16.d_k = gradients.k.dtype == DType::bf16;
+  device.is_bf16.d_v = gradients.v.dtype == DType::bf16;
   bool by_row = false;
   for (std::size_t n = 0; n < gradients.biases.size(); ++n) {
     const BiasOperands<View>& d = gradients.biases[n];

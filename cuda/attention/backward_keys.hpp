@@ -38,14 +38,14 @@ struct KeyAccumulators {
                                ByColumn<T>{row_tile + columns_of(warp, p), ld_of<D>}, key_warps<D> * warp_rows);
     }
   }
-  __device__ void store(const Rows<T>& head, int warp, int first_key, int count, int slice, int width) const {
+  // of_block: the part of x that the block writes.
+  __device__ void store(const Rows<T>& x, bool is_bf16, int warp, ResultTile of_block) const {
     TALLY_UNROLL
     for (int p = 0; p < key_parts<D>; ++p) {
-      each_pair([&](int r, int c) {
-        const int key = keys_of(warp, p) + tile_row(r);
-        const int column = slice * D + columns_of(warp, p) + tile_column(c);
-        if (key < count && column < width) head.at(first_key + key, column) = values[p][r][c];
-      });
+      ResultTile own = of_block;
+      own.first_row += keys_of(warp, p);
+      own.first_column += columns_of(warp, p);
+      store_rows(x, is_bf16, own, values[p]);
     }
   }
 };
@@ -137,12 +137,12 @@ __global__ void __launch_bounds__(32 * most_warps<float>, 2)
     }
   }
 
-  const auto store = [&](const Rows<T>& x, const KeyAccumulators<T, D>& sums, int width) {
-    if (x.data != nullptr) sums.store(x.head(batch, key_head), warp, first_key, count, slice, width);
+  const auto store = [&](const Rows<T>& x, bool is_bf16, const KeyAccumulators<T, D>& sums, int width) {
+    sums.store(x, is_bf16, warp, {batch, key_head, first_key, first_key + count, slice * D, width});
   };
-  store(call.d.k, d_k, call.width);
-  store(call.d.v, d_v, call.value_width);
-  if constexpr (family == Family::gated) store(call.d.score_mod.gate_key, d_gate_k, call.gate_width);
+  store(call.d.k, call.is_bf16.d_k, d_k, call.width);
+  store(call.d.v, call.is_bf16.d_v, d_v, call.value_width);
+  if constexpr (family == Family::gated) store(call.d.score_mod.gate_key, false, d_gate_k, call.gate_width);
 }
 
 template <class Mod, class T>

@@ -98,9 +98,9 @@ struct KeysBlock {
         for (; loop == Loop::plain; loop = begin()) take.template operator()<Loop::plain>();
       }
     }
-    store(call.d.k, d_k, call.width);
-    store(call.d.v, d_v, call.value_width);
-    if constexpr (gated) store(call.d.score_mod.gate_key, d_gate_k, call.gate_width);
+    store(call.d.k, call.is_bf16.d_k, d_k, call.width);
+    store(call.d.v, call.is_bf16.d_v, d_v, call.value_width);
+    if constexpr (gated) store(call.d.score_mod.gate_key, false, d_gate_k, call.gate_width);
   }
 
  private:
@@ -181,17 +181,10 @@ struct KeysBlock {
     }
   }
 
-  __device__ void store(const Rows<float>& x, const float (&values)[2][width_columns<D>], int width) const {
-    if (x.data == nullptr) return;
-    const Rows<float> own = x.head(batch, key_head);
-    TALLY_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const int key = static_cast<int>(threadIdx.x) / 32 * warp_rows + tile_row(r);
-      TALLY_UNROLL
-      for (int c = 0; c < static_cast<int>(width_columns<D>); ++c) {
-        if (key < key_count && tile_column(c) < width) own.at(first_key + key, tile_column(c)) = values[r][c];
-      }
-    }
+  __device__ void store(const Rows<float>& x, bool is_bf16, const float (&values)[2][width_columns<D>],
+                        int width) const {
+    const int own = static_cast<int>(threadIdx.x) / 32 * warp_rows;
+    store_rows(x, is_bf16, {batch, key_head, first_key + own, first_key + key_count, 0, width}, values);
   }
 };
 

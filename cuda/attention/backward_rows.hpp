@@ -118,9 +118,9 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   }
 
   const T scale[2] = {call.scale, call.scale};
-  store_rows<D>(call.d.q, at, d_q, slice, call.width, scale);
+  store_rows<D>(call.d.q, call.is_bf16.d_q, at, d_q, slice, call.width, scale);
   if constexpr (family == Family::gated)
-    store_rows<D>(call.d.score_mod.gate_query, at, d_gate_q, slice, call.gate_width, scale);
+    store_rows<D>(call.d.score_mod.gate_query, false, at, d_gate_q, slice, call.gate_width, scale);
   if (owns) finish_rows<Mod>(call, at);
 }
 
@@ -129,15 +129,15 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
 template <class T>
 __global__ void attention_row_states(const __grid_constant__ DeviceCall<T> call, bool staged) {
   const ThreadRows at(call, static_cast<int>(blockIdx.y) * block_rows());
-  const Rows<T> d_o = call.d_output.head(at.batch, at.head), o = call.output.head(at.batch, at.head);
+  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
   const Rule rule = call.softmax_rule.kind;
   for (int r = 0; r < 2; ++r) {
     T of_output = 0, of_rest = 0;
     for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
       const T d = d_o.at(at.row(r), c);
-      of_output += d * o.at(at.row(r), c);
+      of_output += d * call.output.element(call.is_bf16.output, at.batch, at.head, at.row(r), c);
       if (call.softmax_rule.rest.data != nullptr)
-        of_rest += d * call.softmax_rule.rest.head(at.batch, at.head).at(at.row(r), c);
+        of_rest += d * call.softmax_rule.rest.element(call.is_bf16.rest, at.batch, at.head, at.row(r), c);
     }
     of_output = sum_of_row(of_output);
     of_rest = sum_of_row(of_rest);

@@ -139,8 +139,8 @@ struct RowsBlock {
 
   __device__ void finish() {
     const float scale[2] = {call.scale, call.scale};
-    store_rows<D>(call.d.q, at, d_q, 0, call.width, scale);
-    if constexpr (gated) store_rows<D>(call.d.score_mod.gate_query, at, d_gate_q, 0, call.gate_width, scale);
+    store_rows<D>(call.d.q, call.is_bf16.d_q, at, d_q, 0, call.width, scale);
+    if constexpr (gated) store_rows<D>(call.d.score_mod.gate_query, false, at, d_gate_q, 0, call.gate_width, scale);
     if constexpr (skips) {
       TALLY_UNROLL
       for (int r = 0; r < 2; ++r) {

@@ -16,6 +16,7 @@
 #include "core/attention/score_mod.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
+#include "core/math/bfloat16.hpp"
 #include "cuda/runtime/context.hpp"
 #include "cuda/runtime/instructions.hpp"
 
@@ -31,7 +32,8 @@ inline constexpr int tile = 32;  // number of keys of a tile
 inline constexpr int most_biases = 8;
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-// [B, H, N, width] of any strides, or [H, N] or [H]. Axes that are absent have stride 0.
+// [B, H, N, width] of any strides, or [H, N] or [H]. Axes that are absent have stride 0. In calls of f32 staged
+// operands (cuda/attention/stage.hpp) are bf16, and so may those be that Bf16Rows lists.
 template <class T>
 struct Rows {
   T* data = nullptr;
@@ -52,6 +54,17 @@ struct Rows {
   __device__ T& at(std::int64_t row, std::int64_t column = 0) const {
     return data[row * row_step + column * column_step];
   }
+  __device__ std::int64_t index(int batch, int head_index, std::int64_t row, std::int64_t column) const {
+    return batch * batch_step + head_index * head_step + row * row_step + column * column_step;
+  }
+  // An element, widened if it is bf16.
+  __device__ T element(bool is_bf16, int batch, int head_index, std::int64_t row, std::int64_t column) const {
+    const std::int64_t n = index(batch, head_index, row, column);
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_bf16) return static_cast<float>(reinterpret_cast<const Bfloat16*>(data)[n]);
+    }
+    return data[n];
+  }
 };
 
 template <class T>
@@ -61,6 +74,11 @@ struct DeviceBias : BiasOperands<Rows<T>> {
   double* partial;          // toeplitz: [B, H, row blocks, W]
 
   __device__ bool is_by_row() const { return this->kind == BiasKind::row_toeplitz || this->kind == BiasKind::dense; }
+};
+
+// Which rows are bf16 in a call of f32. Rows::element() reads them, and store_rows() writes them.
+struct Bf16Rows {
+  bool output, rest, d_q, d_k, d_v;
 };
 
 // A call in the form passed to kernels.
@@ -77,6 +95,7 @@ struct DeviceCall : AttentionOperandsOf<Rows<T>> {
   AttentionMask mask;
   T offset;
   Rows<T> output;
+  Bf16Rows is_bf16;
   bool spends;
   int entries;  // P+1 of a table, or the number of knots
   T *softmax_statistics, *scan_checkpoints;
@@ -217,6 +236,8 @@ DeviceCall<T> device_call(const AttentionCall& call) {
   const AttentionOperandsOf<View>& operands = call;
   for_each_operand(convert, operands, device);
   device.output = Rows<T>::of(call.output);
+  device.is_bf16.output = call.output.dtype == DType::bf16;
+  device.is_bf16.rest = call.softmax_rule.rest.dtype == DType::bf16;
   device.mask = call.mask;
   device.softmax_rule.kind = call.softmax_rule.kind;
   device.offset = static_cast<T>(call.softmax_rule.offset);

@@ -97,15 +97,17 @@ struct SoftmaxRows {
       }
       factor[r] = inverse;
       if (call.softmax_rule.rest.data == nullptr) continue;
-      const Rows<T> rest = call.softmax_rule.rest.head(at.batch, at.head);
       factor[r] = 1;
       TALLY_UNROLL
       for (int c = 0; c < D / row_lanes; ++c) {
         const int column = slice * D + tile_column(c);
-        if (column < call.value_width) o[r][c] = o[r][c] * inverse + left * rest.at(at.row(r), column);
+        if (column < call.value_width) {
+          const T rest = call.softmax_rule.rest.element(call.is_bf16.rest, at.batch, at.head, at.row(r), column);
+          o[r][c] = o[r][c] * inverse + left * rest;
+        }
       }
     }
-    store_rows<D>(call.output, at, o, slice, call.value_width, factor);
+    store_rows<D>(call.output, call.is_bf16.output, at, o, slice, call.value_width, factor);
   }
 
  private:

@@ -339,20 +339,54 @@ __device__ void store_pairs(T* target, const T (&from)[2][columns]) {
   each_pair([&](int r, int c) { own_pair(target, r, c) = from[r][c]; });
 }
 
-// Writes a thread's results of one slice to x.
-template <int D, class T, std::size_t C>
-__device__ void store_rows(const Rows<T>& x, const ThreadRows& at, const T (&values)[2][C], int slice, int width,
-                           const T (&factor)[2]) {
+// The part of a result that a warp writes: 16 rows of a head, those before end_row, and columns below `width`.
+struct ResultTile {
+  int batch, head, first_row, end_row, first_column, width;
+};
+
+// Writes a thread's values times factor[row] to x.
+template <class T, std::size_t C>
+__device__ void store_rows(const Rows<T>& x, bool is_bf16, const ResultTile& own, const T (&values)[2][C],
+                           const T (&factor)[2] = {1, 1}) {
   if (x.data == nullptr) return;
-  const Rows<T> own = x.head(at.batch, at.head);
-  TALLY_UNROLL
-  for (int r = 0; r < 2; ++r) {
+  // Two neighbouring columns at a time, as a thread has them; `both`: the second is below `width`.
+  const auto each_pair_of_columns = [&](const auto& write) {
     TALLY_UNROLL
-    for (int c = 0; c < static_cast<int>(C); ++c) {
-      const int column = slice * D + tile_column(c);
-      if (at.valid(r) && column < width) own.at(at.row(r), column) = factor[r] * values[r][c];
+    for (int r = 0; r < 2; ++r) {
+      const int row = own.first_row + tile_row(r);
+      TALLY_UNROLL
+      for (int c = 0; c < static_cast<int>(C); c += 2) {
+        const int column = own.first_column + tile_column(c);
+        if (row >= own.end_row || column >= own.width) continue;
+        write(x.index(own.batch, own.head, row, column), column + 1 < own.width, factor[r] * values[r][c],
+              factor[r] * values[r][c + 1]);
+      }
+    }
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_bf16) {
+      return each_pair_of_columns([&](std::int64_t n, bool both, float low, float high) {
+        const std::uint32_t pair = detail::as_bf16_pair(low, high);
+        auto* const to = reinterpret_cast<std::uint16_t*>(x.data) + n;
+        if (both && x.column_step == 1 && reinterpret_cast<std::uintptr_t>(to) % sizeof(pair) == 0) {
+          *vector_at<std::uint32_t>(to) = pair;
+        } else {
+          to[0] = static_cast<std::uint16_t>(pair);
+          if (both) to[x.column_step] = static_cast<std::uint16_t>(pair >> 16);
+        }
+      });
     }
   }
+  each_pair_of_columns([&](std::int64_t n, bool both, T low, T high) {
+    x.data[n] = low;
+    if (both) x.data[n + x.column_step] = high;
+  });
+}
+// The rows of a thread, and the columns of a slice.
+template <int D, class T, std::size_t C>
+__device__ void store_rows(const Rows<T>& x, bool is_bf16, const ThreadRows& at, const T (&values)[2][C], int slice,
+                           int width, const T (&factor)[2]) {
+  store_rows(x, is_bf16, {at.batch, at.head, at.first, at.queries, slice * D, width}, values, factor);
 }
 
 // x: heads of the whole batch; y: blocks of `each` rows or keys; z: slices. A grid's blocks start in the order of x,

@@ -106,8 +106,7 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
                           const KVContext& earlier, Tensor residual) const {
-  // On other devices fused attention reads f32.
-  const auto precision = is_cpu(x.device()) ? input_precision(encoding, pass, earlier) : OutputPrecision::full;
+  const OutputPrecision precision = input_precision(encoding, pass, earlier);
   const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
     if (norm == nullptr) return split_heads(by.forward(x, {}, precision), heads);
     const Tensor rows = by.forward(x);

@@ -103,9 +103,11 @@ std::array<std::vector<Sum>, 4> expected_of(const Problem& one, const Operands& 
   return results;
 }
 
-Results results_of(const Problem& one, const Operands& x) {
-  const auto like = [](const Tensor& own) { return Tensor::zeros(own.shape(), DType::f32, device); };
-  const Tensor output = like(x.d_output), d_q = like(x.q), d_k = like(x.k), d_v = like(x.v);
+// With an output and gradients of these types.
+Results results_of(const Problem& one, const Operands& x, DType of_output, DType of_gradients) {
+  const auto like = [&](const Tensor& own) { return Tensor::zeros(own.shape(), of_gradients, device); };
+  const Tensor output = Tensor::zeros(x.d_output.shape(), of_output, device);
+  const Tensor d_q = like(x.q), d_k = like(x.k), d_v = like(x.v);
   const Tensor statistics = Tensor::empty({one.heads, one.queries, statistics_per_row}, DType::f32, device);
   AttentionCall call{};
   call.scale = x.scale;
@@ -126,6 +128,11 @@ Results results_of(const Problem& one, const Operands& x) {
   return {numbers(output), numbers(d_q), numbers(d_k), numbers(d_v)};
 }
 
+std::vector<double> rounded(std::vector<double> x) {
+  for (double& one : x) one = static_cast<double>(round_to_bf16(static_cast<float>(one)));
+  return x;
+}
+
 void expect_attention(const Problem& one) {
   SCOPED_TRACE(formatted("{} heads of {}, {} queries, {} keys, window {}", one.heads, one.width, one.queries, one.keys,
                          one.mask.window));
@@ -133,7 +140,7 @@ void expect_attention(const Problem& one) {
                    operand(one.key_heads, one.keys, one.value_width, 3),
                    operand(one.heads, one.queries, one.value_width, 4).to(DType::f32),
                    1 / std::sqrt(static_cast<double>(one.width))};
-  const Results first = results_of(one, x);
+  const Results first = results_of(one, x, DType::f32, DType::f32);
   const auto expected = expected_of(one, x, first[0]);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     double error = 0, largest = 0;
@@ -145,11 +152,17 @@ void expect_attention(const Problem& one) {
     EXPECT_LE(error, (i == 0 ? 2 : largest) * rounding) << i;  // values are at most 2
     EXPECT_GT(error, 0x1p-14) << i;                            // they are rounded
   }
+  // Results in bf16 are rounded ones.
+  const Results of_rounded = results_of(one, x, DType::bf16, DType::f32),
+                in_bf16 = results_of(one, x, DType::bf16, DType::bf16);
+  EXPECT_EQ(in_bf16[0], rounded(first[0]));
+  for (std::size_t i = 0; i < in_bf16.size(); ++i) EXPECT_EQ(in_bf16[i], rounded(of_rounded[i])) << i;
   for (Settings settings : schedules()) {
     for (const bool late : {false, true}) {
       settings.delay_streams = late;
       const WithSettings with(settings);
-      EXPECT_EQ(results_of(one, x), first) << "schedule " << static_cast<int>(settings.schedule) << " late " << late;
+      EXPECT_EQ(results_of(one, x, DType::bf16, DType::bf16), in_bf16)
+          << "schedule " << static_cast<int>(settings.schedule) << " late " << late;
     }
   }
 }

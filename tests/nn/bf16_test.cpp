@@ -70,6 +70,15 @@ struct Model {
 };
 
 // |g - g64| / |g64| over all parameters together.
+double relative_error(const std::vector<double>& found, const std::vector<double>& expected) {
+  double difference = 0, size = 0;
+  for (std::size_t n = 0; n < found.size(); ++n) {
+    difference += (found[n] - expected[n]) * (found[n] - expected[n]);
+    size += expected[n] * expected[n];
+  }
+  return std::sqrt(difference / size);
+}
+
 double error_of(const std::string& encoding, int draw, Device device = {}, std::int64_t key_heads = 0,
                 const std::string& qk_norm = "none") {
   const auto gradients = [&](DType dtype, Device on) {
@@ -78,13 +87,7 @@ double error_of(const std::string& encoding, int draw, Device device = {}, std::
   set_matmul_precision(MatmulPrecision::f32);
   const std::vector<double> expected = gradients(DType::f64, {});
   set_matmul_precision(MatmulPrecision::bf16);
-  const std::vector<double> found = gradients(DType::f32, device);
-  double difference = 0, size = 0;
-  for (std::size_t n = 0; n < found.size(); ++n) {
-    difference += (found[n] - expected[n]) * (found[n] - expected[n]);
-    size += expected[n] * expected[n];
-  }
-  return std::sqrt(difference / size);
+  return relative_error(gradients(DType::f32, device), expected);
 }
 
 TEST_F(Bf16, GradientsAreAsNearAsThoseOfPyTorchsAutocast) {
@@ -122,13 +125,7 @@ TEST_F(Bf16, EveryOptionHasGradients) {
     } catch (const Error&) {
       return 0.0;  // no option for this length, or for heads that share keys
     }
-    const std::vector<double> found = gradients(choice, key_heads, DType::f32);
-    double difference = 0, size = 0;
-    for (std::size_t n = 0; n < exact.size(); ++n) {
-      difference += (found[n] - exact[n]) * (found[n] - exact[n]);
-      size += exact[n] * exact[n];
-    }
-    return std::sqrt(difference / size);
+    return relative_error(gradients(choice, key_heads, DType::f32), exact);
   };
   std::vector<EncodingCase> cases;
 #ifndef TALLY_SANITIZED  // sums and windows are enough for memory and threads
@@ -174,8 +171,33 @@ TEST_F(Bf16, GradientsOfTheCudaKernelsAreAsNear) {
     EXPECT_LE(found, 2 * theirs) << name;
     EXPECT_GE(found, theirs / 20) << name;
   }
-  // These kernels read f32, which norms of queries and keys must then write.
   EXPECT_LE(error_of("rope", 1, testing::on_cuda_host, 0, "head"), 3 * error_of("rope", 1));
+}
+
+// Operands and results in bf16, by all families of kernels and in the order of every kind of operands.
+TEST_F(Bf16, EveryKernelOfCudaIsAsNearAsThatOfTheCpu) {
+  if (testing::only_small_kernels(testing::on_cuda_host)) GTEST_SKIP() << "under ThreadSanitizer";
+  struct Case {
+    EncodingChoice choice;
+    std::int64_t key_heads = 0;
+  };
+  std::vector<Case> cases;
+  for (const char* const text : {"none", "xpos", "alibi[window=20,first=2]", "t5", "softpick", "bam", "relative+fox"}) {
+    cases.push_back({EncodingChoice::parse(text)});
+    cases.push_back({EncodingChoice::parse(text), 2});
+  }
+  cases.push_back({encoding("fox", {{"score-scale", "none"}})});
+  for (const char* const text : {"stick-breaking", "sink"}) cases.push_back({encoding(text, {{"remainder", "value"}})});
+  for (const Case& one : cases) {
+    if (!is_asked(one.choice)) continue;
+    const auto error_on = [&](Device device) {
+      set_matmul_precision(MatmulPrecision::f32);
+      const std::vector<double> exact = Model(one.choice, 1, DType::f64, {}, one.key_heads).gradients(1);
+      set_matmul_precision(MatmulPrecision::bf16);
+      return relative_error(Model(one.choice, 1, DType::f32, device, one.key_heads).gradients(1), exact);
+    };
+    EXPECT_LE(error_on(testing::on_cuda_host), 2 * error_on({})) << one.choice.text() << " " << one.key_heads;
+  }
 }
 
 TEST_F(Bf16, SameBitsForAnyThreadCount) {
