@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "core/device/backend.hpp"
+#include "core/error.hpp"
 #include "core/math/loop.hpp"
 #include "core/matrix_layout.hpp"
 #include "cuda/runtime/check.hpp"
@@ -178,6 +179,7 @@ void matmul(View c, View a, View b, const Epilogue& end, void*) {
   if (c.numel() == 0) return;
   const bool is_there = end.residual && end.residual.data == c.data && !end.bias, add = end.residual || end.bias;
   if (((add && !is_there) || end.row_sums) && multiply_fused(c, a, b, end)) return;
+  check(!end.row_sums, "matmul", "cublasLt cannot sum the rows of these operands");
   if (add && !is_there) start_with(c, end.bias, end.residual);
   if (a.shape.back() == 0) {
     if (!add) fill(c, 0);
