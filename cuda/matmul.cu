@@ -91,9 +91,9 @@ cublasLtMatrixLayoutOpaque_t describe(const View& x) {
   return matrix;
 }
 
-// cublasLt's first choice, or nothing if it has no algorithm. Partial sums over K may be reduced in the type of the
-// computation, by a step after the matmul. The other schemes of split-K add in the output, whose order is that of
-// blocks, or round partial sums to the output's type.
+// cublasLt's first choice, or nothing if it has no algorithm. With split-K, a step after the matmul may reduce partial
+// sums in the type of the computation, in a fixed order. The other schemes are excluded: one adds to the output while
+// blocks finish, one rounds partial sums to the output's type.
 std::optional<cublasLtMatmulAlgo_t> choose(cublasLtMatmulDescOpaque_t& operation, cublasLtMatrixLayoutOpaque_t& a,
                                            cublasLtMatrixLayoutOpaque_t& b, cublasLtMatrixLayoutOpaque_t& c) {
   cublasLtMatmulPreferenceOpaque_t preference;
@@ -121,7 +121,7 @@ std::optional<cublasLtMatmulAlgo_t> choose(cublasLtMatmulDescOpaque_t& operation
 // anything if that is not possible, and true without computing anything if only_asks.
 bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue& end, bool only_asks = false) {
   const View& vector = end.row_sums ? end.row_sums : end.bias;
-  // c must be dense: some older versions leave out the bias where there is a gap between rows of one element.
+  // c must be dense: some older versions omit the bias if there are gaps between rows of one element.
   if (c.dtype != DType::f32 || c.shape.rank != 2 || !c.dense() || c.numel() == 0 || a.shape[1] == 0) return false;
   if (vector && vector.numel() > 1 && vector.strides[0] != 1) return false;
   for (const View& x : {a, b, c, vector, end.residual}) {

@@ -93,7 +93,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 };
 using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
 struct cublasLtMatmulAlgo_t {
-  std::uint64_t problem;  // a hash of what it was chosen for
+  std::uint64_t problem;  // its hash
   std::uint64_t workspace_bytes;
   std::uint32_t alignment[5];  // of a, b, c, d and the bias
 };
@@ -118,9 +118,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results, int* found);
-// CUBLAS_STATUS_INVALID_VALUE if the algorithm was chosen for another problem, an address is aligned less than it was
-// chosen for, the bias is null or does not fit into its block, the workspace is too small, or c is not d and overlaps
-// it; and as cublasGemmStridedBatchedEx.
+// Checks its arguments as cublasGemmStridedBatchedEx does. CUBLAS_STATUS_INVALID_VALUE also if the algorithm is for
+// another problem, an address is aligned less than the algorithm requires, or the bias is null. Likewise if the bias or
+// the workspace does not fit into its block, or if c is not d and overlaps it.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t matrix_a, const void* b, cublasLtMatrixLayout_t matrix_b,
                               const void* beta, const void* c, cublasLtMatrixLayout_t matrix_c, void* d,
