@@ -48,15 +48,15 @@ struct LtEpilogue {
   const float* bias = nullptr;
   float* sums = nullptr;
 
-  template <class X, class C>
-  void begin(C* d, int ld, int m, int n, int k, float beta, const X* b, int step, int ld_b) const {
+  template <class T, class X, class C>
+  void begin(C* d, int ld, int m, int n, int k, T beta, const X* b, int step, int ld_b) const {
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::int64_t l = 0; sums != nullptr && l < k; ++l) sum += static_cast<double>(b[j * ld_b + l * step]);
       if (sums != nullptr) sums[j] = static_cast<float>(sum);
       for (std::int64_t i = 0; i < m; ++i) {
-        const float before = beta == 0 ? 0 : beta * c[j * ld + i];
-        d[j * ld + i] = before + (bias == nullptr ? 0 : bias[i]);
+        const T before = beta == 0 ? T{0} : beta * static_cast<T>(c[j * ld + i]);
+        d[j * ld + i] = static_cast<C>(before + (bias == nullptr ? T{0} : static_cast<T>(bias[i])));
       }
     }
   }
@@ -95,10 +95,10 @@ cublasStatus_t multiply(cublasHandle_t handle, cudaStream_t stream, const LtEpil
   const bool fused = lt != nullptr;
   detail::enqueue(stream, [=, alpha = *alpha, beta = *beta, end = fused ? *lt : LtEpilogue{}]() mutable {
     const DeviceAccess access;
-    if constexpr (std::is_same_v<C, float>) {
-      if (fused) end.begin(c, ld_c, m, n, k, beta, b, turn_b ? ld_b : 1, turn_b ? 1 : ld_b);
+    if (fused) {
+      end.begin(c, ld_c, m, n, k, beta, b, turn_b ? ld_b : 1, turn_b ? 1 : ld_b);
+      beta = T{1};
     }
-    if (fused) beta = 1;
     const auto run = [&](const T* of_a, const T* of_b) {
       parallel_for(count, [&](std::int64_t i) {
         C* const result = c + i * stride_c;
