@@ -8,9 +8,9 @@
 // algorithm for that, c begins as bias + residual, and the matmul adds to it. Two epilogues of cublasLt are not used:
 //   * GELU and its derivative are the approximation by tanh; tally's `gelu` is x Phi(x) with erf.
 //   * With c in bf16 the bias would have to be bf16, too; tally's parameters are f32.
-#include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
@@ -140,24 +140,14 @@ bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue&
   auto matrix_a = describe(a), matrix_b = describe(b), matrix_c = describe(c);
 
   // All that the choice depends on, so that the same matmul has the same bits each time.
-  using Problem = std::array<std::int64_t, 11>;
-  thread_local std::map<Problem, std::optional<cublasLtMatmulAlgo_t>> choices;
-  const Problem problem{context().index,
-                        epilogue,
-                        compute,
-                        std::int64_t{a.dtype == DType::bf16},
-                        c.shape[0],
-                        c.shape[1],
-                        a.shape[1],
-                        layout_a.transposed,
-                        layout_a.ld,
-                        layout_b.ld,
-                        layout_b.transposed};
-  auto choice = choices.find(problem);
-  if (choice == choices.end()) {
+  const std::tuple problem(context().index, epilogue, compute, a.dtype, c.shape[0], c.shape[1], a.shape[1],
+                           layout_a.transposed, layout_a.ld, layout_b.transposed, layout_b.ld);
+  thread_local std::map<std::remove_const_t<decltype(problem)>, std::optional<cublasLtMatmulAlgo_t>> choices;
+  const auto [choice, is_new] = choices.try_emplace(problem);
+  if (is_new) {
     // The search uses only the alignment of this address.
     set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{alignment});
-    choice = choices.emplace(problem, choose(operation, matrix_b, matrix_a, matrix_c)).first;
+    choice->second = choose(operation, matrix_b, matrix_a, matrix_c);
   }
   if (!choice->second || only_asks) return choice->second.has_value();
 

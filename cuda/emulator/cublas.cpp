@@ -238,22 +238,15 @@ cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t matrix, cudaDataT
 }
 
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference) {
-  *preference = {0, 7, {256, 256, 256, 256}};
+  *preference = {0, {0, 0, 0, 7, 0, 256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes) {
-  switch (attribute) {
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return assign(preference->workspace_bytes, value, bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return assign(preference->reduction_schemes, value, bytes);
-    default: {
-      const int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-      if (matrix < 0 || matrix >= 4) return CUBLAS_STATUS_INVALID_VALUE;
-      return assign(preference->alignment[matrix], value, bytes);
-    }
-  }
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return assign(preference->workspace_bytes, value, bytes);
+  return assign(preference->numbers[attribute], value, bytes);
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
@@ -277,7 +270,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   cublasLtMatmulAlgo_t algorithm{hash_of(*operation, {a, b, c, d}), preference->workspace_bytes, {}};
-  std::copy_n(preference->alignment, 4, algorithm.alignment);
+  std::copy_n(preference->numbers + CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4, algorithm.alignment);
   algorithm.alignment[4] = has_vector ? alignment_of(operation->bias) : 1;
   *results = {algorithm, CUBLAS_STATUS_SUCCESS};
   *found = 1;
@@ -305,20 +298,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     }
   }
   const auto* const before = static_cast<const float*>(c);
-  auto* const result = static_cast<float*>(d);
-  const std::int64_t apart = before < result ? result - before : before - result;
-  const auto* const factor = static_cast<const float*>(alpha);
-  const auto* const of_before = static_cast<const float*>(beta);
+  auto *const result = static_cast<float*>(d), *const vector = static_cast<float*>(operation->bias);
+  const std::int64_t apart = std::abs(before - result);
   if (!fits(before, m, n, ld, 0, 1) || (apart > 0 && apart < std::int64_t{ld} * (n - 1) + m) ||
-      ((adds || sums) && !fits(static_cast<const float*>(operation->bias), adds ? m : n, 1, adds ? m : n, 0, 1))) {
+      (adds && !fits(vector, m, 1, m, 0, 1)) || (sums && !fits(vector, n, 1, n, 0, 1))) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  auto* const vector = static_cast<float*>(operation->bias);
   const LtEpilogue lt{before, adds ? vector : nullptr, sums ? vector : nullptr};
   const auto run = [&]<class X>(X) {
-    return multiply(handle, stream, &lt, operation->op_a, operation->op_b, m, n, k, factor, static_cast<const X*>(a),
-                    static_cast<int>(matrix_a->ld), 0, static_cast<const X*>(b), static_cast<int>(matrix_b->ld), 0,
-                    of_before, result, ld, 0, 1, operation->compute);
+    return multiply(handle, stream, &lt, operation->op_a, operation->op_b, m, n, k, static_cast<const float*>(alpha),
+                    static_cast<const X*>(a), static_cast<int>(matrix_a->ld), 0, static_cast<const X*>(b),
+                    static_cast<int>(matrix_b->ld), 0, static_cast<const float*>(beta), result, ld, 0, 1,
+                    operation->compute);
   };
   return matrix_a->type == CUDA_R_16BF ? run(Bfloat16{}) : run(float{});
 }

@@ -89,7 +89,7 @@ enum cublasLtMatmulPreferenceAttributes_t : int {
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace_bytes;
-  std::uint32_t reduction_schemes, alignment[4];
+  std::uint32_t numbers[9];  // the others, by attribute
 };
 using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
 struct cublasLtMatmulAlgo_t {
