@@ -163,7 +163,10 @@ bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue&
 }  // namespace
 
 std::int64_t matmul_workspace(View, View) { return 0; }
-std::int64_t matmul_sums_rows(View c, View a, View b) { return multiply_fused(c, a, b, {.row_sums = c}, true) ? 1 : 0; }
+std::int64_t matmul_sums_rows(View c, View a, View b) {
+  const View sums{c.data, c.dtype, {c.shape.back(1)}, {{1}}};
+  return multiply_fused(c, a, b, {.row_sums = sums}, true) ? 1 : 0;
+}
 
 void matmul(View c, View a, View b, const Epilogue& end, void*) {
   if (c.numel() == 0) return;
