@@ -3,7 +3,17 @@
 // cuBLAS supports only column-major matrices. A row-major matrix is the transpose of a column-major one in the same
 // memory, so c = a b is computed as c^T = b^T a^T. Batch axes are merged; the innermost remaining one is cuBLAS's
 // batch.
+//
+// cublasLt adds a bias, adds a residual that is not c, or sums the rows of a, in the kernel of the matmul. Without an
+// algorithm for that, c begins as bias + residual, and the matmul adds to it. Two epilogues of cublasLt are not used:
+//   * GELU and its derivative are the approximation by tanh; tally's `gelu` is x Phi(x) with erf.
+//   * With c in bf16 the bias would have to be bf16, too; tally's parameters are f32.
+#include <map>
+#include <optional>
+#include <tuple>
+
 #include "core/device/backend.hpp"
+#include "core/error.hpp"
 #include "core/math/loop.hpp"
 #include "core/matrix_layout.hpp"
 #include "cuda/runtime/check.hpp"
@@ -61,13 +71,108 @@ void start_with(const View& c, View bias, const View& residual) {
   residual ? binary(BinaryOp::add, c, residual, bias) : copy(c, bias);
 }
 
+// The alignment in bytes that algorithms of cublasLt may assume for every address: their kernels load 16 bytes at once.
+constexpr std::uint32_t alignment = 16;
+bool is_aligned(const View& x) { return reinterpret_cast<std::uintptr_t>(x.data) % alignment == 0; }
+
+template <class Value>
+void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)));
+}
+
+// The matrix as cublasLt describes it, column-major.
+cublasLtMatrixLayoutOpaque_t describe(const View& x) {
+  const Layout layout = *layout_of(x);
+  const auto columns = static_cast<std::uint64_t>(x.shape[0]), rows = static_cast<std::uint64_t>(x.shape[1]);
+  cublasLtMatrixLayoutOpaque_t matrix;
+  CUBLAS_CHECK(cublasLtMatrixLayoutInit(&matrix, x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F,
+                                        layout.transposed ? columns : rows, layout.transposed ? rows : columns,
+                                        layout.ld));
+  return matrix;
+}
+
+// cublasLt's first choice, or nothing if it has no algorithm. With split-K, a step after the matmul may reduce partial
+// sums in the type of the computation, in a fixed order. The other schemes are excluded: one adds to the output while
+// blocks finish, one rounds partial sums to the output's type.
+std::optional<cublasLtMatmulAlgo_t> choose(cublasLtMatmulDescOpaque_t& operation, cublasLtMatrixLayoutOpaque_t& a,
+                                           cublasLtMatrixLayoutOpaque_t& b, cublasLtMatrixLayoutOpaque_t& c) {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)));
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{context().workspace_bytes});
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  for (const auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    prefer(attribute, alignment);
+  }
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  const auto handle = reinterpret_cast<cublasLtHandle_t>(context().blas);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, &operation, &a, &b, &c, &c, &preference, 1, &result, &found);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+  return result.algo;
+}
+
+// c = alpha a b, + bias, + residual, and end.row_sums, by one kernel of cublasLt. Returns false without computing
+// anything if that is not possible, and true without computing anything if only_asks.
+bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue& end, bool only_asks = false) {
+  const View& vector = end.row_sums ? end.row_sums : end.bias;
+  // c must be dense: some older versions omit the bias if there are gaps between rows of one element.
+  if (c.dtype != DType::f32 || c.shape.rank != 2 || !c.dense() || c.numel() == 0 || a.shape[1] == 0) return false;
+  if (vector && vector.numel() > 1 && vector.strides[0] != 1) return false;
+  for (const View& x : {a, b, c, vector, end.residual}) {
+    if (!is_aligned(x)) return false;
+  }
+  const cublasComputeType_t compute = a.dtype == DType::bf16 ? CUBLAS_COMPUTE_32F : compute_type(float{});
+  const cublasLtEpilogue_t epilogue = end.row_sums ? CUBLASLT_EPILOGUE_BGRADB
+                                      : end.bias   ? CUBLASLT_EPILOGUE_BIAS
+                                                   : CUBLASLT_EPILOGUE_DEFAULT;
+  cublasLtMatmulDescOpaque_t operation;
+  if (cublasLtMatmulDescInit(&operation, compute, CUDA_R_32F) != CUBLAS_STATUS_SUCCESS) return false;  // no cublasLt
+  const Layout layout_a = *layout_of(a), layout_b = *layout_of(b);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(layout_b));
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(layout_a));
+  set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  auto matrix_a = describe(a), matrix_b = describe(b), matrix_c = describe(c);
+
+  // All that the choice depends on, so that the same matmul has the same bits each time.
+  const std::tuple problem(context().index, epilogue, compute, a.dtype, c.shape[0], c.shape[1], a.shape[1],
+                           layout_a.transposed, layout_a.ld, layout_b.transposed, layout_b.ld);
+  thread_local std::map<std::remove_const_t<decltype(problem)>, std::optional<cublasLtMatmulAlgo_t>> choices;
+  const auto [choice, is_new] = choices.try_emplace(problem);
+  if (is_new) {
+    // The search uses only the alignment of this address.
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, std::uintptr_t{alignment});
+    choice->second = choose(operation, matrix_b, matrix_a, matrix_c);
+  }
+  if (!choice->second || only_asks) return choice->second.has_value();
+
+  const Context& on = context();
+  const float factor = static_cast<float>(end.alpha), before = end.residual ? 1.0f : 0.0f;
+  set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector.data);
+  CUBLAS_CHECK(cublasLtMatmul(reinterpret_cast<cublasLtHandle_t>(on.blas), &operation, &factor, b.data, &matrix_b,
+                              a.data, &matrix_a, &before, end.residual ? end.residual.data : c.data, &matrix_c, c.data,
+                              &matrix_c, &*choice->second, on.workspace, on.workspace_bytes, on.stream));
+  return true;
+}
+
 }  // namespace
 
 std::int64_t matmul_workspace(View, View) { return 0; }
+std::int64_t matmul_sums_rows(View c, View a, View b) {
+  const View sums{c.data, c.dtype, {c.shape.back(1)}, {{1}}};
+  return multiply_fused(c, a, b, {.row_sums = sums}, true) ? 1 : 0;
+}
 
 void matmul(View c, View a, View b, const Epilogue& end, void*) {
   if (c.numel() == 0) return;
   const bool is_there = end.residual && end.residual.data == c.data && !end.bias, add = end.residual || end.bias;
+  if (((add && !is_there) || end.row_sums) && multiply_fused(c, a, b, end)) return;
+  check(!end.row_sums, "matmul", "cublasLt cannot sum the rows of these operands");
   if (add && !is_there) start_with(c, end.bias, end.residual);
   if (a.shape.back() == 0) {
     if (!add) fill(c, 0);

@@ -64,6 +64,21 @@ Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
   return y;
 }
 
+// Sets the gradients of a weight and its bias (inputs n and n + 1) from d_rows [R, out], the gradient of the layer's
+// matmul of rows [R, in]. d_bias may be given.
+void set_gradients_of_weights(Gradients& d, std::size_t n, const Tensor& d_rows, const Tensor& rows,
+                              Tensor d_bias = {}) {
+  if (d.wants(n)) {
+    const DType type = compute_type(d_rows.dtype());
+    const Tensor d_weight = Tensor::empty({d_rows.size(1), rows.size(1)}, type, rows.device());
+    const bool sums = d.wants(n + 1) && !d_bias.defined();
+    if (sums) d_bias = Tensor::empty({d_rows.size(1)}, type, rows.device());
+    multiply_into(d_weight, transposed(d_rows), rows, {.row_sums = sums ? d_bias.view() : View{}});
+    d.set(n, d_weight);
+  }
+  if (d.wants(n + 1)) d.set(n + 1, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
+}
+
 // Sets the gradients of x, weight and bias (inputs n, n + 1 and n + 2) from d_rows [R, out], the gradient of the
 // layer's matmul. The gradient of x is added if other layers also read x, as for queries, keys and values. d_bias may
 // be given.
@@ -76,8 +91,7 @@ void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, 
   } else if (d.wants(n)) {
     d.set(n, product(d_rows, weight.get()).detached_reshape(d.shape(n)));
   }
-  if (d.wants(n + 1)) d.set(n + 1, product(transposed(d_rows), as_rows(x.get())));
-  if (d.wants(n + 2)) d.set(n + 2, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
+  set_gradients_of_weights(d, n + 1, d_rows, d.wants(n + 1) ? as_rows(x.get()) : Tensor(), d_bias);
 }
 
 }  // namespace
@@ -121,8 +135,8 @@ Activated activated(UnaryOp op, const Tensor& rows, const LinearWeights& up, boo
   return {result, argument};
 }
 
-// (d_rows weight) op'(argument) in the argument's type, and the sum of its rows. In bf16 it overwrites the argument if
-// no one else holds that.
+// (d_rows weight) op'(argument) in the argument's type, and on the CPU the sum of its rows. In bf16 it overwrites the
+// argument if no one else holds that.
 struct ActivatedGradient {
   Tensor d_rows, d_bias;
 };
@@ -148,7 +162,7 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
   kernels(d_rows.device())
       .unary_backward(op, 0, d_argument.view(), d_result.view(), from_output ? View{} : value,
                       from_output ? value : View{});
-  return {d_argument, sum_of_rows(d_argument)};
+  return {d_argument, {}};
 }
 
 }  // namespace
@@ -176,8 +190,7 @@ Tensor mlp(UnaryOp op, Tensor x, const LinearWeights& up, const LinearWeights& d
           saved_up = Saved(name, requires_grad(x) ? up.weight : Tensor()),
           saved_down = Saved(name, wants_hidden ? down.weight : Tensor())](const Tensor& d_y, Gradients& d) mutable {
            const Tensor d_rows = as_rows(d_y), d_cached = cache_operand(d_rows);
-           if (d.wants(3)) d.set(3, product(transposed(d_rows), saved_result));
-           if (d.wants(4)) d.set(4, sum_of_rows(d_rows));
+           set_gradients_of_weights(d, 3, d_rows, saved_result);
            d.set(5, d_y);
            if (!d.wants(0) && !d.wants(1) && !d.wants(2)) return;
            const Tensor argument = std::move(from_output ? saved_result : saved_argument);

@@ -29,7 +29,7 @@ Tensor readable(const Tensor& x) {
 
 }  // namespace
 
-void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, const Epilogue& end) {
+void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b, Epilogue end) {
   const Tensor a = readable(matmul_operand(given_a, given_b, c)), b = readable(matmul_operand(given_b, given_a, c));
   for (const Tensor& x : {a, b, c}) {
     const std::int64_t matrices = leading_axes(x.shape(), 2).numel();
@@ -39,6 +39,13 @@ void multiply_into(const Tensor& c, const Tensor& given_a, const Tensor& given_b
           "2^31 or more matrices, rows or elements of a row");
   }
   const Kernels& on = kernels(c.device());
+  if (end.row_sums && on.matmul_sums_rows(c.view(), a.view(), b.view()) == 0) {
+    View total = std::exchange(end.row_sums, {});
+    total.shape = {total.shape[0], 1};
+    total.strides = {{1, 1}};
+    const Workspace partial(on.reduce_workspace(total, given_a.view()), c.device());
+    on.reduce(ReduceOp::sum, total, given_a.view(), partial.data());
+  }
   const Workspace workspace(on.matmul_workspace(c.view(), a.view()), c.device());
   on.matmul(c.view(), a.view(), b.view(), end, workspace.data());
 }

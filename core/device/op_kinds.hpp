@@ -62,6 +62,9 @@ struct Epilogue {
   UnaryOp op = UnaryOp::gelu;  // relu, gelu, gelu_tanh or silu
   View argument = {};          // as c
   View column_sums = {};       // [N]: of c before rounding, in the type of the computation; only with derivative
+  // [M]: the sum of each row of a, in c's type; only if matmul_sums_rows(). For a layer's weight, c = d_y^T x, this is
+  // the gradient of the bias.
+  View row_sums = {};
 };
 
 }  // namespace tally

@@ -47,4 +47,84 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           int ld_c, long long stride_c, int count, cublasComputeType_t compute,
                                           cublasGemmAlgo_t algorithm);
 
+// --- cublasLt: d = alpha op(a) op(b) + beta c with an epilogue ---
+using cublasLtHandle_t = cublasHandle_t;
+using cudaDataType = cudaDataType_t;
+
+enum cublasLtEpilogue_t : std::uint32_t {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_BIAS = 4,      // + bias [m] to each column
+  CUBLASLT_EPILOGUE_BGRADB = 512,  // also writes bias [n], the sum of each column of op(b)
+};
+enum cublasLtMatmulDescAttributes_t : int {
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+};
+struct cublasLtMatmulDescOpaque_t {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t op_a, op_b;
+  cublasLtEpilogue_t epilogue;
+  void* bias;
+};
+struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t ld;
+  bool operator==(const cublasLtMatrixLayoutOpaque_t&) const = default;
+};
+using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
+using cublasLtMatrixLayout_t = cublasLtMatrixLayoutOpaque_t*;
+
+enum cublasLtReductionScheme_t : std::uint32_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
+enum cublasLtMatmulPreferenceAttributes_t : int {
+  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
+};
+struct cublasLtMatmulPreferenceOpaque_t {
+  std::uint64_t workspace_bytes;
+  std::uint32_t numbers[9];  // the others, by attribute
+};
+using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
+struct cublasLtMatmulAlgo_t {
+  std::uint64_t problem;  // its hash
+  std::uint64_t workspace_bytes;
+  std::uint32_t alignment[5];  // of a, b, c, d and the bias
+};
+struct cublasLtMatmulHeuristicResult_t {
+  cublasLtMatmulAlgo_t algo;
+  cublasStatus_t state;
+};
+
+cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t operation, cublasComputeType_t compute,
+                                      cudaDataType_t scale);
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes);
+cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t matrix, cudaDataType_t type, std::uint64_t rows,
+                                        std::uint64_t columns, std::int64_t ld);
+cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference);
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes);
+// Finds an algorithm if c and d are f32, and a and b are f32, or bf16 with CUBLAS_COMPUTE_32F.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* found);
+// Checks its arguments as cublasGemmStridedBatchedEx does. CUBLAS_STATUS_INVALID_VALUE also if the algorithm is for
+// another problem, an address is aligned less than the algorithm requires, or the bias is null. Likewise if the bias or
+// the workspace does not fit into its block, or if c is not d and overlaps it.
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t matrix_a, const void* b, cublasLtMatrixLayout_t matrix_b,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t matrix_c, void* d,
+                              cublasLtMatrixLayout_t matrix_d, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t bytes, cudaStream_t stream);
+
 }  // namespace tally::cuda_host

@@ -45,10 +45,9 @@ std::unique_ptr<const Context> make_context(int index) {
   CUBLAS_CHECK(cublasCreate(&c.blas));
   CUBLAS_CHECK(cublasSetStream(c.blas, c.stream));
   // cuBLAS' own workspace could not be used inside a captured graph, and would make bits depend on other streams.
-  const std::size_t workspace_bytes = std::size_t{c.properties.major >= 9 ? 32u : 4u} << 20;
-  void* workspace = nullptr;
-  CUDA_CHECK(cudaMallocAsync(&workspace, workspace_bytes, c.stream));
-  CUBLAS_CHECK(cublasSetWorkspace(c.blas, workspace, workspace_bytes));
+  c.workspace_bytes = std::size_t{c.properties.major >= 9 ? 32u : 4u} << 20;
+  CUDA_CHECK(cudaMallocAsync(&c.workspace, c.workspace_bytes, c.stream));
+  CUBLAS_CHECK(cublasSetWorkspace(c.blas, c.workspace, c.workspace_bytes));
   return std::make_unique<const Context>(c);
 }
 

@@ -12,6 +12,8 @@ struct Context {
   cudaStream_t stream;
   cudaStream_t uploads;  // second stream, for copies that must not wait until captured work is launched
   cublasHandle_t blas;
+  void* workspace;  // of cuBLAS and cublasLt
+  std::size_t workspace_bytes;
   cudaDeviceProp properties;
 };
 

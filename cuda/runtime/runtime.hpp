@@ -3,6 +3,7 @@
 #pragma once
 
 #if defined(__CUDACC__)
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
 #define TALLY_CUDA_NAMESPACE cuda

@@ -54,9 +54,10 @@ Array solve_reference(const std::vector<Array>& x) {
 
 OpCase product_case(const std::string& name, std::vector<Shapes> shapes, Shapes large,
                     std::function<Tensor(const std::vector<Tensor>&)> run,
-                    std::function<Array(const std::vector<Array>&)> reference) {
+                    std::function<Array(const std::vector<Array>&)> reference,
+                    std::vector<std::string> kernels = {"matmul"}) {
   return {.name = name,
-          .kernels = {"matmul"},
+          .kernels = std::move(kernels),
           .operands = std::vector<Operand>(shapes[0].size(), Operand{Kind::real, -1, 1}),
           .shapes = std::move(shapes),
           .large = std::move(large),
@@ -81,9 +82,10 @@ std::vector<OpCase> product_cases() {
                    {{3, 2, 90, 33}, {33, 70}}, product, matmul_reference),
       product_case("matmul_shared_left", {{{2, 3}, {2, 3, 2}}, {{2, 3}, {0, 3, 2}}}, {{90, 33}, {4, 33, 70}}, product,
                    matmul_reference),
-      product_case(
-          "linear", {{{2, 3, 4}, {2, 4}, {2}}, {{4}, {3, 4}, {3}}, {{1, 1}, {1, 1}, {1}}, {{0, 3}, {2, 3}, {2}}},
-          {{5, 111, 67}, {130, 67}, {130}}, [](const auto& x) { return linear(x[0], x[1], x[2]); }, linear_reference),
+      product_case("linear",
+                   {{{2, 3, 4}, {2, 4}, {2}}, {{4}, {3, 4}, {3}}, {{1, 1}, {1, 1}, {1}}, {{0, 3}, {2, 3}, {2}}},
+                   {{5, 111, 67}, {130, 67}, {130}}, [](const auto& x) { return linear(x[0], x[1], x[2]); },
+                   linear_reference, {"matmul", "matmul_sums_rows"}),
       product_case(
           "linear_without_bias", {{{2, 3, 4}, {2, 4}}, {{2, 0}, {3, 0}}, {{2, 3}, {0, 3}}}, {{5, 111, 67}, {130, 67}},
           [](const auto& x) { return linear(x[0], x[1]); }, linear_reference),

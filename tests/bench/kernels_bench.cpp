@@ -16,6 +16,7 @@
 #include "core/device/workspace.hpp"
 #include "core/error.hpp"
 #include "core/hyperparameters.hpp"
+#include "core/matrix_layout.hpp"
 #include "core/tensor.hpp"
 
 namespace tally {
@@ -213,13 +214,17 @@ void products() {
   const auto product = [&](const std::string& name, std::int64_t m, std::int64_t n, std::int64_t inner) {
     Buffer x = Buffer::random({m, inner}, -1, 1), weight = Buffer::random({n, inner}, -1, 1), y({m, n});
     Buffer bias = Buffer::random({n}, -1, 1);
-    View transposed = weight.view;
-    std::swap(transposed.shape[0], transposed.shape[1]);
-    std::swap(transposed.strides[0], transposed.strides[1]);
+    Buffer d_weight({n, inner}), d_bias({n});
     const double megabytes = static_cast<double>(m * inner + n * inner + m * n) * 4 / mega;
-    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed, {}, workspace()); });
+    measure(name, megabytes, [&] { k.matmul(y.view, x.view, transposed(weight.view), {}, workspace()); });
     measure(name + ", bias", megabytes,
-            [&] { k.matmul(y.view, x.view, transposed, {.bias = bias.view}, workspace()); });
+            [&] { k.matmul(y.view, x.view, transposed(weight.view), {.bias = bias.view}, workspace()); });
+    const auto weight_gradient = [&](const Epilogue& end) {
+      k.matmul(d_weight.view, transposed(y.view), x.view, end, workspace());
+    };
+    measure(name + ", gradient of the weight", megabytes, [&] { weight_gradient({}); });
+    if (k.matmul_sums_rows(d_weight.view, transposed(y.view), x.view) == 0) return;
+    measure(name + ", and of the bias", megabytes, [&] { weight_gradient({.row_sums = d_bias.view}); });
   };
   product("matmul 8192 x 256 x 256", 8192, 256, 256);
   product("matmul 8192 x 1024 x 256", 8192, 1024, 256);

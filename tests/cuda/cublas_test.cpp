@@ -78,5 +78,107 @@ TEST(Cublas, RefusesWhatDoesNotFitItsMemory) {
   EXPECT_EQ(cublasDestroy(blas), CUBLAS_STATUS_SUCCESS);
 }
 
+Tensor numbers(const Shape& shape, DType type) {
+  std::vector<float> values;
+  for (int i = 0; i < shape.numel(); ++i) values.push_back(static_cast<float>((i * 5 + 3) % 11) - 4);
+  return Tensor::from(values, shape, device).to(type);
+}
+std::vector<double> values_of(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
+
+// By one kernel, or by several if an address is not aligned or the type is f64. All numbers are whole, so both are
+// exact.
+TEST(CublasLt, AddsBiasAndResidualAndSumsRows) {
+  for (const DType type : {DType::f32, DType::bf16, DType::f64}) {
+    SCOPED_TRACE(name_of(type));
+    if (type == DType::bf16) set_matmul_precision(MatmulPrecision::bf16);
+    const DType wide = type == DType::f64 ? type : DType::f32;
+    const Tensor a = numbers({5, 7}, type), b = numbers({7, 6}, type), residual = numbers({5, 6}, wide);
+    const Tensor bias = numbers({6}, wide), shifted = numbers({7}, wide).detached_strided({6}, {{1}}, 1);
+    const auto expect = [&](const Epilogue& end, const Tensor& of_bias, bool fused) {
+      std::vector<double> expected(30);
+      const std::vector<double> x = values_of(a), y = values_of(b), z = values_of(residual);
+      for (std::size_t i = 0; i < 30; ++i) {
+        for (std::size_t k = 0; k < 7; ++k) expected[i] += 2 * x[i / 6 * 7 + k] * y[k * 6 + i % 6];
+        if (end.bias) expected[i] += values_of(of_bias)[i % 6];
+        if (end.residual) expected[i] += z[i];
+      }
+      const Tensor c = Tensor::full({5, 6}, NAN, wide, device);
+      const std::uint64_t threads = started_threads();
+      kernels(device).matmul(c.view(), a.view(), b.view(), end, nullptr);
+      EXPECT_EQ(started_threads() == threads, fused);
+      EXPECT_EQ(values_of(c), expected);
+    };
+    const bool fuses = type != DType::f64;
+    expect({.alpha = 2, .residual = residual.view()}, {}, fuses);
+    for (const Tensor& by : {bias, shifted}) {
+      expect({.alpha = 2, .bias = by.view()}, by, fuses && by.offset() == 0);
+      expect({.alpha = 2, .bias = by.view(), .residual = residual.view()}, by, fuses && by.offset() == 0);
+    }
+    ASSERT_EQ(kernels(device).matmul_sums_rows(residual.view(), a.view(), b.view()), fuses ? 1 : 0);
+    if (fuses) {
+      const Tensor sums = Tensor::full({5}, NAN, DType::f32, device);
+      expect({.alpha = 2, .row_sums = sums.view()}, {}, true);
+      std::vector<double> expected(5);
+      for (std::size_t i = 0; i < 35; ++i) expected[i / 7] += values_of(a)[i];
+      EXPECT_EQ(values_of(sums), expected);
+    }
+    set_matmul_precision(MatmulPrecision::f32);
+  }
+}
+
+TEST(CublasLt, RefusesWhatCublasLtRefuses) {
+  const Context& on = use_device(0);
+  const Tensor x = Tensor::zeros({16, 16}, DType::f32, device), y = Tensor::zeros({2, 16, 16}, DType::f32, device);
+  float *const a = x.view().as<float>(), *const d = y.view().as<float>();
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t matrix, wide;
+  cublasLtMatmulPreferenceOpaque_t preference;
+  cublasLtMatmulHeuristicResult_t result;
+  ASSERT_EQ(cublasLtMatmulDescInit(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutInit(&matrix, CUDA_R_32F, 8, 8, 16), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutInit(&wide, CUDA_R_64F, 8, 8, 16), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatmulPreferenceInit(&preference), CUBLAS_STATUS_SUCCESS);
+  const std::uint32_t alignment = 16;
+  EXPECT_EQ(
+      cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment, 8),
+      CUBLAS_STATUS_INVALID_VALUE);  // not the attribute's size
+  for (const int of : {5, 6, 7, 8}) {
+    const auto attribute = static_cast<cublasLtMatmulPreferenceAttributes_t>(of);
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &alignment, 4), CUBLAS_STATUS_SUCCESS);
+  }
+  const auto choose = [&](cublasLtMatrixLayout_t of_a) {
+    int found = 0;
+    return cublasLtMatmulAlgoGetHeuristic(on.blas, &operation, of_a, &matrix, &matrix, &matrix, &preference, 1, &result,
+                                          &found);
+  };
+  const auto multiply = [&](const float* of_a, const float* c, std::size_t bytes) {
+    const float one = 1;
+    return cublasLtMatmul(on.blas, &operation, &one, of_a, &matrix, a, &matrix, &one, c, &matrix, d, &matrix,
+                          &result.algo, on.workspace, bytes, on.stream);
+  };
+  EXPECT_EQ(choose(&wide), CUBLAS_STATUS_NOT_SUPPORTED);
+  ASSERT_EQ(choose(&matrix), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(a, d, 0), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(a + 4, d, 0), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(a + 1, d, 0), CUBLAS_STATUS_INVALID_VALUE);                 // not aligned
+  EXPECT_EQ(multiply(a, d + 256, 0), CUBLAS_STATUS_SUCCESS);                     // c is another matrix
+  EXPECT_EQ(multiply(a, d + 16, 0), CUBLAS_STATUS_INVALID_VALUE);                // c overlaps d
+  EXPECT_EQ(multiply(a, d, std::size_t{1} << 40), CUBLAS_STATUS_INVALID_VALUE);  // the workspace is smaller
+  const cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
+  ASSERT_EQ(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, 4), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(a, d, 0), CUBLAS_STATUS_INVALID_VALUE);  // another operation than the algorithm's
+  EXPECT_EQ(choose(&matrix), CUBLAS_STATUS_INVALID_VALUE);    // no address of a bias
+  for (float* const address : {a, a + 252, a + 1}) {
+    const float* aligned = a;
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &aligned, 8),
+              CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(choose(&matrix), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &address, 8),
+              CUBLAS_STATUS_SUCCESS);
+    // Past the end of its block, and not aligned.
+    EXPECT_EQ(multiply(a, d, 0), address == a ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE);
+  }
+}
+
 }  // namespace
 }  // namespace tally::cuda_host

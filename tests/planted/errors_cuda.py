@@ -199,4 +199,9 @@ ERRORS = [
             replace="if (capturing == nullptr || bytes > 0) return;",
             what="the estimate leaves out what a captured step keeps of the host's numbers",
             found_by=["cuda/CudaHost/Graph.*", "tasks/EstimateOfACapturedStep.*"], survived=True),
+    Planted("cuda-cublaslt-without-residual", "cuda/matmul.cu",
+            find="before = end.residual ? 1.0f : 0.0f;",
+            replace="before = 0.0f;",
+            what="cublasLt's matmul leaves out the residual that is not c",
+            found_by=["cuda/CublasLt.*"]),
 ]
