@@ -17,6 +17,7 @@
 #include "core/math/random.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/parameter_choice.hpp"
+#include "tasks/checks/estimate.hpp"
 #include "tasks/data/batch.hpp"
 #include "tasks/evaluation/evaluate.hpp"
 #include "tasks/evaluation/generate.hpp"
@@ -78,6 +79,27 @@ void set_peak(JsonValue& json) {
   json.set("tensor_peak_mib", std::llround(static_cast<double>(bytes) / (1 << 20)));
 }
 
+// The training steps of a run, on its batches from the first on.
+struct TrainingSteps {
+  explicit TrainingSteps(const RunConfig& run)
+      : config(run),
+        task(run.make_task()),
+        model(run.make_model(*task)),
+        optimizer(Optimizer::make(run.optimiser, train_only(model->parameters(), run.run.train))),
+        train_step(*model, *optimizer, seed(), run.run.at_once()),
+        order(task->splits().front(), run.run.batch, seed()) {}
+
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(config.run.seed); }
+  Batch batch(std::int64_t n) { return batch_of(*task, order, n); }
+
+  const RunConfig& config;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<SequenceModel> model;
+  std::unique_ptr<Optimizer> optimizer;
+  TrainStep train_step;
+  TrainingOrder order;
+};
+
 // From a standard normal distribution. The result is a leaf that requires a gradient.
 Tensor random_leaf(std::string_view name, const Shape& shape, DType dtype) {
   Tensor x = Tensor::empty(shape, dtype, default_device());
@@ -108,12 +130,7 @@ BenchOptions::BenchOptions(RunConfig run) : config(std::move(run)) {
 
 JsonValue bench_step(const BenchOptions& options) {
   const RunConfig& config = options.config;
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
-  const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
-  const auto seed = static_cast<std::uint64_t>(config.run.seed);
-  TrainStep train_step(*model, *optimizer, seed, config.run.at_once());
-  TrainingOrder order(task->splits().front(), config.run.batch, seed);
+  TrainingSteps run(config);
   const std::int64_t all = options.warmup + options.steps;
 
   StepReport report;
@@ -125,17 +142,17 @@ JsonValue bench_step(const BenchOptions& options) {
       [&](std::int64_t n) {
         // A graph allocates the memory for all of its launches when it is captured, in the second step.
         if (n == std::min<std::int64_t>(options.warmup + 1, 2)) reset_peak_memory(default_device());
-        const Batch batch = batch_of(*task, order, n);
+        const Batch batch = run.batch(n);
         tokens += n > options.warmup ? static_cast<double>(batch.tokens.numel()) : 0;
-        return std::array{seconds_of([&] { report = train_step(batch, n, std::max(config.run.steps, all)); })};
+        return std::array{seconds_of([&] { report = run.train_step(batch, n, std::max(config.run.steps, all)); })};
       },
       [&] { allocations = counted(); });
   const auto steps = static_cast<double>(options.steps);
   tokens /= steps;
   JsonValue json = JsonValue::object(
-      {{"vocab", options.vocabulary}, {"layers", config.model.layers}, {"parameters", model->parameter_count()}});
+      {{"vocab", options.vocabulary}, {"layers", config.model.layers}, {"parameters", run.model->parameter_count()}});
   json.set("tokens_per_s", rate(tokens, set_times(json, "step_s", "", seconds[0])));
-  double flops = 6 * static_cast<double>(model->matrix_parameter_count()) * tokens;
+  double flops = 6 * static_cast<double>(run.model->matrix_parameter_count()) * tokens;
   if (config.model.is_transformer()) {
     flops += (forward_products + backward_products) * static_cast<double>(config.model.layers) * pair_flops(options);
   }
@@ -206,31 +223,72 @@ double bench_gemm(DType dtype) {
   return 2.0 * m * k * n / seconds[4] / 1e9;
 }
 
+RelativeCost cost_relative_to_none(const EncodingChoice& choice) {
+  constexpr std::int64_t warmup = 2, fewest_rounds = 3, most_rounds = 9, steps_of_round = 3;
+  constexpr std::int64_t most_steps = warmup + most_rounds * steps_of_round;
+  constexpr double patience = 2;  // seconds, for slow encodings
+  const auto configured = [&](const EncodingChoice& encoding) {
+    RunConfig config = RunConfig::make("flip-flop", encoding.text(), "quick");
+    config.encoding = encoding.clone();
+    ModelOptions& model = config.model;  // both models get the sizes that the choice requires
+    const std::int64_t head_width = model.width / model.heads;
+    model.layers = std::max(model.layers, choice.least_layers());
+    model.heads = std::max(model.heads, choice.least_heads());
+    model.width = model.heads * head_width;
+    return BenchOptions(std::move(config));
+  };
+  const BenchOptions plain = configured(EncodingChoice::parse("none")), own = configured(choice);
+  const auto bytes_of = [](const BenchOptions& options) {
+    return estimate_step(options.model(), options.config, options.length, warmup).total();
+  };
+  RelativeCost cost;
+  cost.bytes = bytes_of(own);
+  cost.memory = cost.bytes / bytes_of(plain);
+
+  TrainingSteps plain_steps(plain.config), own_steps(own.config);
+  double spent = 0;
+  const auto seconds = [&](TrainingSteps& steps, std::int64_t n) {
+    const Batch batch = steps.batch(n);
+    const double taken = seconds_of([&] { steps.train_step(batch, n, most_steps); });
+    spent += taken;
+    return taken;
+  };
+  // The ratio of the fastest steps: other work on the machine interrupts some of them.
+  const auto ratio_of_round = [&](std::int64_t first, std::int64_t steps) {
+    double of_plain = std::numeric_limits<double>::infinity(), of_own = of_plain;
+    for (std::int64_t n = first; n < first + steps; ++n) {
+      of_plain = std::min(of_plain, seconds(plain_steps, n));
+      of_own = std::min(of_own, seconds(own_steps, n));
+    }
+    return of_own / of_plain;
+  };
+  ratio_of_round(1, warmup);
+  for (std::int64_t n = 0; n < most_rounds && (n < fewest_rounds || spent < patience); ++n) {
+    cost.times.push_back(ratio_of_round(1 + warmup + n * steps_of_round, steps_of_round));
+  }
+  std::ranges::sort(cost.times);
+  return cost;
+}
+
 RunCost measure_cost(const RunConfig& config) {
   constexpr std::int64_t most_steps = 4;
   constexpr double patience = 2;  // seconds, for slow models
   const RunOptions& run = config.run;
-  const std::unique_ptr<Task> task = config.make_task();
-  const auto model = config.make_model(*task);
-  const auto optimizer = Optimizer::make(config.optimiser, train_only(model->parameters(), run.train));
-  const auto seed = static_cast<std::uint64_t>(run.seed);
-  TrainStep train_step(*model, *optimizer, seed, run.at_once());
-  TrainingOrder order(task->splits().front(), run.batch, seed);
-
+  TrainingSteps steps(config);
   double step = std::numeric_limits<double>::infinity(), spent = 0;
   for (std::int64_t n = 1; n <= most_steps && spent < patience; ++n) {
-    const double seconds =
-        seconds_of([&] { train_step(batch_of(*task, order, n), n, std::max(run.steps, most_steps)); });
+    const double seconds = seconds_of([&] { steps.train_step(steps.batch(n), n, std::max(run.steps, most_steps)); });
     step = std::min(step, seconds);
     spent += seconds;
   }
   RunCost cost{.training = step * static_cast<double>(run.steps)};
   const std::int64_t on_the_way = (run.steps - 1) / config.eval_interval();
-  for (const Split& split : std::span(task->splits()).subspan(1)) {
+  for (const Split& split : std::span(steps.task->splits()).subspan(1)) {
     const std::int64_t looked_at = run.eval_count == 0 ? split.count : std::min(run.eval_count, split.count);
     const auto of_one = [&](const auto& evaluate_as, std::int64_t at_once) {
       const std::int64_t batch = std::min(at_once, split.count);
-      const double seconds = seconds_of([&] { evaluate_as(*model, *task, split.name, batch, batch, nullptr, {}); });
+      const double seconds =
+          seconds_of([&] { evaluate_as(*steps.model, *steps.task, split.name, batch, batch, nullptr, {}); });
       return seconds / static_cast<double>(batch);
     };
     cost.evaluations +=

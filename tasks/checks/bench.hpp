@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/io/json.hpp"
 #include "tasks/runs/config.hpp"
@@ -37,6 +38,18 @@ JsonValue bench_attention(const BenchOptions& options);
 // Billions of additions and multiplications a second of the matmul [8192, 256] x [256, 1024], the yardstick for the
 // other rates.
 double bench_gemm(DType dtype);
+
+// The cost of an encoding: a training step of flip-flop's quick preset, relative to the same step with `none`.
+struct RelativeCost {
+  std::vector<double> times;  // one ratio for each round, ascending
+  double memory = 0;          // ratio of the peak bytes of tensors
+  double bytes = 0;
+  double median() const { return times[times.size() / 2]; }
+};
+
+// A round measures a few steps of both models, because other load on the machine affects neighbouring measurements
+// alike. All rounds take about two seconds. The memory is counted. Throws Error as training does.
+RelativeCost cost_relative_to_none(const EncodingChoice& choice);
 
 // The time that a run will take, extrapolated from a few measured steps and evaluations.
 

@@ -197,11 +197,13 @@ JsonValue options_value(std::string_view prefix, const std::vector<OptionInfo>& 
 }
 
 // Distinct sizes that no parameter has on its own, so that a shape can be printed with letters.
-constexpr std::int64_t heads = 34, head_width = 74, width = heads * head_width, max_length = 1031, symbols = 97;
+constexpr std::int64_t heads = 34, head_width = 76, width = heads * head_width, max_length = 1031, symbols = 97;
 
 std::string shape_text(const Shape& shape) {
   constexpr std::array<std::pair<std::int64_t, const char*>, 5> letters{
       {{width, "D"}, {max_length, "T_max"}, {symbols, "V"}, {head_width, "d"}, {heads, "H"}}};
+  constexpr std::array<std::pair<std::int64_t, const char*>, 2> fractions{
+      {{width / 8, "D/8"}, {head_width / 2, "d/2"}}};
   constexpr std::int64_t most_times = 64;  // "16H"; options may be as large as a higher multiple
   std::string text;
   for (int axis = 0; axis < shape.rank; ++axis) {
@@ -211,6 +213,9 @@ std::string shape_text(const Shape& shape) {
       if (times == 0 || shape[axis] % value != 0 || times > most_times) continue;
       size = formatted("{}{}", times == 1 ? "" : to_text(times), letter);
       break;
+    }
+    for (const auto& [value, letter] : fractions) {
+      if (shape[axis] == value) size = letter;
     }
     text += formatted("{}{}", axis > 0 ? ", " : "", size);
   }

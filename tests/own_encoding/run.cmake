@@ -65,7 +65,7 @@ step(RUN ${tally} describe decay HOLDS "l_ij = s_ij - r_h (i-j)" "start")
 step(RUN ${tally} train --pe decay --help HOLDS "--pe.start=0.1" "strength r of every head at the start")
 step(RUN ${tally} check --pe decay --only gradients HOLDS "these promises are kept")
 foreach(encoding IN ITEMS decay counted-decay begun-by-hooks begun-by-score)
-  step(RUN ${tally} check --pe ${encoding} HOLDS "all promises are kept")
+  step(RUN ${tally} check --pe ${encoding} HOLDS "cost        step " "all promises are kept")
 endforeach()
 step(RUN ${tally} check --pe counted-decay --against counted-decay-in-tensors
      HOLDS "counted-decay is the same function as counted-decay-in-tensors")

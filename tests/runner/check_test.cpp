@@ -12,12 +12,20 @@ class CheckCommand : public Program {};
 class NewEncoding : public Program {};
 
 TEST_F(CheckCommand, TellsOfEveryPromise) {
-  expect_parts(done("check --pe=alibi"), {"gradients", "causality", "parameters", "forms", "key-heads", "generation",
-                                          "precision", "threads", "devices", "length", "all promises are kept"});
+  expect_parts(done("check --pe=alibi"),
+               {"gradients", "causality", "parameters", "forms", "key-heads", "generation", "precision", "threads",
+                "devices", "length", "\ncost        step ", "all promises are kept"});
   const JsonValue found = json("check --pe=hard --quiet");
   EXPECT_EQ(found.integer("wrong"), 0);
   EXPECT_EQ(found.elements("properties").size(), 10u);
   EXPECT_EQ(found.elements("properties")[0].string("found"), "-") << "gradients by a rule of its own";
+  // Nothing about a machine's speed, except that times are above 0. Materialised attention needs more memory.
+  const JsonValue& cost = found.at("cost");
+  EXPECT_GE(cost.integer("rounds"), 3);
+  EXPECT_GT(cost.real("step_min"), 0);
+  EXPECT_LE(cost.real("step_min"), cost.real("step"));
+  EXPECT_LE(cost.real("step"), cost.real("step_max"));
+  EXPECT_GT(cost.real("memory"), 1);
 }
 
 // Given options are kept, the others are changed one at a time, and all are reported.
@@ -45,7 +53,7 @@ TEST_F(CheckCommand, ChecksTheEncodingAsConfigured) {
 TEST_F(CheckCommand, ChecksOnlySomeProperties) {
   const std::string some = done("check --pe=alibi --only=forms,gradients");
   expect_parts(some, {"\ngradients   ok ", "\nforms       ok ", " variants)\n", "\nthese promises are kept\n"});
-  EXPECT_FALSE(holds(some, "causality") || holds(some, "step  ")) << some;
+  EXPECT_FALSE(holds(some, "causality") || holds(some, "\ncost ")) << some;
   refused("check --pe=cope --only=gradient", "no property 'gradient'; did you mean 'gradients'?");
 }
 
