@@ -161,7 +161,7 @@ JsonValue bench_step(const BenchOptions& options) {
   json.set("grad_norm", report.grad_norm);
   set_peak(json);
   json.set("system_allocations_per_step", static_cast<double>(counted() - allocations) / steps);
-  if (const DeviceGraph* const graph = train_step.graph(); graph != nullptr) {
+  if (const DeviceGraph* const graph = run.train_step.graph(); graph != nullptr) {
     const GraphSize size = graph->size();
     json.set("graph_kernels", size.kernels);
     json.set("graph_allocations", size.allocations);
