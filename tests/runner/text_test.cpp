@@ -144,7 +144,8 @@ TEST_F(TextRuns, AreLookedIntoByLines) {
 // Reproduces a figure of the paper with one command: trains, evaluates each model at the contexts on the same targets,
 // stores the evaluations, and prints the same results as eval.
 TEST_F(TextRuns, AreReproducedAtTheContextsOfFigure3) {
-  std::string line = "reproduce figure3 --rows rope,relative --rows 'relative, capped' --dir runs --seeds=1 --threads=1 --jobs=1";
+  std::string line =
+      "reproduce figure3 --rows rope,relative --rows 'relative, capped' --dir runs --seeds=1 --threads=1 --jobs=1";
   refused(line + " --set task.data=nowhere",
           "nowhere, which figure3 trains on; it is made by: tasks/text/fetch.sh prose");
   for (const char* change : {"task.data=data", "task.length=16", "model.layers=1", "model.width=8", "model.heads=2",
