@@ -25,7 +25,7 @@ SEEDS = 3
 TEXT = "prose, 4 times the context"
 # The rows of the table; the picture has all encodings.
 ROWS = ["none", "absolute", "rope", "alibi", "relative", "cope", "cope + rope", "contextual-rotary", "fox",
-        "stick-breaking", "selective", "path"]
+        "stick-breaking", "selective", "path", "grape-a", "grape-ap", "grape-m", "pope", "relative-bank", "bam", "repo"]
 LEGEND = "filled: the share of the errors of none, a model without positions, that is avoided"
 
 
