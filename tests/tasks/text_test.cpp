@@ -108,6 +108,9 @@ TEST_F(TextTask, AWindowWithAStrideHasTheContextBeforeIt) {
     const auto counts = std::accumulate(example.loss_mask.begin(), example.loss_mask.end(), 0);
     EXPECT_EQ(counts, n == 0 ? 10 : n + 1 < split.count ? 4 : 2) << n;
   }
+  const auto later = make({{"length", "10"}, {"stride", "4"}, {"after", "12"}});
+  const Example first = later->example("validation", 0);
+  EXPECT_EQ(std::accumulate(first.loss_mask.begin(), first.loss_mask.end(), 0), 4) << "a stride of targets";
 }
 
 TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
@@ -139,6 +142,18 @@ TEST_F(TextTask, AnEpochTakesEachWindowOnce) {
   }
   EXPECT_TRUE(differs) << "the seed decides";
   EXPECT_NE(epochs[0], epochs[1]);
+  std::set<std::int64_t> offsets;
+  for (std::int64_t epoch = 0; epoch < 60; ++epoch) {
+    std::int64_t first = train_tokens;
+    for (std::int64_t n = 0; n < windows; ++n) {
+      const std::int32_t begin = task->example("train", epoch * windows + n).tokens[0];
+      first = std::min<std::int64_t>(first, begin == 256 ? 0 : begin);
+    }
+    offsets.insert(first);
+  }
+  EXPECT_EQ(offsets.size(), 10u);
+  EXPECT_EQ(*offsets.begin(), 0);
+  EXPECT_EQ(*offsets.rbegin(), 9);
 }
 
 TEST_F(TextTask, RandomPlacesAreDrawnAnewForEachSequence) {
