@@ -9,7 +9,7 @@ ERRORS = [
             found_by=["autograd/Backward.*"]),
     Planted("pair-leaves-out-products", "autograd/score.cpp",
             find="(!has_product || traits.after_biases || traits.adds)",
-            replace="(!has_product || true)",
+            replace="(!has_product || traits.adds || true)",
             what="a score modification of the score alone takes one with a product in it",
             found_by=["nn/ScoreMods.*"]),
     Planted("unread-score-of-gates", "autograd/ops/attention.cpp",
