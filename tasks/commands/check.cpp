@@ -116,7 +116,7 @@ std::string options_text(const std::vector<std::string>& labels) {
 
 // "cost        step 1.42 of none's, 1.38 to 1.51 in 15 rounds; memory 1.15 of none's, 12.3 MiB". An encoding whose
 // steps fail has no cost, and CUDA kernels executed by the CPU would take minutes.
-JsonValue tell_cost(const EncodingChoice& choice, const CommonOptions& common) {
+JsonValue report_cost(const EncodingChoice& choice, const CommonOptions& common) {
   if (default_device().type == DeviceType::cuda_host) return JsonValue();
   try {
     const RelativeCost cost = cost_relative_to_none(choice);
@@ -169,7 +169,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   JsonValue properties = alone ? look_at_properties(wanted, variants, common) : compare_all(rewritings, common);
   const std::int64_t wrong = std::ranges::count_if(
       properties.elements(), [](const JsonValue& property) { return property.integer("wrong") > 0; });
-  const JsonValue cost = alone && settings.only.empty() ? tell_cost(choice, common) : JsonValue();
+  const JsonValue cost = alone && settings.only.empty() ? report_cost(choice, common) : JsonValue();
   const char* const promises = wrong == 1 ? " promise" : " promises";
   Result result{.code = wrong > 0 ? exit_code::failed : exit_code::done,
                 .value = JsonValue::object({{"pe", settings.encoding},

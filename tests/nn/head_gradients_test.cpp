@@ -85,9 +85,9 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
   EXPECT_LE(difference, tolerance * largest);
 }
 
-// Matmuls round operands given in f32 to the same numbers, so no bit differs, unless one of two terms is rounded before
-// their sum. The sums by key come from one part of a
-// head or from several, for which there may not be enough memory at once.
+// Matmuls round operands given in f32 to the same numbers, so no bit differs. The exception is a gradient of q with two
+// terms, one of which is rounded before their sum; no gradient of k or v depends on it. The sums by key come from one
+// part of a head or from several, for which there may not be enough memory at once.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   set_matmul_precision(MatmulPrecision::bf16);
   set_thread_count(2);  // there is memory for a part of each thread
@@ -104,7 +104,7 @@ TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
                  rounded = gradients(one, reads, Query::q, OutputPrecision::matmul_input);
       for (const auto& [name, expected] : wide) {
         SCOPED_TRACE(name);
-        if (is_summed(reads, Query::q)) {
+        if (is_summed(reads, Query::q) && name != "k" && name != "v") {
           expect_near(rounded.at(name), expected, 0x1p-7);
         } else {
           EXPECT_EQ(rounded.at(name), expected);
