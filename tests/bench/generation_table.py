@@ -11,7 +11,6 @@ only adds. A cost that is linear in the context grows little here: most of a tok
 that compute the whole text anew with every token take minutes.
 """
 import argparse
-import json
 import pathlib
 import random
 import resource
@@ -19,6 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import tables
 
 COUNTS = [1, 256, 511]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
@@ -62,16 +63,15 @@ def main():
     options.add_argument("--rounds", type=int, default=3)
     args = options.parse_args()
     tally = args.tally.resolve()
-    listed = subprocess.run([tally, "describe", "encodings", "--json"], capture_output=True, text=True, check=True).stdout
-    names = args.pe.split(",") if args.pe else [entry["name"] for entry in json.loads(listed)["encodings"]]
+    names = args.pe.split(",") if args.pe else tables.encodings_of(tally)
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
         prepare(tally, folder)
-        print("| encoding | ms a token, 1 to 256 | 256 to 511 | tokens/s, 256 to 511 |\n|---|---|---|---|")
+        tables.print_heads(["encoding", "ms a token, 1 to 256", "256 to 511", "tokens/s, 256 to 511"])
         for pe in names:
             try:
                 early, late = measure(tally, folder, pe, args.rounds)
-                print(f"| {pe} | {early:.2f} | {late:.2f} | {1000 / late:,.0f} |", flush=True)
+                print(tables.row_text([pe, f"{early:.2f}", f"{late:.2f}", f"{1000 / late:,.0f}"]), flush=True)
             except RuntimeError as error:
                 print(f"{pe}: {error}", file=sys.stderr)
     finally:
