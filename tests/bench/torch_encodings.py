@@ -1,8 +1,8 @@
-"""The position encodings of `tally describe encodings` in PyTorch, each the way one writes it there today.
+"""Twenty of tally's encodings in PyTorch, each the way one writes it there today.
 
 A module of ENCODINGS computes causal attention: from q, k, v [B, H, T, d] and x [B, T, D], which they were projected
 from, y [B, H, T, d]. A module of EMBEDDINGS adds positions to token embeddings [B, T, D]. Formulas and defaults are those
-that `tally describe NAME` prints; torch_check.py compares all of them with plain loops. What does not change from step
+that `tally describe NAME` prints; torch_check.py compares all of them with tests/outside. What does not change from step
 to step (distances, masks, angles) is computed when a module is made.
 """
 import math
