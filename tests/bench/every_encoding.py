@@ -3,11 +3,12 @@
 
     every_encoding.py [--tally build/release/tally] [--before OLD] [--rounds 1] [--pe cope,path] [--preset quick]
 
-The step is that of the paper's flip-flop model or of another preset, the attention that of one of its layers at T 4096,
-batch 1, forward and backward. Each program runs by itself, none before each encoding: a ratio is of neighbours, a figure
-the median over the rounds. --before: an older build's program, which runs after the newer one: whether a change made an
-encoding slower. The form composed is not in tiles, so memory grows with the square of the length. Untrained gates flatter
-encodings that skip tiles of negligible weights; TALLY_SKIP_TILES=0 in the environment computes all.
+Measured are a training step of the paper's flip-flop model or of another preset, and the attention of one of its
+layers at T 4096, batch 1, forward and backward. Programs run one after the other, none before each encoding. Ratios
+compare neighbours, and figures are medians over the rounds. --before: an older build's program, which runs after the
+newer one: whether a change made an encoding slower. The form composed is not in tiles, so memory grows with the
+square of the length. Untrained gates flatter encodings that skip tiles of negligible weights; TALLY_SKIP_TILES=0 in
+the environment computes all.
 """
 import argparse
 import statistics
@@ -33,7 +34,7 @@ def bench(program, work, pe, args):
 
 
 def measure(pe, work, args):
-    """Of every round the results of none, of the encoding and of the encoding before."""
+    """The results of every round: of none, of the encoding, and of the encoding in the older build."""
     turns = []
     for _ in range(args.rounds):
         none = bench(args.tally, work, "none", args)

@@ -3,12 +3,12 @@
 
     python3 tests/bench/generation_table.py [--tally build/release/tally] [--pe none,cope] [--rounds 3]
 
-Models of 4 layers, width 256 and 4 heads, of 512 tokens and a vocabulary of 1,024 at most, trained for one step on a
-small text made here (their weights do not matter). Each generates 1, 256 and 511 tokens; figures are differences of
-processor time between these, so that starting does not count: milliseconds a token with up to 256 tokens before it and
-with 256 to 511, and tokens a second in the second half. The least of the rounds is taken, since what else a machine does
-only adds. A cost that is linear in the context grows little here: most of a token's work is in the weights. Encodings
-that compute the whole text anew with every token take minutes.
+Models have 4 layers, width 256, 4 heads, 512 tokens and a vocabulary of at most 1,024. They are trained for one step
+on a small generated text, because their weights do not matter. Each generates 1, 256 and 511 tokens; figures are
+differences of processor time between these, so that starting does not count: milliseconds a token with up to 256
+tokens before it and with 256 to 511, and tokens a second in the second half. The least of the rounds is taken, since
+other work on the machine only adds time. A cost that is linear in the context grows little here: most of a token's
+work is in the weights. Encodings that compute the whole text again for every token take minutes.
 """
 import argparse
 import pathlib

@@ -4,9 +4,9 @@ python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--ed
                                     [--most-gib 8]
 python3 tests/bench/memory_table.py --long [NAME ...]
 
---edge adds three configurations that need most of this machine's memory: a batch as large as fits into nine tenths of
-what is available, or into --edge-gib where others need the rest, by the dry run's own word. Of the other configurations
-none above --most-gib is run. Bytes are those of tensors; the last column is the difference.
+--edge adds three configurations that need most of this machine's memory. Their batch is the largest that fits into
+nine tenths of the available memory, or into --edge-gib, as counted by the dry run. Other configurations run only
+below --most-gib. Bytes are of tensors; the last column is the difference.
 
 --long runs nothing: memory of a step of the paper's model with one long text, of every encoding or of those named, as
 `tally bench step --dry-run` counts it, and whether that is within LONG's goals.
@@ -88,7 +88,7 @@ def available_bytes():
 
 
 def with_largest_batch(tally, options, most):
-    """The batch that needs most of what there is: doubled, then halved in between, until it does not fit."""
+    """The largest batch that fits: doubled, then halved in between, until it does not fit."""
     def needs(batch):
         return counted(tally, [*options, "--batch", str(batch), "--eval-batch", "2"]) or float("inf")
 

@@ -7,11 +7,11 @@
     step_table.py --size attention        # one layer's attention at T 4096, batch 1, instead of a step
     step_table.py --device cuda --precision f32,tf32,bf16 --tally build/cuda/tally
 
-Every program runs by itself. A round runs all programs of all rows once, one after the other, and a figure is the median
-over the rounds. Ratios are taken within a round, then their median. "Times as fast" compares with the best of PyTorch's
-forms in the row's precision and in f32. Attention on the CPU that skips tiles of negligible weights is also measured
-without (TALLY_SKIP_TILES=0). Needs PyTorch 2 (torch_step.py describes its installation); without it, or with --no-peer,
-only tally's columns are filled.
+Programs run one after the other. A round runs all programs of all rows once, one after the other, and a figure is the
+median over the rounds. Ratios are taken within a round, then their median. "Times as fast" compares with the best of
+PyTorch's forms in the row's precision and in f32. Attention on the CPU that skips tiles of negligible weights is also
+measured without (TALLY_SKIP_TILES=0). Needs PyTorch 2 (torch_step.py describes its installation); without it, or with
+--no-peer, only tally's columns are filled.
 """
 import argparse
 import pathlib

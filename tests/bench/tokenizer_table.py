@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Released vocabularies of GPT-2 and cl100k on texts of the user: ids and speed beside tiktoken and tokenizers, in one run.
+"""Released vocabularies of GPT-2 and cl100k on given texts: ids and speed compared with tiktoken and tokenizers.
 
     python3 tests/bench/tokenizer_table.py [--build build/release] FILE...
 
@@ -56,7 +56,7 @@ def released_cl100k(folder):
 
 
 def random_text(size):
-    """Of all characters of the Unicode version that Python has, with blanks and line ends between them."""
+    """Characters of the Unicode version that Python has, with blanks and line ends between them."""
     chance = random.Random(12)
     known = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
     parts = [chance.choice(known) if chance.random() < 0.8 else chance.choice(" \n\t\r'sa1") for _ in range(size // 3)]

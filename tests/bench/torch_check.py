@@ -69,7 +69,8 @@ def layer_of(name, module):
 
 
 def compare(name, module, inputs, layer, gradients_of_module, output_of):
-    """The largest difference of the output and all gradients. inputs: {name: tensor}, those of the module in order."""
+    """The largest difference of the output and all gradients. inputs: {name: tensor}, the module's arguments in
+    order."""
     leaves = {key: tape.Node(tensor.detach().numpy()) for key, tensor in inputs.items()}
     output, expected = module(*inputs.values()), output_of(leaves)
     d_output = torch.randn(output.shape)

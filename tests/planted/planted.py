@@ -6,9 +6,9 @@ Usage: planted.py [--only ID,ID,...] [--again] [--tests FOLDER/FILTER ...] [--jo
        planted.py --check-anchors    whether every error still has its place in the tree; builds nothing
 
 The errors are in errors_FLOOR.py. The copy, its build and the results are in build/planted and are used again by the
-next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries those
-found at another commit. With ccache what was compiled in the tree is not compiled again. --only takes ids or their
-beginnings; --tests runs other tests instead of those that are expected to find an error, such as 'nn/*-CudaHost/*'
+next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries
+those found at another commit. With ccache, files that were compiled in the tree are not compiled again. --only takes
+ids or their beginnings; --tests runs other tests instead of the expected ones, such as 'nn/*-CudaHost/*'
 (GoogleTest's filters after the folder), and keeps no results.
 
 Exit status 1 where an error survives, cannot be planted or does not compile.
@@ -130,7 +130,7 @@ def plant(chosen, arguments):
 
 
 def chosen_errors(arguments):
-    """Those never tried first, and those of one file one after another: fewer files are compiled again."""
+    """Untried errors come first, and errors of one file follow each other: fewer files are compiled again."""
     wanted = arguments.only.split(",") if arguments.only else [""]
     chosen = [error for error in ERRORS if any(error.id.startswith(beginning) for beginning in wanted)]
     if not chosen:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what no compiler checks: includes point down, CUDA stays in its folder, kernels keep their rules, and the like.
+"""Checks rules that no compiler knows: includes point down, CUDA stays in its folder, kernels keep their rules.
 
 Usage: check.py [ROOT]. Prints one line per offence, `file:line: what is wrong`; exit status 1 when there is one.
 """
@@ -84,7 +84,7 @@ CODE_IN_TEXT = re.compile(r"`[^`]*`")
 
 
 def project_files(root):
-    """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
+    """Paths relative to root: files that git tracks or would add, or everything outside build/ without git."""
     try:
         listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                  cwd=root, capture_output=True, check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check.py reports each kind of offence, and stays silent about what is allowed."""
+"""check.py reports each kind of offence, and nothing that is allowed."""
 import pathlib
 import tempfile
 import unittest
