@@ -5,7 +5,7 @@ Usage: planted.py [--only ID,ID,...] [--again] [--tests FOLDER/FILTER ...] [--jo
        planted.py --record           writes what is known of each error to tests/results/planted.md
        planted.py --check-anchors    whether every error still has its place in the tree; builds nothing
 
-The errors are in errors_FLOOR.py. The copy, its build and the results are in build/planted and are used again by the
+The errors are in errors_LAYER.py. The copy, its build and the results are in build/planted and are used again by the
 next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries
 those found at another commit. With ccache, files that were compiled in the tree are not compiled again. --only takes
 ids or their beginnings; --tests runs other tests instead of the expected ones, such as 'nn/*-CudaHost/*'
