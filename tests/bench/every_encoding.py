@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What every encoding costs compared with none: a training step, a layer's attention, their memory: a table in Markdown.
+"""The cost of every encoding compared with none, step, attention and memory: a table in Markdown.
 
     every_encoding.py [--tally build/release/tally] [--before OLD] [--rounds 1] [--pe cope,path] [--preset quick]
 
@@ -23,8 +23,8 @@ HEADS = ["", "of none's", "memory", "before", "of before", "memory before"]
 def bench(program, work, pe, args):
     """The result, or None for an encoding that an older program does not have."""
     sizes = ["--length", "64", "--batch", "2"] if args.small else WORK[work]
-    command = [program, "bench", work, "--preset", args.preset, *sizes, "--pe", pe, "--steps", args.steps, "--warmup", 1,
-               "--json"]
+    command = [program, "bench", work, "--preset", args.preset, *sizes, "--pe", pe, "--steps", args.steps,
+               "--warmup", 1, "--json"]
     try:
         return tables.result_of(command)
     except tables.Failed as failure:
@@ -80,7 +80,8 @@ def main():
     for pe in names:
         step, attention = (measure(pe, work, args) for work in WORK)
         if pe == names[0]:
-            print(f"{tables.machine_text(step[0][1]['machine'])}; medians of {args.rounds} rounds of {args.steps} runs.\n")
+            machine = tables.machine_text(step[0][1]["machine"])
+            print(f"{machine}; medians of {args.rounds} rounds of {args.steps} runs.\n")
             tables.print_heads(["encoding", *(f"{work} {head}".strip() for work in WORK for head in heads), "form"])
         print(tables.row_text([pe, *cells(step)[:len(heads)], *cells(attention)[:len(heads)], step[0][1]["attention"]]),
               flush=True)

@@ -43,7 +43,9 @@ def programs(pe, precision, args):
     if pe in SKIPPING and args.device == "cpu":
         found["no tile skipped"] = (own, {"TALLY_SKIP_TILES": "0"})
     for form, option in {} if args.no_peer else FORMS.items():
-        if form == "graph" and (args.device == "cpu" or work == "attention") or form == "bias fused" and pe not in FUSED_BIAS:
+        if form == "graph" and (args.device == "cpu" or work == "attention"):
+            continue
+        if form == "bias fused" and pe not in FUSED_BIAS:
             continue
         found[form] = ([sys.executable, PEER, *common, *theirs, *option], {})
     return found

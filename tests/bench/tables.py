@@ -43,8 +43,9 @@ def encodings_of(tally):
 def machine_text(machine):
     """The origin of a table, from the member `machine` of a result."""
     at = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return (f"{machine['device_name'] or machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels of "
-            f"OpenBLAS, {machine['compiler']}, tally {machine['version']} at commit {machine.get('commit') or 'unknown'}; {at}")
+    commit = machine.get("commit") or "unknown"
+    return (f"{machine['device_name'] or machine['processor']}, {machine['threads']} threads, {machine['blas']} kernels "
+            f"of OpenBLAS, {machine['compiler']}, tally {machine['version']} at commit {commit}; {at}")
 
 
 def row_text(cells):

@@ -4,8 +4,8 @@
     torch_check.py               # all of them
     torch_check.py cope fox-pro  # some
 
-Outputs and the gradients of inputs and parameters, with random inputs and parameters; the length reaches all ranges of T5,
-distances beyond FIRE's threshold and positions beyond CoPE's table. Encodings with a bias are compared both with and
+Outputs and the gradients of inputs and parameters, with random inputs and parameters. The length reaches all ranges of
+T5, distances beyond FIRE's threshold and positions beyond CoPE's table. Encodings with a bias are compared both with and
 without --fused-bias. Prints for each the largest difference over the largest magnitude in the tensor. Exit code 0: all
 within 1e-12, 1: not. Needs PyTorch 2 (see torch_step.py) and numpy.
 """
@@ -49,7 +49,8 @@ def layer_of(name, module):
     options = run_config.ENCODING_DEFAULTS.get(name, {}) | {"p-max": SIZES["p_max"], "hidden": SIZES["hidden"]}
     if name == "cope-alibi":
         options["p-max"] = 0
-    sizes = position.Sizes(SIZES["heads"], SIZES["heads"], SIZES["width"] // SIZES["heads"], SIZES["width"], SIZES["length"])
+    heads, width = SIZES["heads"], SIZES["width"]
+    sizes = position.Sizes(heads, heads, width // heads, width, SIZES["length"])
     shapes = position.parameter_shapes(name, sizes, options)
 
     def arrays(tensor_of):
