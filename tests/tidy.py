@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy on the sources outside tests, except those that it found clean before and that are unchanged.
+"""Runs clang-tidy on the sources outside tests, except unchanged ones that it found clean before.
 
     tests/tidy.py [--changed]
 
@@ -22,7 +22,7 @@ from changed import ROOT, output_of, text_of, with_headers
 
 
 def keys(build):
-    """Source -> the sum of all that decides what is found in it."""
+    """Source -> the digest of everything that clang-tidy's result depends on."""
     common = output_of("clang-tidy", "--version") + text_of(ROOT / ".clang-tidy")
     result = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):

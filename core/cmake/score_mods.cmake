@@ -9,9 +9,7 @@
 # (cuda/attention/device.hpp).
 #
 # Writes the sources to <build>/generated/score_mods and adds them to the target. The function is installed with the package,
-# for programs that use find_package(tally). TALLY_SCORE_MOD_ARCHITECTURES: the GPUs that nvcc compiles them for, if
-# fewer than CMAKE_CUDA_ARCHITECTURES; each one takes nvcc minutes per architecture. TALLY_INCLUDE: the folder of the
-# installed headers, if tally is installed.
+# for programs that use find_package(tally). TALLY_INCLUDE: the folder of the installed headers, if tally is installed.
 function(tally_score_mods target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EVERY_FORM")
   set(folder ${PROJECT_BINARY_DIR}/generated/score_mods/${target})
@@ -134,9 +132,6 @@ function(tally_score_mods target)
     endif()
     add_library(${target}_gpu OBJECT ${gpu_kernels})
     set_property(TARGET ${target}_gpu PROPERTY JOB_POOL_COMPILE nvcc)
-    if(TALLY_SCORE_MOD_ARCHITECTURES)
-      set_property(TARGET ${target}_gpu PROPERTY CUDA_ARCHITECTURES ${TALLY_SCORE_MOD_ARCHITECTURES})
-    endif()
     target_include_directories(${target}_gpu PRIVATE $<TARGET_PROPERTY:tally::core,INTERFACE_INCLUDE_DIRECTORIES>
                                ${TALLY_INCLUDE})
     target_link_libraries(${target}_gpu PRIVATE CUDA::cudart_static)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Why positions in tokens cannot find the last x: what a trained head adds for content, and what for position.
+"""Why positions in tokens cannot find the last x: a trained head's terms for content and for position.
 
-Usage: last_x.py [--near-gap N] DUMP.safetensors..., from `tally inspect RUN --split S --count N --out DUMP.safetensors`
-for a run of the task last-x; the splits of one run together. N is the largest gap that was trained (preset quick: 7).
-tasks/last_x.md tells what the numbers mean.
+Usage: last_x.py [--near-gap N] DUMP.safetensors..., from `tally inspect RUN --split S --count N --out
+DUMP.safetensors` for a run of the task last-x; the splits of one run together. N is the largest gap that was trained
+(preset quick: 7). tasks/last_x.md explains the numbers.
 
 Everything is read at the query `?`. The logarithms of one query's weights are its logits but for a constant. For each
 layer and head, with a constant c_s for each sequence, kind x or y, and i tokens from a key to `?`,

@@ -1,165 +1,200 @@
-// Tally's matmuls compared with OpenBLAS's, which has its own threads, on the shapes of a small transformer and on
-// squares:
-//   gemm_bench [--threads N] [--rounds N] [--f64] [--openblas PATH of a threaded libopenblas.so.0]
-// Each round times both, one after the other. Printed are medians over the rounds; ratios are taken within a round,
-// because a shared machine changes its speed. OpenBLAS runs in a child process, because its threads and ours would wait
-// for each other's cores. It must also read OPENBLAS_CORETYPE, which gives it the kernels that tally uses.
+// Tally's matmuls in f32 compared with OpenBLAS's own threads, and in bf16 compared with f32, on the shapes of a small
+// transformer and on squares:
+//   gemm_bench [--threads N] [--rounds N] [--f64] [--processor-time]
+// Each round times all, one after the other. Printed are medians over the rounds; ratios are taken within a round,
+// because a shared machine changes its speed. OpenBLAS uses the kernels that tally selects. --f64: f64 instead of f32
+// and bf16. --processor-time: with one thread, on a machine that others use too.
 #include <dlfcn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <stdexcept>
-#include <string>
+#include <thread>
 #include <vector>
 
 #include "core/cpu/matmul/blas.hpp"
+#include "core/cpu/matmul/matmul.hpp"
 #include "core/cpu/parallel.hpp"
-#include "tests/bench/gemm_cases.hpp"
+#include "core/device/kernels.hpp"
+#include "core/device/workspace.hpp"
+#include "core/error.hpp"
 
+namespace tally {
 namespace {
 
-using namespace tally::bench;
+struct Case {
+  const char* name;
+  int batch, m, n, k;
+  bool transpose_a, transpose_b;
+  double flops() const { return 2.0 * batch * m * n * k; }
+};
+
+constexpr Case cases[] = {
+    {"linear 256 -> 256", 1, 8192, 256, 256, false, true},
+    {"  its d_x", 1, 8192, 256, 256, false, false},
+    {"  its d_w", 1, 256, 256, 8192, true, false},
+    {"linear 256 -> 1024", 1, 8192, 1024, 256, false, true},
+    {"  its d_x", 1, 8192, 256, 1024, false, false},
+    {"  its d_w", 1, 1024, 256, 8192, true, false},
+    {"linear 1024 -> 256", 1, 8192, 256, 1024, false, true},
+    {"  its d_x", 1, 8192, 1024, 256, false, false},
+    {"  its d_w", 1, 256, 1024, 8192, true, false},
+    {"attention q k^T", 64, 512, 512, 64, false, true},
+    {"  its d_q", 64, 512, 64, 512, false, false},
+    {"  its d_k", 64, 512, 64, 512, true, false},
+    {"attention a v", 64, 512, 64, 512, false, false},
+    {"  its d_a", 64, 512, 512, 64, false, true},
+    {"  its d_v", 64, 512, 64, 512, true, false},
+    {"square 512", 1, 512, 512, 512, false, false},
+    {"square 1024", 1, 1024, 1024, 1024, false, false},
+    {"square 2048", 1, 2048, 2048, 2048, false, false},
+};
+
+int threads = thread_count();
+clockid_t timer = CLOCK_MONOTONIC;
+
+double seconds_now() {
+  timespec now{};
+  clock_gettime(timer, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// GFLOP/s of f, which is called until 40 ms have passed. During the pause all spinning threads go to sleep.
+template <class F>
+double rate(const Case& shape, F&& f) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(40));
+  f();
+  int calls = 0;
+  double seconds = 0;
+  for (const double begin = seconds_now(); seconds < 0.04; ++calls) {
+    f();
+    seconds = seconds_now() - begin;
+  }
+  return 1e-9 * shape.flops() * calls / seconds;
+}
+
+template <class T>
+std::vector<T> numbers(int batch, int rows, int columns, std::size_t period) {
+  std::vector<T> data(static_cast<std::size_t>(batch) * static_cast<std::size_t>(rows) *
+                      static_cast<std::size_t>(columns));
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<T>(i % period) / static_cast<T>(period);
+  return data;
+}
+
+template <class T>
+View matrices(std::vector<T>& data, int batch, int rows, int columns, bool transposed) {
+  View view{data.data(), dtype_of<T>, {batch, rows, columns}, {}};
+  view.strides[0] = std::int64_t{rows} * columns;
+  view.strides[1] = transposed ? 1 : columns;
+  view.strides[2] = transposed ? rows : 1;
+  return view;
+}
 
 template <class T>
 using Gemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
 
-template <class T>
-double openblas_rate(const Case& shape, Gemm<T> gemm) {
-  Data<T> data(shape);
-  const std::ptrdiff_t step_a = std::ptrdiff_t{shape.m} * shape.k, step_b = std::ptrdiff_t{shape.k} * shape.n,
-                       step_c = std::ptrdiff_t{shape.m} * shape.n;
-  return rate(shape, [&] {
-    for (int i = 0; i < shape.batch; ++i) {
-      gemm(101, shape.transpose_a ? 112 : 111, shape.transpose_b ? 112 : 111, shape.m, shape.n, shape.k, 1,
-           data.a.data() + i * step_a, shape.transpose_a ? shape.m : shape.k, data.b.data() + i * step_b,
-           shape.transpose_b ? shape.k : shape.n, 0, data.c.data() + i * step_c, shape.n);
-    }
-  });
-}
-
-// The child: answers the number of a case with the rate, line by line, until the input ends.
-int serve(const char* path, bool f64) {
-  void* const library = dlopen(path, RTLD_NOW);
-  if (library == nullptr) {
-    std::fprintf(stderr, "gemm_bench: %s\n", dlerror());
-    return 1;
-  }
-  const auto gemm_f32 = reinterpret_cast<Gemm<float>>(dlsym(library, "cblas_sgemm"));
-  const auto gemm_f64 = reinterpret_cast<Gemm<double>>(dlsym(library, "cblas_dgemm"));
-  const auto core = reinterpret_cast<const char* (*)()>(dlsym(library, "openblas_get_corename"));
-  std::printf("%s\n", core());
-  std::fflush(stdout);
-  for (std::size_t index = 0; std::scanf("%zu", &index) == 1;) {
-    const Case& shape = cases[index];
-    std::printf("%.3f\n", f64 ? openblas_rate(shape, gemm_f64) : openblas_rate(shape, gemm_f32));
-    std::fflush(stdout);
-  }
-  return 0;
-}
-
-class Child {
+// The library that tally has loaded. tally calls it with one thread from each of its own.
+class OpenBlas {
  public:
-  Child(const std::string& path, const std::string& core, int threads, bool f64) {
-    int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error("no pipe");
-    process_ = fork();
-    if (process_ == 0) {
-      dup2(to[0], STDIN_FILENO);
-      dup2(from[1], STDOUT_FILENO);
-      close(to[1]);
-      close(from[0]);
-      setenv("OPENBLAS_CORETYPE", core.c_str(), 1);
-      setenv("OPENBLAS_NUM_THREADS", std::to_string(threads).c_str(), 1);
-      execl("/proc/self/exe", "gemm_bench", "--serve", path.c_str(), f64 ? "--f64" : nullptr, nullptr);
-      _exit(1);
-    }
-    close(to[0]);
-    close(from[1]);
-    requests_ = fdopen(to[1], "w");
-    answers_ = fdopen(from[0], "r");
-    char name[64] = "";
-    if (std::fscanf(answers_, "%63s", name) != 1) throw std::runtime_error("the process with OpenBLAS did not start");
-    core_ = name;
+  OpenBlas() : library_(dlopen(blas_info().path.c_str(), RTLD_NOW)) {
+    check(library_ != nullptr, "bench", "{}", dlerror());
+    set_threads_ = reinterpret_cast<void (*)(int)>(dlsym(library_, "openblas_set_num_threads"));
   }
-  ~Child() {
-    std::fclose(requests_);
-    std::fclose(answers_);
-    waitpid(process_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
 
-  const std::string& core() const { return core_; }
-  double rate(std::size_t index) {
-    std::fprintf(requests_, "%zu\n", index);
-    std::fflush(requests_);
-    double value = 0;
-    if (std::fscanf(answers_, "%lf", &value) != 1) throw std::runtime_error("the process with OpenBLAS ended");
-    return value;
+  template <class T>
+  double rate_of(const Case& shape, const std::vector<T>& a, const std::vector<T>& b, std::vector<T>& c) const {
+    const auto gemm = reinterpret_cast<Gemm<T>>(dlsym(library_, sizeof(T) == 8 ? "cblas_dgemm" : "cblas_sgemm"));
+    const std::ptrdiff_t step_a = std::ptrdiff_t{shape.m} * shape.k, step_b = std::ptrdiff_t{shape.k} * shape.n,
+                         step_c = std::ptrdiff_t{shape.m} * shape.n;
+    constexpr int row_major = 101, plain = 111, transposed = 112;
+    set_threads_(threads);
+    const double found = rate(shape, [&] {
+      for (int i = 0; i < shape.batch; ++i) {
+        gemm(row_major, shape.transpose_a ? transposed : plain, shape.transpose_b ? transposed : plain, shape.m,
+             shape.n, shape.k, 1, a.data() + i * step_a, shape.transpose_a ? shape.m : shape.k, b.data() + i * step_b,
+             shape.transpose_b ? shape.k : shape.n, 0, c.data() + i * step_c, shape.n);
+      }
+    });
+    set_threads_(1);
+    return found;
   }
 
  private:
-  pid_t process_;
-  std::FILE* requests_;
-  std::FILE* answers_;
-  std::string core_;
+  void* library_;
+  void (*set_threads_)(int);
 };
 
-int run(const std::string& path, int threads, int rounds, bool f64) {
-  tally::set_thread_count(threads);
-  const tally::BlasInfo info = tally::blas_info();
-  Child openblas(path, info.core, threads, f64);
-  std::printf("tally:    %s\n          kernels %s\nOpenBLAS: %s\n          kernels %s\n%s, %d threads, %d rounds\n\n",
-              info.path.c_str(), info.core.c_str(), path.c_str(), openblas.core().c_str(), f64 ? "f64" : "f32", threads,
-              rounds);
-  std::printf("%-20s %5s %5s %5s %5s    %8s %8s   ratio\n", "GFLOP/s", "batch", "M", "N", "K", "tally", "OpenBLAS");
-  for (std::size_t index = 0; index < std::size(cases); ++index) {
-    const Case& shape = cases[index];
-    std::vector<double> ours, theirs, ratios;
-    for (int round = 0; round < rounds; ++round) {
-      ours.push_back(f64 ? our_rate<double>(shape) : our_rate<float>(shape));
-      theirs.push_back(openblas.rate(index));
-      ratios.push_back(ours.back() / theirs.back());
-    }
-    std::printf("%-20s %5d %5d %5d %5d %c%c %8.1f %8.1f   %5.3f\n", shape.name, shape.batch, shape.m, shape.n, shape.k,
-                shape.transpose_a ? 't' : 'n', shape.transpose_b ? 't' : 'n', median(ours), median(theirs),
-                median(ratios));
-    std::fflush(stdout);
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+template <class T>
+void measure(const Case& shape, const OpenBlas& openblas, int rounds) {
+  std::vector<T> a_data = numbers<T>(shape.batch, shape.m, shape.k, 251),
+                 b_data = numbers<T>(shape.batch, shape.k, shape.n, 241),
+                 c_data = numbers<T>(shape.batch, shape.m, shape.n, 1);
+  const View a = matrices(a_data, shape.batch, shape.m, shape.k, shape.transpose_a),
+             b = matrices(b_data, shape.batch, shape.k, shape.n, shape.transpose_b),
+             c = matrices(c_data, shape.batch, shape.m, shape.n, false);
+  const cpu::Microkernel* const bf16 = &cpu::bf16_microkernel();
+  const Workspace workspace(cpu::matmul_workspace(c, a), {}),
+      workspace_bf16(sizeof(T) == 4 ? cpu::matmul_workspace_by(bf16, c, a) : 0, {});
+  std::vector<double> ours, theirs, ratios, in_bf16, ratios_bf16;
+  for (int round = 0; round < rounds; ++round) {
+    ours.push_back(rate(shape, [&] { cpu::matmul(c, a, b, {}, workspace.data()); }));
+    theirs.push_back(openblas.rate_of(shape, a_data, b_data, c_data));
+    ratios.push_back(ours.back() / theirs.back());
+    if (sizeof(T) == 8) continue;
+    in_bf16.push_back(rate(shape, [&] { cpu::matmul_by(bf16, c, a, b, {}, workspace_bf16.data()); }));
+    ratios_bf16.push_back(in_bf16.back() / ours.back());
   }
-  return 0;
+  std::printf("%-20s %5d %5d %5d %5d %c%c %8.1f %8.1f   %5.3f", shape.name, shape.batch, shape.m, shape.n, shape.k,
+              shape.transpose_a ? 't' : 'n', shape.transpose_b ? 't' : 'n', median(ours), median(theirs),
+              median(ratios));
+  if (!in_bf16.empty()) std::printf(" %8.1f  %6.2f", median(in_bf16), median(ratios_bf16));
+  std::printf("\n");
+  std::fflush(stdout);
 }
 
 }  // namespace
+}  // namespace tally
 
 int main(int argc, char** argv) {
-  std::string path = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0";
-  const char* serve_path = nullptr;
-  int threads = tally::thread_count(), rounds = 9;
+  using namespace tally;
+  int rounds = 9;
   bool f64 = false;
   for (int i = 1; i < argc; ++i) {
     const bool has_value = i + 1 < argc;
     if (std::strcmp(argv[i], "--f64") == 0) {
       f64 = true;
-    } else if (std::strcmp(argv[i], "--serve") == 0 && has_value) {
-      serve_path = argv[++i];
-    } else if (std::strcmp(argv[i], "--openblas") == 0 && has_value) {
-      path = argv[++i];
+    } else if (std::strcmp(argv[i], "--processor-time") == 0) {
+      timer = CLOCK_PROCESS_CPUTIME_ID;
     } else if (std::strcmp(argv[i], "--threads") == 0 && has_value) {
-      threads = std::atoi(argv[++i]);
+      threads = std::max(1, std::atoi(argv[++i]));
     } else if (std::strcmp(argv[i], "--rounds") == 0 && has_value) {
-      rounds = std::atoi(argv[++i]);
+      rounds = std::max(1, std::atoi(argv[++i]));
     } else {
-      std::fprintf(stderr, "usage: gemm_bench [--threads N] [--rounds N] [--f64] [--openblas PATH]\n");
+      std::fprintf(stderr, "usage: gemm_bench [--threads N] [--rounds N] [--f64] [--processor-time]\n");
       return 2;
     }
   }
   try {
-    return serve_path != nullptr ? serve(serve_path, f64) : run(path, threads, std::max(1, rounds), f64);
-  } catch (const std::exception& error) {
+    set_thread_count(threads);
+    const OpenBlas openblas;
+    const Bf16Instructions bf16 = bf16_instructions();
+    std::printf("OpenBLAS %s\n  kernels %s; bf16 by %s; %d threads, %d rounds\n\n", blas_info().path.c_str(),
+                blas_info().core.c_str(), bf16.name.c_str(), threads, rounds);
+    std::printf("%-20s %5s %5s %5s %5s    %8s %8s   ratio%s\n", "GFLOP/s", "batch", "M", "N", "K", f64 ? "f64" : "f32",
+                "OpenBLAS", f64 ? "" : "     bf16  of f32");
+    for (const Case& shape : cases) {
+      f64 ? measure<double>(shape, openblas, rounds) : measure<float>(shape, openblas, rounds);
+    }
+    return 0;
+  } catch (const Error& error) {
     std::fprintf(stderr, "gemm_bench: %s\n", error.what());
     return 1;
   }

@@ -3,15 +3,14 @@
 
     python3 tests/bench/generation_table.py [--tally build/release/tally] [--pe none,cope] [--rounds 3]
 
-Models of 4 layers, width 256 and 4 heads, of 512 tokens and a vocabulary of 1,024 at most, trained for one step on a
-small text made here (their weights do not matter). Each generates 1, 256 and 511 tokens; figures are differences of
-processor time between these, so that starting does not count: milliseconds a token with up to 256 tokens before it and
-with 256 to 511, and tokens a second in the second half. The least of the rounds is taken, since what else a machine does
-only adds. A cost that is linear in the context grows little here: most of a token's work is in the weights. Encodings
-that compute the whole text anew with every token take minutes.
+Models have 4 layers, width 256, 4 heads, 512 tokens and a vocabulary of at most 1,024. They are trained for one step
+on a small generated text, because their weights do not matter. Each generates 1, 256 and 511 tokens; figures are
+differences of processor time between these, so that starting does not count: milliseconds a token with up to 256
+tokens before it and with 256 to 511, and tokens a second in the second half. The least of the rounds is taken, since
+other work on the machine only adds time. A cost that is linear in the context grows little here: most of a token's
+work is in the weights. Encodings that compute the whole text again for every token take minutes.
 """
 import argparse
-import json
 import pathlib
 import random
 import resource
@@ -19,6 +18,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import tables
 
 COUNTS = [1, 256, 511]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
@@ -62,16 +63,15 @@ def main():
     options.add_argument("--rounds", type=int, default=3)
     args = options.parse_args()
     tally = args.tally.resolve()
-    listed = subprocess.run([tally, "describe", "encodings", "--json"], capture_output=True, text=True, check=True).stdout
-    names = args.pe.split(",") if args.pe else [entry["name"] for entry in json.loads(listed)["encodings"]]
+    names = args.pe.split(",") if args.pe else tables.encodings_of(tally)
     folder = pathlib.Path(tempfile.mkdtemp())
     try:
         prepare(tally, folder)
-        print("| encoding | ms a token, 1 to 256 | 256 to 511 | tokens/s, 256 to 511 |\n|---|---|---|---|")
+        tables.print_heads(["encoding", "ms a token, 1 to 256", "256 to 511", "tokens/s, 256 to 511"])
         for pe in names:
             try:
                 early, late = measure(tally, folder, pe, args.rounds)
-                print(f"| {pe} | {early:.2f} | {late:.2f} | {1000 / late:,.0f} |", flush=True)
+                print(tables.row_text([pe, f"{early:.2f}", f"{late:.2f}", f"{1000 / late:,.0f}"]), flush=True)
             except RuntimeError as error:
                 print(f"{pe}: {error}", file=sys.stderr)
     finally:

@@ -1,12 +1,12 @@
-"""What `tally train --dry-run` counts beside what a run of one step takes, for some configurations.
+"""The memory that `tally train --dry-run` counts and the memory that a run of one step takes, for some configurations.
 
 python3 tests/bench/memory_table.py [--tally build/release/tally] [--edge] [--edge-gib N]
                                     [--most-gib 8]
 python3 tests/bench/memory_table.py --long [NAME ...]
 
---edge adds three configurations that need most of this machine's memory: a batch as large as fits into nine tenths of
-what is available, or into --edge-gib where others need the rest, by the dry run's own word. Of the other configurations
-none above --most-gib is run. Bytes are those of tensors; the last column is the difference.
+--edge adds three configurations that need most of this machine's memory. Their batch is the largest that fits into
+nine tenths of the available memory, or into --edge-gib, as counted by the dry run. Other configurations run only
+below --most-gib. Bytes are of tensors; the last column is the difference.
 
 --long runs nothing: memory of a step of the paper's model with one long text, of every encoding or of those named, as
 `tally bench step --dry-run` counts it, and whether that is within LONG's goals.
@@ -17,6 +17,8 @@ import json
 import pathlib
 import subprocess
 import tempfile
+
+import tables
 
 FEW = [f"--task.{split}-count=64" for split in ("eval", "sparse", "dense")]  # sequences of the last evaluation
 FLIP_FLOP = ["--task", "flip-flop", "--preset", "paper", *FEW]
@@ -40,35 +42,34 @@ LONG = {16384: 2, 65536: 6}  # tokens, and the goal in GiB for a step
 
 def long_texts(tally, names):
     """Rows of the table: GiB for each length, least first."""
-    if not names:
-        listed = subprocess.run([tally, "describe", "encodings", "--json"], check=True, capture_output=True, text=True)
-        names = [entry["name"] for entry in json.loads(listed.stdout)["encodings"]]
     rows = []
-    for name in names:
+    for name in names or tables.encodings_of(tally):
         gib, form = [], ""
         for length in LONG:
-            command = [tally, "bench", "step", "--dry-run", "--pe", name, "--length", str(length), "--batch", "1", "--json"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            told = json.loads(done.stdout) if done.returncode == 0 else None  # some cannot use so long a text
-            gib.append(told["memory_bytes"] / 2**30 if told else None)
-            form = told["attention"] if told else form
+            command = [tally, "bench", "step", "--dry-run", "--pe", name, "--length", length, "--batch", 1, "--json"]
+            try:
+                plan = tables.result_of(command)
+                form = plan["attention"]
+                gib.append(plan["memory_bytes"] / 2**30)
+            except tables.Failed:  # some cannot use so long a text
+                gib.append(None)
         rows.append((gib, form, name))
     return sorted(rows, key=lambda row: [number or 0 for number in row[0]])
 
 
 def print_long_texts(tally, names):
-    print("| encoding | " + " | ".join(f"T {length}" for length in LONG) + " | form | within the goals |")
-    print("|---" * (len(LONG) + 3) + "|")
+    tables.print_heads(["encoding", *(f"T {length}" for length in LONG), "form", "within the goals"])
     for gib, form, name in long_texts(tally, names):
         within = all(number is None or number <= most for number, most in zip(gib, LONG.values()))
-        numbers = " | ".join("-" if number is None else f"{number:.2f}" for number in gib)
-        print(f"| {name} | {numbers} | {form} | {'yes' if within else 'no'} |")
+        numbers = ("-" if number is None else f"{number:.2f}" for number in gib)
+        print(tables.row_text([name, *numbers, form, "yes" if within else "no"]))
 
 
 def counted(tally, options):
-    command = [tally, "train", "unused", *options, "--dry-run", "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return json.loads(done.stdout)["memory_bytes"] if done.returncode == 0 else None
+    try:
+        return tables.result_of([tally, "train", "unused", *options, "--dry-run", "--json", "--quiet"])["memory_bytes"]
+    except tables.Failed:
+        return None
 
 
 def measured(tally, options):
@@ -83,11 +84,11 @@ def available_bytes():
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return 1024 * int(line.split()[1])
-    raise SystemExit("the system does not tell what memory is available")
+    raise SystemExit("/proc/meminfo has no MemAvailable")
 
 
 def with_largest_batch(tally, options, most):
-    """The batch that needs most of what there is: doubled, then halved in between, until it does not fit."""
+    """The largest batch that fits: doubled, then halved in between, until it does not fit."""
     def needs(batch):
         return counted(tally, [*options, "--batch", str(batch), "--eval-batch", "2"]) or float("inf")
 
@@ -116,15 +117,15 @@ def main():
     if arguments.edge:
         most = 2**30 * arguments.edge_gib if arguments.edge_gib else 0.9 * available_bytes()
         rows += [(with_largest_batch(arguments.tally, options, most), float("inf")) for options in EDGE]
-    print("| configuration | dry run | measured | difference |\n|---|---|---|---|")
+    tables.print_heads(["configuration", "dry run", "measured", "difference"])
     for options, most in rows:
-        told = counted(arguments.tally, options)
+        plan = counted(arguments.tally, options)
         name = " ".join(word for word in options if word not in FEW)
-        if told is None or told > most:
-            print(f"| {name} | {told if told is None else f'{told:,.0f}'} | not run | |", flush=True)
-            continue
-        found = measured(arguments.tally, options)
-        print(f"| {name} | {told:,.0f} | {found:,} | {told - found:,.0f} |", flush=True)
+        cells = ["does not fit" if plan is None else f"{plan:,.0f}", "not run", ""]
+        if plan is not None and plan <= most:
+            found = measured(arguments.tally, options)
+            cells[1:] = [f"{found:,}", f"{plan - found:,.0f}"]
+        print(tables.row_text([name, *cells]), flush=True)
 
 
 if __name__ == "__main__":

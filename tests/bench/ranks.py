@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Seconds a training step of ranks of mpirun with one thread each, beside one process with as many threads; the same bits.
+"""Seconds of a training step by processes of mpirun with one thread each, and by one process with the same threads.
 
 Usage: ranks.py TALLY [--ranks 2] [--steps 8] [--rounds 3] [options of tally train]. The paper's flip-flop model, its batch
 of 16 in one micro-batch a rank. Turn by turn, for a machine that does other things as well; the first step counts not.

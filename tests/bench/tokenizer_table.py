@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Released vocabularies of GPT-2 and cl100k on texts of the user: ids and speed beside tiktoken and tokenizers, in one run.
+"""Released vocabularies of GPT-2 and cl100k on given texts: ids and speed compared with tiktoken and tokenizers.
 
     python3 tests/bench/tokenizer_table.py [--build build/release] FILE...
 
@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 import unicodedata
+
+import tables
 
 os.environ |= {"TIKTOKEN_CACHE_DIR": "", "TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1"}
 try:
@@ -56,7 +58,7 @@ def released_cl100k(folder):
 
 
 def random_text(size):
-    """Of all characters of the Unicode version that Python has, with blanks and line ends between them."""
+    """Characters of the Unicode version that Python has, with blanks and line ends between them."""
     chance = random.Random(12)
     known = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) not in ("Cn", "Cs", "Co")]
     parts = [chance.choice(known) if chance.random() < 0.8 else chance.choice(" \n\t\r'sa1") for _ in range(size // 3)]
@@ -94,8 +96,8 @@ def main():
         chance = folder / "random characters"
         chance.write_bytes(random_text(1 << 20).encode())
         print(f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__}, Unicode {unicodedata.unidata_version}\n")
-        print("| vocabulary | text | MB | ids, all the same | cutting alone | warm | cold | no table | tiktoken | tokenizers |")
-        print("|---|---|---|---|---|---|---|---|---|---|")
+        tables.print_heads(["vocabulary", "text", "MB", "ids, all the same", "only cutting", "warm", "cold", "no table",
+                            "tiktoken", "tokenizers"])
         for name, released in [("gpt2", released_gpt2), ("cl100k", released_cl100k)]:
             home = folder / name
             home.mkdir()
@@ -114,7 +116,7 @@ def main():
                     speeds[1] = f"{size / seconds:.1f}"
                 measured = subprocess.run([args.build / "tests/tokenizer_bench", tokenizer, file], check=True,
                                           capture_output=True, text=True).stdout.splitlines()[-1].split()
-                print(f"| {name} | {file.name} | {size:.1f} | {len(ids):,} |", " | ".join([*measured[-4:], *speeds]), "|",
+                print(tables.row_text([name, file.name, f"{size:.1f}", f"{len(ids):,}", *measured[-4:], *speeds]),
                       flush=True)
     finally:
         shutil.rmtree(folder)

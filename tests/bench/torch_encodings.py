@@ -1,9 +1,9 @@
-"""The position encodings of `tally describe encodings` in PyTorch, each the way one writes it there today.
+"""Twenty of tally's encodings in PyTorch, each the way one writes it there today.
 
 A module of ENCODINGS computes causal attention: from q, k, v [B, H, T, d] and x [B, T, D], which they were projected
-from, y [B, H, T, d]. A module of EMBEDDINGS adds positions to token embeddings [B, T, D]. Formulas and defaults are those
-that `tally describe NAME` prints; torch_check.py compares all of them with plain loops. What does not change from step
-to step (distances, masks, angles) is computed when a module is made.
+from, y [B, H, T, d]. A module of EMBEDDINGS adds positions to token embeddings [B, T, D]. `tally describe NAME`
+prints the formulas and defaults; torch_check.py compares all of them with tests/outside. Constants (distances, masks,
+angles) are computed when a module is made.
 """
 import math
 
@@ -131,7 +131,7 @@ class T5(Biased):
 
 
 class Kerple(Biased):
-    """Of the two kernels the logarithmic one."""
+    """The logarithmic kernel."""
 
     def __init__(self, args):
         super().__init__(args)
@@ -241,7 +241,7 @@ class FoxPro(Fox):
         return y * torch.sigmoid(self.output_gate(x)).unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def shifted(self, x, gate):
-        """From x [B, H, T, d] to that of the token before, as far as the gate [B, T, H] is open."""
+        """Moves x [B, H, T, d] towards the token before, as far as the gate [B, T, H] is open."""
         before = F.pad(x, (0, 0, 1, 0))[:, :, :-1]
         return torch.lerp(x, before, torch.sigmoid(gate).transpose(1, 2)[..., None].to(x.dtype))
 
@@ -261,7 +261,8 @@ class StickBreaking(Plain):
 
 
 class Hard(Plain):
-    """Each query reads the key of its largest logit, the nearest of equal ones; gradients are those of the softmax."""
+    """Each query reads the key of its largest logit, the nearest of equal ones; the gradients of the softmax are
+    used."""
 
     def __init__(self, args):
         super().__init__(args)

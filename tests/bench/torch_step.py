@@ -7,18 +7,18 @@
     torch_step.py --pe cope --attention --length 4096 --batch 1  # only one layer's attention, forward and backward
     torch_step.py --pe rope --device cuda --graph                # on a GPU, the whole step replayed as a CUDA graph
 
-It knows every encoding of `tally describe encodings` with its default options, and absolute+hard; torch_encodings.py has
-them. none, absolute, sinusoidal, rope and xpos always use PyTorch's fused scaled_dot_product_attention. The others are
-written with [B, H, T, T] tensors, as their papers' listings are; cope-mlp keeps N = --hidden times as many numbers, 4.3
-GB a layer in a step of the default sizes. --fused-bias hands what can be written as a bias on the logits (alibi, t5,
-kerple, fire, relative, transformer-xl, nexus, fox, fox-pro) to the fused attention instead.
+It has the encodings of torch_encodings.py with their default options. none, absolute, sinusoidal, rope and xpos
+always use PyTorch's fused scaled_dot_product_attention. The others are written with [B, H, T, T] tensors, as their
+papers' listings are; cope-mlp stores N = --hidden numbers for each pair, 4.3 GB a layer in a step of the default
+sizes. --fused-bias passes a bias on the logits (alibi, t5, kerple, fire, relative, transformer-xl, nexus, fox,
+fox-pro) to the fused attention instead.
 
-Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW) or
-of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at its
-end. With --device cuda times are those until the GPU is done, and the largest memory of its tensors is told too; --precision
-lets products round their operands. figures.md says how to compare.
+Prints one JSON object: median, least and largest seconds of a step (forward, loss over all tokens, backward, AdamW)
+or of attention's two directions, and the largest resident memory of the process, at its start (PyTorch itself) and at
+its end. With --device cuda times are until the GPU is done, and the largest memory of its tensors is printed too;
+--precision lets products round their operands. figures.md says how to compare.
 
-Needs PyTorch 2, which nothing else in this project needs; in an environment of its own:
+Needs PyTorch 2, which the rest of the project does not need, in a separate environment:
 
     python3 -m venv ~/torch-venv && ~/torch-venv/bin/pip install torch
     ~/torch-venv/bin/python tests/bench/torch_step.py
@@ -130,7 +130,7 @@ def replayed(step, args):
 
 
 def finish(args):
-    """Waits until the device has done what it was given."""
+    """Waits for the device."""
     if args.device == "cuda":
         torch.cuda.synchronize()
 

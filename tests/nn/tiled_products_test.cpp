@@ -108,12 +108,14 @@ void expect_rounded(MatmulPrecision precision, double rounding) {
       EXPECT_LE(error, 2 * largest_difference(composed.output, exact.output) + own * largest(exact.output));
       // It does round: f32 is closer by far.
       EXPECT_GE(error, 10 * largest_difference(in_f32.output, exact.output));
-      if (one.kinks) continue;  // which side of an integer a position is on may hang on the rounding
       // dl = a (da - do.o) takes do.o from the output, which is off for a whole row at once; the composed form sums a
       // da.
       const Tensor terms = abs(exact.output * normal_tensor("d_output", exact.output.shape()));
       const double of_row = largest(sum(terms, {3}));
       for (const auto& [name, expected] : exact.gradients) {
+        // Rounding may decide on which side of an integer a position is, and most gradients jump there. Gradients of a
+        // table's entries do not: at an integer, the weights of both its neighbours are 0.
+        if (one.kinks && !(one.name.starts_with("table") && name == "z")) continue;
         const bool by_distance = name == "slope" || name == "slopes" || name == "rise";  // rows times up to T
         const bool of_all_rows = name == "height";  // a number of the head: the sum of all rows' roundings
         const auto length = static_cast<double>(sizes.length);

@@ -113,11 +113,11 @@ def nexus(layer):
 
 @encoding("hard", "weights")
 def hard(layer, logits, dumped):
-    """1 at the largest logit of a row, the nearest of equal ones; the gradient is that of the softmax (straight-through,
+    """1 at the largest logit of a row, the nearest of equal ones; its gradient is the softmax's (straight-through,
     arXiv 1308.3432).
 
-    Between logits that are all but equal rounding alone decides: where the program's weights are known and their key's logit
-    is the largest but for that, theirs is the choice.
+    Only rounding decides between logits that are almost equal. If the program's weights are known and their key's
+    logit is the largest up to rounding, the program's choice is taken.
     """
     seen, keys = layer.seen, np.arange(logits.shape[2])
     value = np.where(seen, logits.value, -np.inf)

@@ -5,8 +5,8 @@ ABSOLUTE, RELATIVE = 1e-7, 1e-6
 
 
 def agrees(function, moved):
-    """Whether the slope of function() along a direction is that of the gradients. moved: (array, its direction, gradient),
-    ...; the arrays are what function reads, and are as before afterwards."""
+    """Whether the slope of function() along a direction agrees with the gradients. moved: (array, its direction,
+    gradient), ...; function reads the arrays, which are restored afterwards."""
     kept, values = [array.copy() for array, *_ in moved], []
     for step in (STEP, -STEP):
         for (array, direction, _), before in zip(moved, kept):

@@ -6,15 +6,16 @@
 WEIGHTS is a checkpoint or an export, CONFIG the config.json of its run, DUMP made by `tally inspect ... --gradients`.
 Needs Python 3 and numpy. Exit code 0: all within tolerance, 1: not, 77: numpy is missing (nothing was checked).
 
-Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (The gradient of a bias is a
-plain sum over tokens or pairs, which may be zero but for rounding, as that of the keys is without an encoding: it is
-divided by what the sizes of its terms add up to.)
+Deviation of a tensor: the largest |dump - ours in float64|, divided by the largest |ours|. (The gradient of a bias is
+a plain sum over tokens or pairs, which may be zero except for rounding, as the gradient of the keys' bias is without
+an encoding: it is divided by the sum of the sizes of its terms.)
 
 Tolerance: a float32 program may be wrong by as much as a plain float32 program is, so the same model is also computed
-here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and where
-large terms cancel luck is a factor of ten: the largest deviation of sixteen runs counts, fifteen of them with parameters
-moved by half a unit in the last place, every other one with softmax's derivative from the output, as fused attention has
-it, and 8 units in the last place at least. A float64 dump: 1e-10, or by the same rule, computed in float64, if that is more.
+here in float32: twice its deviation, three times for gradients. A lucky plain run must not fail the program, and
+where large terms cancel luck is a factor of ten: the largest deviation of sixteen runs counts. Fifteen of them have
+parameters moved by half a unit in the last place, and every other one has softmax's derivative from the output, as
+fused attention has it, and 8 units in the last place at least. A float64 dump: 1e-10, or by the same rule, computed
+in float64, if that is more.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def deviations(values, exact, terms):
 
 
 def tolerances(arrays, config, dump, exact, terms, measured):
-    """{name: tolerance}. Plain runs end where all that was `measured` is within what they already allow."""
+    """{name: tolerance}. Plain runs end when every `measured` deviation is within the tolerances found so far."""
     dtype, random = dump["logits"].dtype, np.random.RandomState(1)
     factors = {name: GRADIENT_FACTOR if name.startswith("gradients.") else FACTOR for name in exact}
     plain = {name: DOUBLE_TOLERANCE / factors[name] if dtype == np.float64 else FLOOR for name in exact}

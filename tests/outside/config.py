@@ -1,4 +1,4 @@
-"""Reads a run's config.json. Every key name this check relies on stands in this file."""
+"""Reads a run's config.json. This file has every key name that the check relies on."""
 
 import json
 import re

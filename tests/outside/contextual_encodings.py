@@ -56,8 +56,8 @@ def cope_mlp(layer):
 
 
 def decisive(layer, positions):
-    """Positions that say on which side of a kink they lie. Beside it rounding alone decides: there the program's are the
-    choice."""
+    """Positions that decide the side of a kink. Next to a kink only rounding decides, so the program's positions are
+    taken there."""
     dumped = layer.dumped.get("positions")
     return positions if dumped is None else np.where(np.abs(positions - dumped) < SAME_POSITION, dumped, positions)
 

@@ -44,7 +44,7 @@ GROUPED = [  # with fewer heads of keys
 
 
 def encoding_parameters(random, name, options, owner, heads=HEADS, key_heads=HEADS):
-    """Start values of an encoding on so many heads."""
+    """Start values of an encoding on this number of heads."""
     shapes = position.parameter_shapes(name, position.Sizes(heads, key_heads, WIDTH // HEADS, WIDTH, T + 2), options)
     arrays = {f"{owner}.{key}": random.normal(size=shape) for key, shape in shapes.items()}
     return {key: np.abs(array) if key.endswith((".r1", ".r2")) else array for key, array in arrays.items()}

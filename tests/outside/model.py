@@ -209,8 +209,8 @@ def run(config, arrays, batch, dtype, gradients=True):
     """Everything a dump holds, computed in `dtype`, one sequence at a time (the loss is a sum over sequences).
 
     `arrays` are the parameters, `batch` the dump's tensors (tokens, targets, loss_mask and, for gradients at kinks,
-    blocks.N.positions, .gates, .weights and .position_weights). Returns ({tensor name: array}, names of the parameters that were read, and
-    for the gradients of biases {tensor name: what the sizes of the terms that it sums add up to}).
+    blocks.N.positions, .gates, .weights and .position_weights). Returns ({tensor name: array}, names of the
+    parameters that were read, and for the gradients of biases {tensor name: the sum of the sizes of its terms}).
     """
     parameters = Parameters(arrays, dtype)
     parts, total = {}, 0.0

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""tasks/tally.py against the program itself, and against files that are not what they should be.
+"""tasks/tally.py compared with the program itself, and with damaged files.
 
-Usage: notebook_test.py TALLY [SUITE...], TALLY being the program. Trains tiny runs, and compares
-what tally.py reads with what `tally report`, `tally describe` and `tally inspect` print.
+Usage: notebook_test.py TALLY [SUITE...], TALLY being the program. Trains tiny runs, and compares the numbers of
+tally.py with the output of `tally report`, `tally describe` and `tally inspect`.
 """
 import json
 import os
@@ -45,7 +45,7 @@ def tearDownModule():
 
 
 class Agreement(unittest.TestCase):
-    """With what the program says of the same files."""
+    """With the program's output for the same files."""
 
     def test_groups_are_those_of_the_report(self):
         runs = tally.Runs(FOLDER / "grid")
@@ -275,7 +275,7 @@ class Damage(unittest.TestCase):
 
 
 class Foreign(unittest.TestCase):
-    """Files that nobody should trust."""
+    """Files from elsewhere."""
 
     def file(self, header, data=b"", length=None):
         text = header if isinstance(header, bytes) else json.dumps(header).encode()

@@ -76,7 +76,7 @@ class Layer:
         return self.rotated_q if self.options.get("rotated-query") else self.q
 
     def path(self, name):
-        """Of the layer's own parameter, or else of the one that all layers share."""
+        """The path of the layer's own parameter, or else of the parameter that all layers share."""
         own = f"model.blocks.{self.index}.position.{self.owner}.{name}"
         return own if own in self.parameters else f"model.position.{self.name}.{name}"
 
@@ -111,7 +111,7 @@ Sight = namedtuple("Sight", "window chunk first", defaults=(0, 0, 0))  # what qu
 
 
 def mask_tensor(t, sight):
-    """bool [T,T]: of the keys up to itself a query sees those of its window and of its chunk, and the first ones."""
+    """bool [T,T]: a query attends to the keys up to itself in its window and its chunk, and to the first ones."""
     n, index = distances(t), np.arange(t)
     near = np.ones((t, t), bool)
     if sight.window:
@@ -228,8 +228,8 @@ def cope(layer):
 def interpolate(z, positions, dumped=None):
     """(1-w) z[floor c] + w z[min(floor c + 1, P)], c = min(position, P).
 
-    Close to an integer rounding alone decides between two gradients. Where the program's positions are known, theirs is
-    the choice. (The value is continuous, so this hides no wrong value; the positions themselves are compared too.)
+    Close to an integer only rounding decides between two gradients. If the program's positions are known, they
+    decide. (The value is continuous, so this hides no wrong value; the positions themselves are compared too.)
     """
     last, chosen = z.shape[-1] - 1, positions.value
     tape.has_kinks_at_integers(chosen[chosen > 0])  # above the diagonal positions are 0

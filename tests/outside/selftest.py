@@ -5,7 +5,7 @@
    tests/reference/make_references.py does the same for every encoding and option.
 2. check.py on a synthetic dump: accepts it, and rejects it after any small falsification.
 3. The operations of the model agree with the plain loops that made tests/reference/ops.safetensors.
-4. The file reader reads what the writer wrote.
+4. The file reader reads files of the writer.
 """
 
 import contextlib
@@ -173,7 +173,7 @@ class WholeModel(unittest.TestCase):
         self.assertLess(np.abs(difference).max(), 1e-14)
 
     def difference(self, pe, options, changed=None, **other):
-        """Of the logits, when the groups of the model are changed so; `changed` is done to its parameters first."""
+        """The difference of the logits if the groups of the model are changed so; parameters are `changed` first."""
         config, arrays, batch = example({}, pe, options)
         for name, array in arrays.items():
             for ending, value in (changed or {}).items():
@@ -192,7 +192,7 @@ class WholeModel(unittest.TestCase):
             self.assertGreater(self.difference(pe, {}, sight=position.Sight(window=3)), 1e-3, pe)
 
     def test_reductions(self):
-        """New formulas where they are old ones."""
+        """New formulas that equal old ones in a special case."""
         slowest = 10000 ** (2 / (WIDTH // HEADS))
         for pe, options, changed, other in (
                 ("sink", {}, {"sink.logit": -60}, "none"),

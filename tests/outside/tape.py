@@ -1,7 +1,7 @@
 """Reverse-mode differentiation over numpy arrays, in whatever type the leaves have (float64 or float32).
 
-A Node holds a value and, for every Node it was made from, the function that takes the gradient of this value to that of
-the input. Constants are plain arrays or Python numbers. Broadcasting is undone by summing.
+A Node holds a value and, for every input Node, the function from the gradient of this value to the gradient of the
+input. Constants are plain arrays or Python numbers. Broadcasting is undone by summing.
 """
 
 import itertools

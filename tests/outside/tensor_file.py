@@ -41,7 +41,7 @@ def write(path, tensors, metadata):
 
 
 def other_contents(stored, made):
-    """What differs between two files, as read returns them, but for the numbers; in words, or None."""
+    """The first difference between two files, as read returns them, except in the numbers; in words, or None."""
     if stored[1] != made[1]:
         return f"metadata {stored[1]}, not {made[1]}"
     if stored[0].keys() != made[0].keys():

@@ -2,14 +2,13 @@
 """Plants errors in a copy of the tree, one at a time, and asks the tests whether they find them.
 
 Usage: planted.py [--only ID,ID,...] [--again] [--tests FOLDER/FILTER ...] [--jobs N] [--limit SECONDS]
-       planted.py --list             the errors, the tests that find them and when they last did, as a table
        planted.py --record           writes what is known of each error to tests/results/planted.md
        planted.py --check-anchors    whether every error still has its place in the tree; builds nothing
 
-The errors stand in errors_FLOOR.py. The copy, its build and the results lie in build/planted and are used again by the
-next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries those
-found at another commit. With ccache what was compiled in the tree is not compiled again. --only takes ids or their
-beginnings; --tests runs other tests instead of those that are expected to find an error, such as 'nn/*-CudaHost/*'
+The errors are in errors_LAYER.py. The copy, its build and the results are in build/planted and are used again by the
+next run: an error that has been found is not tried again, so that an interrupted run resumes. --again also tries
+those found at another commit. With ccache, files that were compiled in the tree are not compiled again. --only takes
+ids or their beginnings; --tests runs other tests instead of the expected ones, such as 'nn/*-CudaHost/*'
 (GoogleTest's filters after the folder), and keeps no results.
 
 Exit status 1 where an error survives, cannot be planted or does not compile.
@@ -69,17 +68,6 @@ def check_anchors():
             offences.append(str(why))
     print("\n".join(offences) if offences else f"planted errors: all {len(ERRORS)} have their place")
     return 1 if offences else 0
-
-
-def table():
-    results = planted_results.all_results(ERRORS)
-    print("| id | file | error | found by | last run |\n|---|---|---|---|---|")
-    for error in ERRORS:
-        tests = ", ".join(f"`{test}`" for test in error.found_by)
-        written = " (written for it)" if error.survived else ""
-        last = results.get(error.id)
-        said = f"{last.day}: {last.outcome}" if last else "never"
-        print(f"| {error.id} | `{error.file}` | {error.what} | {tests}{written} | {said} |")
 
 
 def refuse_what_fails(tests, tree, arguments):
@@ -142,11 +130,11 @@ def plant(chosen, arguments):
 
 
 def chosen_errors(arguments):
-    """Those never tried first, and those of one file one after another: fewer files are compiled again."""
+    """Untried errors come first, and errors of one file follow each other: fewer files are compiled again."""
     wanted = arguments.only.split(",") if arguments.only else [""]
     chosen = [error for error in ERRORS if any(error.id.startswith(beginning) for beginning in wanted)]
     if not chosen:
-        sys.exit(f"no error is called {arguments.only}; --list names them")
+        sys.exit(f"no error is called {arguments.only}; they are in errors_*.py")
     own, known = planted_results.kept(), planted_results.all_results(ERRORS)
     if arguments.again:
         now = planted_tree.commit()
@@ -166,12 +154,9 @@ def main():
     parser.add_argument("--tests", nargs="+", help="tests to run instead of the expected ones")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of the build")
     parser.add_argument("--limit", type=float, default=600, help="seconds for the tests of an error")
-    parser.add_argument("--list", action="store_true")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--check-anchors", action="store_true")
     arguments = parser.parse_args()
-    if arguments.list:
-        return table()
     if arguments.check_anchors:
         return check_anchors()
     if arguments.record:

@@ -3,9 +3,9 @@ from typing import NamedTuple
 
 
 class Planted(NamedTuple):
-    """`find` stands exactly once in the file (white space counts as one blank, so that wrapping a line changes nothing)
-    and is replaced by `replace`. `found_by` are the tests that find it, folder/GoogleTest filter, the quickest first.
-    `survived` marks an error that no test found at first: what finds it was written for it."""
+    """`find` occurs exactly once in the file (white space counts as one blank, so that wrapping a line changes
+    nothing) and is replaced by `replace`. `found_by` are the tests that find it, folder/GoogleTest filter, the
+    quickest first. `survived` marks an error that no test found at first: its test was written for it."""
     id: str
     file: str
     find: str

@@ -61,7 +61,7 @@ def on_page():
 
 
 def all_results(errors):
-    """What is known of each error that stands in the list: of this copy, or else of the page."""
+    """The results of all listed errors: of this copy, or else of the page."""
     own = kept()
     of_this = {error.id: own[error.id] for error in errors
                if error.id in own and own[error.id].digest == digest_of(error)}

@@ -39,7 +39,7 @@ def planted(error, root):
 
 
 def git(*arguments):
-    """What git says, or None where there is no git."""
+    """The output of git, or None without git."""
     try:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout.decode()
     except (FileNotFoundError, subprocess.CalledProcessError):
@@ -53,7 +53,7 @@ def commit():
 
 
 def tree_files():
-    """What git tracks or would add, or everything outside build/ where there is no git."""
+    """The files that git tracks or would add, or everything outside build/ without git."""
     listing = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listing is not None:
         names = [pathlib.Path(name) for name in listing.split("\0") if name]
@@ -91,7 +91,7 @@ SKIPPED = 77  # tests/main.cpp
 
 
 def run(command, limit=None):
-    """(what it printed, exit status). Whatever ends this ends the program with all that it has started."""
+    """(output, exit status). If this is interrupted, it ends the program and all its processes."""
     with subprocess.Popen(command, cwd=BUILD, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace", start_new_session=True) as process:
         try:
@@ -102,7 +102,7 @@ def run(command, limit=None):
 
 
 def build(folder, jobs):
-    """Builds the folder's test program: None, or what the compiler said."""
+    """Builds the folder's test program: None, or the compiler's messages."""
     said, status = run(["cmake", "--build", str(BUILD), "--parallel", str(jobs), "--target", f"{folder}_test"])
     return None if status == 0 else said
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/autocast.json: how far gradients in PyTorch's autocast to bf16 are from those in f64.
+"""Writes tests/reference/autocast.json: the errors of gradients in PyTorch's autocast to bf16, relative to f64.
 
 For each encoding of tests/bench/torch_encodings.py, two that jump with their scores, one that masks by sums of them and one
 that turns by them, the same small model as in tests/nn/bf16_test.cpp (2 layers, width 64, 4 heads, 64 tokens, 2 sequences; parameters off their start by 0.1 of a normal number): |g - g64| / |g64| over all

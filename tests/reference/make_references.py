@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the reference values of the position encodings beside itself; README.md describes the files.
+"""Writes the reference values of the position encodings to this folder; README.md describes the files.
 
     make_references.py            writes the files that are missing or hold other values
     make_references.py --check    compares the files that are there with what the formulas give now
 
-The formulas are those of tests/outside, differentiated by its tape. For each file central differences confirm the gradients.
-Needs Python 3 and numpy.
+The formulas are in tests/outside, whose tape differentiates them. For each file central differences confirm the
+gradients. Needs Python 3 and numpy.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A file of reference values: the inputs drawn for it, and what the formulas of tests/outside compute from them."""
+"""A file of reference values: random inputs, and the results of the formulas of tests/outside."""
 
 import zlib
 
@@ -47,7 +47,7 @@ class Case:
         return f"{name}." if len(self.parts) > 1 else ""
 
     def options(self, name):
-        """The options of one encoding, those that the file does not name at their defaults."""
+        """The options of one encoding, with defaults for options that the file does not name."""
         prefix, flags = self.prefix(name), {"true": True, "false": False}
         named = {key.removeprefix(prefix): flags.get(text, text) for key, text in self.all_options.items()
                  if key.startswith(prefix)}
@@ -70,7 +70,7 @@ class Case:
 
 
 def forward(case, leaves):
-    """The output, the layers of the encodings, and {name: array} of what the attention records."""
+    """The output, the layers of the encodings, and the arrays that the attention records, by name."""
     layers, recorded = [case.layer(name, leaves) for name in case.parts], {}
     if case.is_embed:
         return position.HOOKS["embed"][case.encoding](layers[0], leaves["x"]), layers, recorded

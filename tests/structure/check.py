@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what no compiler checks: includes point down, CUDA stays in its folder, kernels keep their rules, and the like.
+"""Checks rules that no compiler knows: includes point down, CUDA stays in its folder, kernels keep their rules.
 
 Usage: check.py [ROOT]. Prints one line per offence, `file:line: what is wrong`; exit status 1 when there is one.
 """
@@ -17,8 +17,8 @@ MAX_FIRST_README_LINES = 150  # the one at the top
 TOP_LEVEL = {"core", "autograd", "nn", "cuda", "tasks", "tests",
              "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE"}
 # Folder -> the folders that its files may include. tests/ may include anything.
-FLOORS = {
-    "core": ["core"],  # without core/io, which is a floor of its own
+LAYERS = {
+    "core": ["core"],  # without core/io, which is a layer of its own
     "autograd": ["core", "autograd"],
     "nn": ["core", "autograd", "nn"],
     "tasks": ["core", "autograd", "nn", "tasks"],
@@ -84,7 +84,7 @@ CODE_IN_TEXT = re.compile(r"`[^`]*`")
 
 
 def project_files(root):
-    """Paths relative to root: what git tracks or would add, or everything outside build/ where there is no git."""
+    """Paths relative to root: files that git tracks or would add, or everything outside build/ without git."""
     try:
         listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                  cwd=root, capture_output=True, check=True)
@@ -98,13 +98,13 @@ def check_include(file, quote, path):
     folder = file.parts[0]
     top = path.split("/")[0]
     if quote == '"':
-        if folder in FLOORS and top not in FLOORS[folder] and not (top == "cuda" and file.parent == RUNS_KERNELS):
-            yield f'{folder}/ may include only {", ".join(FLOORS[folder])} (from the root), not "{path}"'
-        if folder not in FLOORS and "/" not in path:
+        if folder in LAYERS and top not in LAYERS[folder] and not (top == "cuda" and file.parent == RUNS_KERNELS):
+            yield f'{folder}/ may include only {", ".join(LAYERS[folder])} (from the root), not "{path}"'
+        if folder not in LAYERS and "/" not in path:
             yield f'"{path}": includes start at the root of the repository'
     if folder != "cuda" and (quote == "<" or top != "cuda") and CUDA_HEADER.match(path):
         yield f"CUDA header <{path}> outside cuda/"
-    if folder in FLOORS and path.startswith("core/io/") and file.parts[:2] != ("core", "io") and folder not in MAY_READ_FILES:
+    if folder in LAYERS and path.startswith("core/io/") and file.parts[:2] != ("core", "io") and folder not in MAY_READ_FILES:
         yield f'"{path}": {folder}/ stands below or beside core/io, which reads and writes files'
     if folder == "tasks" and top == "tasks":
         own, other = ("/".join(pathlib.PurePath(name).parts[1:-1]) for name in (file, path))
@@ -112,7 +112,7 @@ def check_include(file, quote, path):
             yield f'"{path}": TASK_FOLDERS of tests/structure/check.py lacks tasks/{own} or tasks/{other}'
         elif TASK_FOLDERS.index(other) > TASK_FOLDERS.index(own):
             yield f'"{path}": tasks/{other} is above tasks/{own}'
-    if top in LIBRARIES and folder in FLOORS and not str(file).startswith(LIBRARIES[top]):
+    if top in LIBRARIES and folder in LAYERS and not str(file).startswith(LIBRARIES[top]):
         yield f"<{path}> belongs to {LIBRARIES[top][0]}: nothing that is installed may need it"
 
 
@@ -124,7 +124,7 @@ def check_kernel_rules(file, line):
 
 
 def check_encoding_names(file, line, encodings):
-    in_generic_code = file.parts[0] in FLOORS and not {file.parts, file.parts[:2]} & NAMES_ENCODINGS
+    in_generic_code = file.parts[0] in LAYERS and not {file.parts, file.parts[:2]} & NAMES_ENCODINGS
     code = PE_EXAMPLE.sub('"', line.split("//")[0]) if in_generic_code else ""
     for text in STRING.findall(code):
         for name in {text} - STRINGS_TOO | set(re.findall(r"[a-z][a-z0-9-]*", text)) - WORDS_TOO:
@@ -243,7 +243,7 @@ def check_heavy_headers(root, files):
 
 
 def check_folder_sizes(files):
-    counts = collections.Counter(str(file.parent) for file in files if file.parts[0] in FLOORS)
+    counts = collections.Counter(str(file.parent) for file in files if file.parts[0] in LAYERS)
     for folder, count in sorted(counts.items()):
         if count > MAX_FILES and folder not in MANY_FILES:
             yield f"{folder}: {count} files, {MAX_FILES} at most: sort them into folders"

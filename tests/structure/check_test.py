@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check.py reports each kind of offence, and stays silent about what is allowed."""
+"""check.py reports each kind of offence, and nothing that is allowed."""
 import pathlib
 import tempfile
 import unittest
@@ -151,7 +151,7 @@ class CheckTest(unittest.TestCase):
                            ("cuda/a.cu", "atomicAdd(count, 1); v += __shfl_down_sync(all, v, 1);  // no <<< here")]:
             self.assertEqual(self.found(name, code + "\n"), [])
 
-    def test_files_are_a_floor(self):
+    def test_files_are_a_layer(self):
         for name in ["core/tensor.cpp", "autograd/node.cpp", "nn/module.cpp", "cuda/runtime/context.cu"]:
             self.assert_offence(name, '#include "core/io/json.hpp"\n', "core/io, which reads and writes files")
         for name in ["core/io/npy.cpp", "tasks/runs/config.cpp", "tasks/commands/info.cpp", "tests/nn/a_test.cpp"]:

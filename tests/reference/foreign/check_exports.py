@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""What `tally convert` writes is read by transformers, with the logits that tally computes.
+"""transformers reads the files of `tally convert` and computes the same logits as tally.
 
-Usage: check_exports.py TALLY. Imports the models of this folder that commands can take, compares the logits of `tally
-dump` with those stored beside them, trains them on for ten steps of a small text, writes both back and compares the
-logits that transformers computes of what was written: before training with those of the model's own file, after it with
-those of `tally inspect`. The same for one model with every way of stretching rope. Skipped (exit status 77) without torch and
-transformers.
+Usage: check_exports.py TALLY. Imports the models of this folder, compares the logits of `tally inspect` with the
+stored ones, trains the models for ten steps of a small text, and exports them before and after. transformers must
+compute the logits of the model's own file from the first export, and the logits of `tally inspect` from the second.
+The same for one model with every way of stretching rope. Skipped (exit status 77) without torch and transformers.
 """
 import json
 import pathlib

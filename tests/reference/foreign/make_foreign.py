@@ -2,8 +2,8 @@
 """Models of other libraries with random weights, as `transformers` writes them, and the logits that it computes.
 
 Usage: make_foreign.py [--check]. Writes <name>/config.json, <name>/model.safetensors (or shards with their index) and
-<name>/logits.safetensors beside this file; with --check compares what would be written. Needs torch and transformers;
-without them --check is skipped (exit status 77).
+<name>/logits.safetensors to this folder; --check compares the files instead. Needs torch and transformers; without
+them --check is skipped (exit status 77).
 
 logits.safetensors holds `tokens` i32 [N, T], `logits` f64 [N, T, V], computed in f64 from the weights of the file, and
 `error_f32`, f64 [1]: the largest error of the same computed in f32, of several runs with weights moved by a quarter of

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Attention layers of `transformers` with a norm of queries and keys: output and gradients for random numbers, in f64.
 
-Usage: make_qk_norm.py [--check]. Writes qk-norm-<name>.safetensors beside this file; with --check compares what would be
-written. Needs torch and transformers; without them --check is skipped (exit status 77).
+Usage: make_qk_norm.py [--check]. Writes qk-norm-<name>.safetensors to this folder; --check compares the files
+instead. Needs torch and transformers; without them --check is skipped (exit status 77).
 
 A file holds x [B, T, D], the layer's parameters under tally's names (query.weight, query_norm.weight, ...), d_y, y, and
 the gradients d_x and d_<parameter>. Its metadata: over, norm, eps, heads, key-heads, head-width, rotary-dims, base.

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes tests/reference/numbers.safetensors: numbers of f32 and f64 with the nearest ones of two bytes.
 
-By rational arithmetic: a number is so many steps of its power of two, and the steps are rounded, halves to the even one.
+By rational arithmetic: a number is a multiple of a step of its power of two, and the multiple is rounded, halves to
+even.
+
 Usage: make_numbers.py [--check]
 
 given_f32 [N], given_f64 [M]    as they are, all finite
@@ -25,7 +27,7 @@ F16 = {"fraction": 10, "exponents": 5, "below_normal": True}
 
 
 def bits(x, fraction, exponents, below_normal):
-    """Of the nearest number with so many bits for fraction and exponent."""
+    """The bits of the nearest number with these numbers of bits for fraction and exponent."""
     sign = (1 << (fraction + exponents)) if math.copysign(1.0, x) < 0 else 0
     largest_exponent, bias = (1 << exponents) - 1, (1 << (exponents - 1)) - 1
     exact, least = abs(Fraction(x)), 1 - bias
@@ -45,7 +47,7 @@ def bits(x, fraction, exponents, below_normal):
 
 
 def given(random):
-    """Numbers of every size, on the halves between neighbours and beside them, and the ends of the types."""
+    """Numbers of every size, at and next to the halves between neighbours, and at the ends of the types."""
     numbers = [0.0, -0.0, 1.0, -1.5, 65504.0, 65519.99, 65520.0, 65536.0, -70000.0]
     for power in (-149, -140, -127, -126, -125, -30, -25, -24, -20, -15, -14, -13, -1, 0, 1, 14, 15, 16, 126, 127):
         for steps in (256, 257, 258, 259, 260, 511, 2048, 2049, 2050, 2051, 4095):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Numbers of the published code of encodings, beside this file as <name>.safetensors; README.md describes them.
+"""Writes numbers of the published code of encodings to <name>.safetensors in this folder; README.md describes them.
 
     make_published.py --code FOLDER [--check] [NAME ...]
 
-FOLDER holds checkouts as <owner>/<repository> (of packages: the unpacked files at their place in the repository). Of
-sources that are not there nothing is made, which is said. --check compares the files with what the code gives now.
-Needs Python 3.11, numpy, torch and einops.
+FOLDER holds checkouts as <owner>/<repository> (of packages: the unpacked files at their place in the repository).
+Missing sources are skipped, with a message. --check compares the files with the code's results instead. Needs Python
+3.11, numpy, torch and einops.
 """
 
 import argparse

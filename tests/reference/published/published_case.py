@@ -1,4 +1,4 @@
-"""One file of numbers that published code gives: what goes in, and what the code makes of it."""
+"""One file of numbers of published code: its inputs and its results."""
 
 import dataclasses
 import math
@@ -44,7 +44,8 @@ class Sizes:
 
 @dataclasses.dataclass
 class Source:
-    """A file of a repository, and what is wanted of it. `version`: of the text that the numbers were made with."""
+    """A file of a repository, and the definitions to take from it. `version`: of the text that the numbers were made
+    with."""
     repository: str
     path: str
     version: str

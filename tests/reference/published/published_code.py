@@ -1,7 +1,7 @@
 """Published code as functions: taken out of files by name, computing in f64 on the CPU, with given projections.
 
-A checkout lies at FOLDER/<owner>/<repository>. Nothing is imported from it: the classes and functions that are wanted
-are compiled alone, beside what they name, so that neither its other needs nor its package has to be there.
+A checkout is at FOLDER/<owner>/<repository>. Nothing is imported from it: only the wanted classes and functions, and
+the names they use, are compiled, so its package and its dependencies need not be installed.
 """
 
 import __future__
@@ -136,7 +136,7 @@ def causal_mask(length):
 
 
 def attend(logits, v):
-    """Softmax attention, causal, where a source gives logits alone."""
+    """Softmax attention, causal, for a source that gives only logits."""
     return torch.softmax(logits + causal_mask(v.size(2)), dim=-1) @ v
 
 
