@@ -118,14 +118,18 @@ std::vector<std::int32_t> encode_characters(const std::vector<std::string>& voca
 // Ids of a text whose symbols are words separated by blanks.
 std::vector<std::int32_t> encode_words(const std::vector<std::string>& vocabulary, std::string_view text);
 
+struct Seeds {
+  std::uint64_t training;  // of endless training streams
+  std::uint64_t data;      // of evaluation sets and fixed training sets
+};
+
 struct TaskEntry {
   std::string name;
   std::string summary;      // one line
   std::string description;  // distribution, loss, score; several lines
   std::string paper;
   std::unique_ptr<Options> (*make_options)();
-  // `seed` is used for training streams, `data_seed` for evaluation sets and fixed training sets.
-  std::unique_ptr<Task> (*make)(const Options& options, std::uint64_t seed, std::uint64_t data_seed);
+  std::unique_ptr<Task> (*make)(const Options& options, const Seeds& seeds);
   // Its sequences come from files named by an option; without these files the task does not exist.
   bool reads_files = false;
 };
@@ -144,23 +148,23 @@ const TaskEntry& find_task(std::string_view name);
 
 // Closing line of a task's file, outside any namespace:
 //   TALLY_TASK(flip_flop, FlipFlopOptions, FlipFlop, "summary", "description", "paper");
-// TaskType needs a constructor (const OptionsType&, uint64_t seed, uint64_t data_seed).
-#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                            \
-  namespace tally::registry {                                                                              \
-  const TaskEntry& task_##stem() {                                                                         \
-    static const TaskEntry entry{                                                                          \
-        name_from_stem(#stem),                                                                             \
-        summary_,                                                                                          \
-        description_,                                                                                      \
-        paper_,                                                                                            \
-        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                      \
-        [](const Options& options, std::uint64_t seed, std::uint64_t data_seed) -> std::unique_ptr<Task> { \
-          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seed, data_seed);   \
-        },                                                                                                 \
-        reads_files_of<OptionsType>()};                                                                    \
-    return entry;                                                                                          \
-  }                                                                                                        \
-  }                                                                                                        \
+// TaskType needs a constructor (const OptionsType&, const Seeds&).
+#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                                 \
+  namespace tally::registry {                                                                                   \
+  const TaskEntry& task_##stem() {                                                                              \
+    static const TaskEntry entry{name_from_stem(#stem),                                                         \
+                                 summary_,                                                                      \
+                                 description_,                                                                  \
+                                 paper_,                                                                        \
+                                 []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },  \
+                                 [](const Options& options, const Seeds& seeds) -> std::unique_ptr<Task> {      \
+                                   return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), \
+                                                                     seeds);                                    \
+                                 },                                                                             \
+                                 reads_files_of<OptionsType>()};                                                \
+    return entry;                                                                                               \
+  }                                                                                                             \
+  }                                                                                                             \
   static_assert(true)
 
 // The options of a task that are paths, and how a run stores them. Paths are absolute, so that they are valid in every

@@ -98,27 +98,21 @@ class Group {
   std::vector<std::int32_t> table_;  // [order, order]
 };
 
-struct GroupWordLaw {
-  std::int64_t least, most;
-};
-
-class GroupWord final : public ToyTask<GroupWordLaw> {
+class GroupWord final : public ToyTask<LengthRange> {
  public:
-  GroupWord(const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : GroupWord(Group(options.group), options, seed, data_seed) {}
+  GroupWord(const GroupWordOptions& options, const Seeds& seeds) : GroupWord(Group(options.group), options, seeds) {}
 
  private:
-  GroupWord(Group group, const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}), group_(std::move(group)) {
-    const auto add = [&](const char* name, std::int64_t count, const GroupWordLaw& law, std::uint64_t of) {
+  GroupWord(Group group, const GroupWordOptions& options, const Seeds& seeds)
+      : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}, seeds), group_(std::move(group)) {
+    const auto add = [&](const char* name, std::int64_t count, const LengthRange& law) {
       const std::string lengths = law.least == law.most ? "" : formatted("{} to ", law.least);
-      add_split({name, formatted("{}{} elements of {}", lengths, law.most, options.group), count, law.most + 1}, law,
-                of);
+      add_split({name, formatted("{}{} elements of {}", lengths, law.most, options.group), count, law.most + 1}, law);
     };
     const std::int64_t k = options.length;
-    add("train", 0, {options.mix ? 2 : k, k}, seed);
-    add("in-distribution", options.eval_count, {k, k}, data_seed);
-    add("ood-long", options.eval_count, {2 * k, 2 * k}, data_seed);
+    add("train", 0, {options.mix ? 2 : k, k});
+    add("in-distribution", options.eval_count, {k, k});
+    add("ood-long", options.eval_count, {2 * k, 2 * k});
   }
 
   static std::vector<std::string> symbols(const Group& group) {
@@ -127,7 +121,7 @@ class GroupWord final : public ToyTask<GroupWordLaw> {
     return names;
   }
 
-  Example draw(Rng& rng, const GroupWordLaw& law) const override {
+  Example draw(Rng& rng, const LengthRange& law) const override {
     const auto order = static_cast<std::uint32_t>(group_.order());
     const std::int64_t length = uniform_in(rng, law.least, law.most);
     std::vector<std::int32_t> tokens{static_cast<std::int32_t>(order)};
