@@ -25,7 +25,6 @@ struct Group {
   std::vector<Example> examples;
   // The model's answers: rows of answer.count symbols.
   std::vector<std::int32_t> symbols;
-  std::size_t count() const { return examples.size() * answer.count; }
 };
 
 void generate_answers(SequenceModel& model, Group& group) {
@@ -42,22 +41,12 @@ void generate_answers(SequenceModel& model, Group& group) {
 
 // Each rank has generated the answers of one group; ranks from groups.size() on have none. All ranks get all answers.
 void share_answers(const ProcessGroup& ranks, std::vector<Group>& groups) {
-  std::vector<std::size_t> begins{0};
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {
-    begins.push_back(begins.back() + (r < groups.size() ? groups[r].count() : 0));
-  }
-  std::vector<std::int32_t> all(begins.back());
-  const auto own = static_cast<std::size_t>(ranks.rank());
-  if (own < groups.size()) {
-    std::ranges::copy(groups[own].symbols, all.begin() + static_cast<std::ptrdiff_t>(begins[own]));
-  }
-  std::vector<std::size_t> bytes = begins;
-  for (std::size_t& begin : bytes) begin *= sizeof(std::int32_t);
-  ranks.all_gather(std::as_writable_bytes(std::span(all)), bytes);
-  for (std::size_t n = 0; n < groups.size(); ++n) {
-    const std::span<const std::int32_t> part = std::span<const std::int32_t>(all).subspan(begins[n], groups[n].count());
-    groups[n].symbols.assign(part.begin(), part.end());
-  }
+  std::vector<std::size_t> sizes;
+  for (const Group& group : groups) sizes.push_back(group.examples.size() * group.answer.count);
+  std::span<const std::int32_t> own;
+  if (const auto rank = static_cast<std::size_t>(ranks.rank()); rank < groups.size()) own = groups[rank].symbols;
+  std::vector<std::vector<std::int32_t>> all = gathered(ranks, sizes, own);
+  for (std::size_t n = 0; n < groups.size(); ++n) groups[n].symbols = std::move(all[n]);
 }
 
 void add_scores(Evaluation& evaluation, const Group& group) {

@@ -148,6 +148,8 @@ struct TokenizerParts {
   bool is_of_model(std::int32_t id) const;
   // The steps as text for messages: "gpt2", or several joined by " | ".
   std::string pattern() const;
+  // The id of the special token of that name, or nothing.
+  std::optional<std::int32_t> special(std::string_view name) const;
   // The id of the token between documents, by one of its names; nothing if there is none.
   std::optional<std::int32_t> end_of_text() const;
 };
@@ -166,7 +168,7 @@ class Tokenizer {
   // The bytes of a token; empty for a special one. Throws Error for an id outside the vocabulary.
   std::string_view bytes_of(std::int64_t id) const;
   // The id of the special token of that name, or nothing.
-  std::optional<std::int32_t> special(std::string_view name) const;
+  std::optional<std::int32_t> special(std::string_view name) const { return parts_.special(name); }
   // The token with these bytes, or -1.
   std::int32_t find(std::string_view bytes) const;
 

@@ -280,4 +280,24 @@ TEST(Estimate, ParametersOfTheCodeModels) {
                    {{"absolute", {}, 20.8}, {"rope", {}, 19.8}, {"cope", table, 20.8}, {"cope+rope", table, 20.8}});
 }
 
+AttentionMemory memory_of(const std::string& encoding) {
+  const EncodingChoice choice = EncodingChoice::parse(encoding);
+  return attention_memory(choice, choice.acting().front());
+}
+
+// Keys that every later token changes are a bias of all pairs.
+TEST(AttentionMemory, GrowsWithTheSquareForKeysThatMove) {
+  for (const Device device : {Device{}, testing::on_cuda_host}) {
+    set_default_device(device);
+    SCOPED_TRACE(to_text(device));
+    for (const char* encoding : {"none", "cope"}) EXPECT_FALSE(memory_of(encoding).squares) << encoding;
+    for (const char* encoding : {"path", "wall", "cope+path", "path+wall"}) {
+      const AttentionMemory memory = memory_of(encoding);
+      EXPECT_TRUE(memory.squares) << encoding << " " << memory.bytes;
+      EXPECT_EQ(memory.form, "tiled") << encoding;
+    }
+  }
+  set_default_device({});
+}
+
 }  // namespace tally::estimate_test

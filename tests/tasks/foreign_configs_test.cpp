@@ -126,7 +126,7 @@ TEST(PublishedConfigs, OfQwen2HaveBiasesOnQueriesKeysAndValuesOnly) {
   EXPECT_EQ(options_of(config(qwen)).at("model.bias"), "true");
   RunConfig run = config_of(description, "");
   int biases = 0;
-  for (const TensorRow& row : description.family->tensors(run.model)) biases += row.theirs.ends_with(".bias");
+  for (const TensorRow& row : tensor_rows(*description.family, run.model)) biases += row.theirs.ends_with(".bias");
   EXPECT_EQ(biases, 3);
   const std::string windows =
       error_of([&] { describe_foreign(config(qwen, R"({"use_sliding_window": true})"), "config.json"); });

@@ -136,7 +136,7 @@ std::vector<Tokens> permutations(std::size_t points, bool even_only) {
   Tokens images(points);
   std::iota(images.begin(), images.end(), 0);
   do {
-    int inversions = 0;
+    std::int64_t inversions = 0;
     for (std::size_t x = 0; x < points; ++x)
       inversions += std::ranges::count_if(part(images, x, points), [&](auto y) { return y < images[x]; });
     if (!even_only || inversions % 2 == 0) all.push_back(images);
