@@ -23,11 +23,6 @@ TEST(Tasks, HaveNamesAndDescriptions) {
     EXPECT_FALSE(entry->paper.empty()) << entry->name;
     EXPECT_EQ(&find_task(entry->name), entry);
   }
-  for (const char* name : {"addition", "counting", "cycle-navigation", "even-pairs", "flip-flop", "group-word",
-                           "last-sentence", "last-x", "missing-duplicate", "modular-arithmetic", "mqar", "mqar-update",
-                           "n-back", "parity", "passkey", "selective-copy", "string-map"}) {
-    EXPECT_EQ(names.count(name), 1u) << name;
-  }
 }
 
 TEST(Tasks, TrainComesFirstAndSymbolsAreUnique) {
@@ -106,15 +101,6 @@ TEST(Tasks, SettingsThatDoNotFitAreRefused) {
         {"passkey", {{"length", "40"}}, "[passkey] ood-decoys with 4 statements needs a length of 44, got 40"}}) {
     EXPECT_EQ(error_of([&] { make_task(task, settings); }), message);
   }
-}
-
-TEST(Tasks, NextTokenExampleShiftsByOne) {
-  const Example example = next_token_example({7, 8, 9});
-  EXPECT_EQ(example.tokens, (std::vector<std::int32_t>{7, 8, 9}));
-  EXPECT_EQ(example.targets, (std::vector<std::int32_t>{8, 9, 0}));
-  EXPECT_EQ(example.loss_mask, (std::vector<std::uint8_t>{0, 0, 0}));
-  EXPECT_EQ(example.score_mask, (std::vector<std::uint8_t>{0, 0, 0}));
-  EXPECT_TRUE(next_token_example({}).targets.empty());
 }
 
 TEST(Tasks, SequenceRngIsTheNamedStream) {
