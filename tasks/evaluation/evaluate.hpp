@@ -125,7 +125,7 @@ void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evalua
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
                       LossBlockCounter* parts = nullptr, const std::atomic<bool>* stop = nullptr);
 
-// The numbers of the first ranks, `sizes` of them each. Every rank passes its own and gets those of all.
+// The numbers of the first ranks, `sizes` of them each. Every rank passes its own numbers and gets all numbers.
 template <class T>
 std::vector<std::vector<T>> gathered(const ProcessGroup& ranks, const std::vector<std::size_t>& sizes,
                                      std::span<const T> own) {

@@ -144,7 +144,7 @@ std::vector<Tokens> permutations(std::size_t points, bool even_only) {
   return all;
 }
 
-// An element is a permutation and a residue, one of which is trivial in all groups but a4xz5.
+// An element is a permutation and a residue. Except in a4xz5, one of the two has a single value.
 Answers group_word(const Given& given) {
   const std::string group = given.option("group", "a5");
   const std::int32_t modulus = group == "z60" ? 60 : group == "a4xz5" ? 5 : 1;
@@ -478,7 +478,9 @@ TEST(ToyTasks, SequencesNeverChange) {
     EXPECT_EQ(checksum_text(crc32c(all)), checksum) << name << " " << settings;
     tasks.insert(name);
   }
-  for (const TaskEntry* entry : task_registry()) EXPECT_TRUE(entry->reads_files || tasks.contains(entry->name));
+  for (const TaskEntry* entry : task_registry()) {
+    EXPECT_TRUE(entry->reads_files || tasks.contains(entry->name)) << entry->name << " has no row in `cases`";
+  }
 }
 
 TEST(ToyTasks, TheirTextsAreReadable) {

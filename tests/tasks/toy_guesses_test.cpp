@@ -24,7 +24,7 @@ std::int32_t always(const Example&, std::size_t) {
 std::int32_t last_symbol(const Example& example, std::size_t t) { return example.tokens[t - 1]; }
 std::int32_t same_symbol(const Example& example, std::size_t t) { return example.tokens[t]; }
 
-// Of digits in ascending order, 10 is "+", 11 is "=" and 12 is the end.
+// The column of a sum in base 10 with the least significant digit first; 10 is "+", 11 is "=" and 12 is the end.
 std::int32_t column_without_carry(const Example& example, std::size_t t) {
   const Tokens& tokens = example.tokens;
   const auto plus = static_cast<std::size_t>(std::ranges::find(tokens, 10) - tokens.begin());

@@ -1,4 +1,4 @@
-// Tokenizers in the shapes of published files, also those of SentencePiece with byte fallback, give the ids of the
+// Tokenizers in the shapes of published files, with and without byte fallback (SentencePiece), give the ids of the
 // library `tokenizers`.
 #include <gtest/gtest.h>
 
