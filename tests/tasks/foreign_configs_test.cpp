@@ -36,21 +36,6 @@ constexpr const char* gpt2 = R"({"activation_function": "gelu_new", "architectur
   "summary_proj_to_labels": true, "summary_type": "cls_index", "summary_use_proj": true,
   "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 40})";
 
-TEST(PublishedConfigs, OfGpt2InAllItsSizesAndDistilled) {
-  for (const char* more : {
-           "{}",                                                                              // gpt2
-           R"({"n_special": 0, "predict_special_tokens": true, "n_layer": 4, "n_head": 4})",  // gpt2-medium, gpt2-large
-           R"({"n_special": 0, "predict_special_tokens": true, "output_past": true})",        // gpt2-xl
-           R"({"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}})",  // distilgpt2
-       }) {
-    const JsonValue json = config(gpt2, more);
-    std::map<std::string, std::string> found = options_of(json);
-    EXPECT_EQ(found["model.activation"], "gelu-tanh") << more;
-    EXPECT_EQ(found["model.tied"], "true") << more;
-    EXPECT_EQ(describe_foreign(json, "config.json").record.ends, std::vector<std::int64_t>{39});
-  }
-}
-
 constexpr const char* neox = R"({"architectures": ["GPTNeoXForCausalLM"], "bos_token_id": 0, "eos_token_id": 0,
   "hidden_act": "gelu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 128,
   "layer_norm_eps": 1e-05, "max_position_embeddings": 16, "model_type": "gpt_neox", "num_attention_heads": 2,
@@ -58,60 +43,69 @@ constexpr const char* neox = R"({"architectures": ["GPTNeoXForCausalLM"], "bos_t
   "torch_dtype": "float16", "transformers_version": "4.24.0", "use_cache": true, "use_parallel_residual": true,
   "vocab_size": 40})";
 
-TEST(PublishedConfigs, OfPythiaAndNeox) {
-  for (
-      const char* more : {
-          "{}",                                                                              // pythia-70m to 12b
-          R"({"attention_bias": true, "attention_dropout": 0.0, "classifier_dropout": 0.1, "hidden_dropout": 0.0,
-               "partial_rotary_factor": 0.25, "rope_scaling": null, "rope_theta": 10000})",  // as 4.48 writes it
-          R"({"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0, "hidden_act": "gelu_fast", "eos_token_id": 0,
-               "torch_dtype": "float16", "transformers_version": "4.19.0.dev0"})",           // gpt-neox-20b
-      }) {
-    std::map<std::string, std::string> found = options_of(config(neox, more));
-    EXPECT_EQ(found["pe.rope.rotary-dims"], "4") << more;
-    EXPECT_EQ(found["model.residual"], "parallel") << more;
-    EXPECT_EQ(found["model.activation"], contains(more, "gelu_fast") ? "gelu-tanh" : "gelu");
-  }
-}
-
 constexpr const char* llama = R"({"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
   "hidden_act": "silu", "hidden_size": 16, "initializer_range": 0.02, "intermediate_size": 24,
   "max_position_embeddings": 64, "model_type": "llama", "num_attention_heads": 2, "num_hidden_layers": 2,
   "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "torch_dtype": "float16", "transformers_version": "4.31.0",
   "use_cache": true, "vocab_size": 40})";
 
-TEST(PublishedConfigs, OfLlamaAndItsKin) {
+TEST(PublishedConfigs, AreReadAsTheirOptions) {
   struct Published {
-    const char* more;
+    const char *common, *more;
     std::map<std::string, std::string> options;
   };
+  const std::map<std::string, std::string> usual_gpt2{{"model.activation", "gelu-tanh"}, {"model.tied", "true"}};
   const std::vector<Published> all{
+      {gpt2, "{}", usual_gpt2},
+      // gpt2-medium, gpt2-large
+      {gpt2, R"({"n_special": 0, "predict_special_tokens": true, "n_layer": 4, "n_head": 4})", usual_gpt2},
+      // gpt2-xl
+      {gpt2, R"({"n_special": 0, "predict_special_tokens": true, "output_past": true})", usual_gpt2},
+      // distilgpt2
+      {gpt2, R"({"_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}})", usual_gpt2},
+      // pythia-70m to 12b
+      {neox, "{}", {{"pe.rope.rotary-dims", "4"}, {"model.residual", "parallel"}, {"model.activation", "gelu"}}},
+      // As 4.48 writes it
+      {neox,
+       R"({"attention_bias": true, "attention_dropout": 0.0, "classifier_dropout": 0.1, "hidden_dropout": 0.0,
+                 "partial_rotary_factor": 0.25, "rope_scaling": null, "rope_theta": 10000})",
+       {{"pe.rope.rotary-dims", "4"}}},
+      // gpt-neox-20b
+      {neox,
+       R"({"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0, "hidden_act": "gelu_fast",
+                 "eos_token_id": 0, "torch_dtype": "float16", "transformers_version": "4.19.0.dev0"})",
+       {{"pe.rope.rotary-dims", "4"}, {"model.activation", "gelu-tanh"}}},
       // Llama-2-7b to 70b
-      {R"({"_name_or_path": "meta-llama/Llama-2-70b-hf", "num_key_value_heads": 1, "pretraining_tp": 1,
+      {llama,
+       R"({"_name_or_path": "meta-llama/Llama-2-70b-hf", "num_key_value_heads": 1, "pretraining_tp": 1,
            "rope_scaling": null})",
        {{"model.kv-heads", "1"}}},
       // Meta-Llama-3-8B
-      {R"({"attention_bias": false, "attention_dropout": 0.0, "num_key_value_heads": 1, "pretraining_tp": 1,
+      {llama,
+       R"({"attention_bias": false, "attention_dropout": 0.0, "num_key_value_heads": 1, "pretraining_tp": 1,
            "rope_scaling": null, "rope_theta": 500000.0, "torch_dtype": "bfloat16"})",
        {{"pe.rope.base", "500000"}}},
       // Llama-3.1-8B: a length that is not the factor times the trained one
-      {R"({"attention_bias": false, "attention_dropout": 0.0, "mlp_bias": false, "num_key_value_heads": 1,
+      {llama,
+       R"({"attention_bias": false, "attention_dropout": 0.0, "mlp_bias": false, "num_key_value_heads": 1,
            "pretraining_tp": 1, "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
            "original_max_position_embeddings": 4, "rope_type": "llama3"}, "rope_theta": 500000.0})",
        {{"pe.rope.stretch", "llama3"}, {"pe.rope.factor", "8"}, {"pe.rope.trained-length", "4"}}},
       // Llama-3.2-1B-Instruct
-      {R"({"attention_bias": false, "attention_dropout": 0.0, "eos_token_id": [5, 6, 7], "head_dim": 8,
+      {llama,
+       R"({"attention_bias": false, "attention_dropout": 0.0, "eos_token_id": [5, 6, 7], "head_dim": 8,
            "mlp_bias": false, "num_key_value_heads": 1, "pretraining_tp": 1, "rope_scaling": {"factor": 32.0,
            "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 4,
            "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": true})",
        {{"pe.rope.factor", "32"}, {"model.tied", "true"}}},
       // deepseek-coder-6.7b-instruct
-      {R"({"attention_bias": false, "num_key_value_heads": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-06,
+      {llama,
+       R"({"attention_bias": false, "num_key_value_heads": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-06,
            "rope_scaling": {"factor": 4.0, "type": "linear"}, "rope_theta": 100000, "torch_dtype": "bfloat16"})",
        {{"pe.rope.stretch", "pi"}, {"pe.rope.factor", "4"}}},
   };
-  for (const auto& [more, options] : all) {
-    const JsonValue json = config(llama, more);
+  for (const auto& [common, more, options] : all) {
+    const JsonValue json = config(common, more);
     std::map<std::string, std::string> found = options_of(json);
     for (const auto& [name, value] : options) EXPECT_EQ(found[name], value) << name << more;
     EXPECT_TRUE(describe_foreign(json, "config.json").notes.empty()) << more;
@@ -195,6 +189,7 @@ TEST(PublishedConfigs, KeysThatNobodyKnowsCanBeIgnoredByName) {
 TEST(PublishedConfigs, EndsAreThoseOfGenerationWhereItHasSome) {
   const JsonValue json = config(llama, R"({"eos_token_id": [5, 6, 99]})");
   EXPECT_EQ(describe_foreign(json, "config.json").record.ends, (std::vector<std::int64_t>{5, 6}));
+  EXPECT_EQ(describe_foreign(config(gpt2), "config.json").record.ends, std::vector<std::int64_t>{39});
   const JsonValue none = parse_json(R"({"do_sample": true})", {}, "g"),
                   own = parse_json(R"({"eos_token_id": 7})", {}, "g");
   EXPECT_EQ(describe_foreign(json, "config.json", none).record.ends, (std::vector<std::int64_t>{5, 6}));
