@@ -172,10 +172,6 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
   return cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
 }
 
-}  // namespace
-
-namespace {
-
 // A model's results for a batch, on the host.
 struct Found {
   Tensor best;               // i64 [B, T]: the index of the largest logit
