@@ -35,8 +35,8 @@ void generate_answers(SequenceModel& model, Group& group) {
   }
   const Shape shape{static_cast<std::int64_t>(group.examples.size()),
                     static_cast<std::int64_t>(group.answer.first) + 1};
-  const Generated said = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(group.answer.count));
-  group.symbols = said.symbols.to_vector<std::int32_t>();
+  const Tensor symbols = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(group.answer.count));
+  group.symbols = symbols.to_vector<std::int32_t>();
 }
 
 // Each rank has generated the answers of one group; ranks from groups.size() on have none. All ranks get all answers.
@@ -78,20 +78,19 @@ Answer answer_of(const Example& example, std::string_view split, std::int64_t in
   return answer;
 }
 
-Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
+Tensor generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
   check(count >= 1, "generate", "at least one symbol, not {}", count);
   const NoGrad no_grad;
   GenerationState state;
-  std::vector<Tensor> symbols, probabilities;
+  std::vector<Tensor> symbols;
   Tensor fed = prompts;
   for (std::int64_t n = 0; n < count; ++n) {
     const Tensor logits = model.step(fed, state);
     const Tensor last = slice(logits, 1, logits.size(1) - 1, logits.size(1));  // [B, 1, V]
     fed = argmax(last).to(DType::i32);
     symbols.push_back(fed);
-    probabilities.push_back(max(softmax(cast(last, DType::f64)), 2));
   }
-  return {concat(symbols, 1), concat(probabilities, 1)};
+  return concat(symbols, 1);
 }
 
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,
