@@ -129,7 +129,8 @@ struct TaskEntry {
   std::string description;  // distribution, loss, score; several lines
   std::string paper;
   std::unique_ptr<Options> (*make_options)();
-  std::unique_ptr<Task> (*make)(const Options& options, const Seeds& seeds);
+  // `seed` is used for training streams, `data_seed` for evaluation sets and fixed training sets.
+  std::unique_ptr<Task> (*make)(const Options& options, std::uint64_t seed, std::uint64_t data_seed);
   // Its sequences come from files named by an option; without these files the task does not exist.
   bool reads_files = false;
 };
@@ -149,22 +150,23 @@ const TaskEntry& find_task(std::string_view name);
 // Closing line of a task's file, outside any namespace:
 //   TALLY_TASK(flip_flop, FlipFlopOptions, FlipFlop, "summary", "description", "paper");
 // TaskType needs a constructor (const OptionsType&, const Seeds&).
-#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                                 \
-  namespace tally::registry {                                                                                   \
-  const TaskEntry& task_##stem() {                                                                              \
-    static const TaskEntry entry{name_from_stem(#stem),                                                         \
-                                 summary_,                                                                      \
-                                 description_,                                                                  \
-                                 paper_,                                                                        \
-                                 []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },  \
-                                 [](const Options& options, const Seeds& seeds) -> std::unique_ptr<Task> {      \
-                                   return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), \
-                                                                     seeds);                                    \
-                                 },                                                                             \
-                                 reads_files_of<OptionsType>()};                                                \
-    return entry;                                                                                               \
-  }                                                                                                             \
-  }                                                                                                             \
+#define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                            \
+  namespace tally::registry {                                                                              \
+  const TaskEntry& task_##stem() {                                                                         \
+    static const TaskEntry entry{                                                                          \
+        name_from_stem(#stem),                                                                             \
+        summary_,                                                                                          \
+        description_,                                                                                      \
+        paper_,                                                                                            \
+        []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                      \
+        [](const Options& options, std::uint64_t seed, std::uint64_t data_seed) -> std::unique_ptr<Task> { \
+          const Seeds seeds{seed, data_seed};                                                              \
+          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seeds);             \
+        },                                                                                                 \
+        reads_files_of<OptionsType>()};                                                                    \
+    return entry;                                                                                          \
+  }                                                                                                        \
+  }                                                                                                        \
   static_assert(true)
 
 // The options of a task that are paths, and how a run stores them. Paths are absolute, so that they are valid in every

@@ -411,7 +411,7 @@ RunConfig RunConfig::from_json(const JsonValue& json) {
 }
 
 std::unique_ptr<Task> RunConfig::make_task() const {
-  return task->make(*task_options, {static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed)});
+  return task->make(*task_options, static_cast<std::uint64_t>(run.seed), static_cast<std::uint64_t>(run.data_seed));
 }
 
 namespace {

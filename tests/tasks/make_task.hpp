@@ -25,7 +25,7 @@ inline std::unique_ptr<Task> make_task(std::string_view name, const Settings& se
   const TaskEntry& entry = find_task(name);
   const std::unique_ptr<Options> options = entry.make_options();
   for (const auto& [option, value] : settings) set_option(*options, "task", option, value);
-  return entry.make(*options, {seed, data_seed});
+  return entry.make(*options, seed, data_seed);
 }
 
 inline bool same(const Example& a, const Example& b) {

@@ -77,7 +77,7 @@ class Learner {
     const std::unique_ptr<Options> options = entry.make_options();
     set_option(*options, "live", "length", std::to_string(length));
     set_option(*options, "live", "p-ignore", std::to_string(ignored / 100.0));
-    return entry.make(*options, {.training = seed, .data = 0});
+    return entry.make(*options, seed, /*data_seed=*/0);
   }
   static ModelOptions model_options(std::int64_t heads) {
     ModelOptions options;
