@@ -75,8 +75,7 @@ bool TokenizerParts::is_of_model(std::int32_t id) const {
 
 std::string TokenizerParts::pattern() const {
   std::string text;
-  for (const SplitStep& step : steps)
-    text += formatted("{}{}", text.empty() ? "" : " | ", split_pattern_name(step.pattern));
+  for (const std::string& step : steps) text += formatted("{}{}", text.empty() ? "" : " | ", split_pattern_name(step));
   return text;
 }
 

@@ -132,7 +132,7 @@ struct TokenizerParts {
   // token may have the same bytes.
   std::vector<AddedToken> added = {};
   std::vector<NormalForm> normal_forms = {};  // applied to a text one after the other
-  std::vector<SplitStep> steps = {{"gpt2"}};  // that cut a text into pieces
+  std::vector<std::string> steps = {"gpt2"};  // that cut a text into pieces
   bool ignore_merges = false;                 // a piece that equals a token becomes that token
   // With byte fallback: the tokens of all 256 bytes, which other tokens may share. Files write blanks as
   // U+2581, and that character in a text becomes a blank.

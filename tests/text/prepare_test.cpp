@@ -196,7 +196,7 @@ TEST_F(Prepare, LongTextsAreEncodedWhole) {
 // A pattern that matches an empty text at the third byte.
 TEST_F(Prepare, ATextThatTheTokenizerRefusesIsNamed) {
   TokenizerParts parts = byte_tokenizer();
-  parts.steps = {{"[a-z]+|(?=7)"}};
+  parts.steps = {"[a-z]+|(?=7)"};
   parts.ignore_merges = true;
   settings_.tokenizer = folder_.file("t.json", tokenizer_json(parts));
   settings_.sources = {{folder_.file("fine.txt", "ab"), ""}, {folder_.file("wrong.txt", "ab7"), ""}};
