@@ -167,7 +167,8 @@ TEST(PublishedConfigs, SettingsThatAreRefused) {
            {gpt2, R"({"activation_function": "silu"})", "= 'silu' is an activation that tally does not have"},
            {gpt2, R"({"scale_attn_weights": false})", "'scale_attn_weights' = false is a function"},
            {gpt2, R"({"window": 4096})", "may change what the model computes; --ignore-key NAME"}}) {
-    const std::string error = error_of([&] { describe_foreign(config(common, more), "config.json"); });
+    const JsonValue json = config(common, more);
+    const std::string error = error_of([&] { describe_foreign(json, "config.json"); });
     EXPECT_TRUE(error.starts_with("[import] config.json: ") && contains(error, why)) << why << "\n" << error;
   }
   EXPECT_TRUE(contains(error_of([] { describe_foreign(JsonValue::array(), "config.json"); }), "must hold an object"));

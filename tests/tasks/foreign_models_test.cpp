@@ -239,9 +239,9 @@ TEST_F(ForeignFolder, OlderFormsOfItsSettings) {
 TEST_F(ForeignFolder, NamesWithoutTheFamilysPrefixOrWithOthers) {
   for (const auto& [name, own] : {std::pair{"gpt2", "transformer."}, {"neox", "gpt_neox."}}) {
     const Tensor tokens = SafetensorsFile::open(folder_of(name) + "/logits.safetensors").read("tokens");
-    const std::string path = with_tensors(name, [&](NamedTensors& tensors) {
+    const std::string path = with_tensors(name, [prefix = std::string_view(own)](NamedTensors& tensors) {
       for (auto& [theirs, value] : tensors) {
-        if (theirs.starts_with(own)) theirs.erase(0, std::string_view(own).size());
+        if (theirs.starts_with(prefix)) theirs.erase(0, prefix.size());
       }
     });
     EXPECT_EQ(logits_of(path, tokens).to_vector<double>(), logits_of(folder_of(name), tokens).to_vector<double>());

@@ -77,7 +77,7 @@ TEST(Tasks, SettingsThatDoNotFitAreRefused) {
     testing::Settings settings;
     const char* message;
   };
-  for (const auto& [task, settings, message] :
+  for (const Row& row :
        {Row{"flip-flop", {{"length", "7"}}, "[flip-flop] length must be even and at least 4, got 7"},
         {"counting",
          {{"min-operations", "9"}, {"max-operations", "8"}},
@@ -99,7 +99,7 @@ TEST(Tasks, SettingsThatDoNotFitAreRefused) {
          {{"vocabulary", "64"}, {"pairs", "8"}, {"updates", "9"}},
          "[mqar-update] train has 9 updates of 8 keys"},
         {"passkey", {{"length", "40"}}, "[passkey] ood-decoys with 4 statements needs a length of 44, got 40"}}) {
-    EXPECT_EQ(error_of([&] { make_task(task, settings); }), message);
+    EXPECT_EQ(error_of([&] { make_task(row.task, row.settings); }), row.message);
   }
 }
 
