@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 
-#include "autograd/gradcheck.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/cpu/parallel.hpp"
@@ -64,11 +63,10 @@ Finding expect_within(const Deviation& found, double allowed, const std::string&
 }
 
 Finding look_at_gradients(const EncodingVariant& variant) {
-  const LossOfParameters loss(variant);
-  if (loss.exempt()) return left_out("gradients by a rule of its own");
-  const GradcheckResult result = gradcheck([&loss](const auto& inputs) { return loss(inputs); }, loss.parameters());
-  if (!result.ok) return wrong(result.text);
-  return good(formatted("{} numbers, worst error {} of what is allowed", result.compared, short_text(result.worst)));
+  const std::optional<GradcheckResult> result = check_derivatives(variant);
+  if (!result) return left_out("gradients by a rule of its own");
+  if (!result->ok) return wrong(result->text);
+  return good(formatted("{} numbers, worst error {} of what is allowed", result->compared, short_text(result->worst)));
 }
 
 // Results for a text as a whole, the reference for other ways to compute it.

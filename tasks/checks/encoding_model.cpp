@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <iterator>
 #include <limits>
-#include <optional>
+#include <map>
 #include <set>
 #include <variant>
 
@@ -204,23 +204,25 @@ Tensor encoding_tokens(std::int64_t length, Device device, std::int64_t batch) {
   return Tensor::from(ids, {batch, length}, device);
 }
 
-LossOfParameters::LossOfParameters(const EncodingVariant& variant) : variant_(variant) {
+std::optional<GradcheckResult> check_derivatives(const EncodingVariant& variant) {
   const auto model = encoding_model(variant.choice, {.length = length_of_loss, .key_heads = variant.key_heads});
+  if (model->straight_through()) return std::nullopt;
+  std::vector<Tensor> values;
+  std::map<std::string, std::size_t> indices;  // by parameter path
   for (const auto& [path, parameter] : model->parameters()) {
-    indices_[path] = values_.size();
-    values_.push_back(parameter.detach());
+    indices[path] = values.size();
+    values.push_back(parameter.detach());
   }
-  exempt_ = model->straight_through();
-}
-
-Tensor LossOfParameters::operator()(const std::vector<Tensor>& parameters) const {
-  const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[indices_.at(path)]; };
-  const Device device = parameters.front().device();
-  const ModelOptions sizes = sizes_for(variant_.choice, "tiled", variant_.key_heads);
-  const Initializer start(1, start_values_from_text(sizes.init), DType::f64, device);
-  Transformer model(sizes, variant_.choice, vocabulary, length_of_loss, start.with_source(given));
-  const Tensor tokens = encoding_tokens(length_of_loss, device);
-  return cross_entropy(model.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean, device));
+  const auto loss = [&](const std::vector<Tensor>& parameters) {
+    const auto given = [&](const std::string& path, const Shape&, const Fill&) { return parameters[indices.at(path)]; };
+    const Device device = parameters.front().device();
+    const ModelOptions sizes = sizes_for(variant.choice, "tiled", variant.key_heads);
+    const Initializer start(1, start_values_from_text(sizes.init), DType::f64, device);
+    Transformer function(sizes, variant.choice, vocabulary, length_of_loss, start.with_source(given));
+    const Tensor tokens = encoding_tokens(length_of_loss, device);
+    return cross_entropy(function.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean, device));
+  };
+  return gradcheck(loss, values);
 }
 
 Numbers numbers_of(const Tensor& x) { return x.to(Device{}).to(DType::f64).to_vector<double>(); }

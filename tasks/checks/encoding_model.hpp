@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "autograd/gradcheck.hpp"
 #include "nn/transformer.hpp"
 
 namespace tally {
@@ -45,22 +46,9 @@ std::unique_ptr<Transformer> encoding_model(const EncodingChoice& choice, const 
 // Tokens i32 [batch, length] of encoding_model, the same in every call.
 Tensor encoding_tokens(std::int64_t length, Device device = default_device(), std::int64_t batch = 1);
 
-// Loss of encoding_model over 6 tokens as a function of its parameters.
-class LossOfParameters {
- public:
-  explicit LossOfParameters(const EncodingVariant& variant);
-  // The model's parameters, in the order in which the loss takes them.
-  const std::vector<Tensor>& parameters() const { return values_; }
-  // Whether the gradients follow a custom rule and are not derivatives.
-  bool exempt() const { return exempt_; }
-  Tensor operator()(const std::vector<Tensor>& parameters) const;
-
- private:
-  const EncodingVariant& variant_;
-  std::vector<Tensor> values_;
-  std::map<std::string, std::size_t> indices_;  // by parameter path
-  bool exempt_ = false;
-};
+// Compares the derivatives of the loss over 6 tokens by all parameters with central differences. Nothing if the
+// gradients follow a custom rule and are not derivatives.
+std::optional<GradcheckResult> check_derivatives(const EncodingVariant& variant);
 
 // The results of an encoding's small model (tasks/checks/encoding_model.hpp), as numbers to compare.
 

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <iterator>
-#include <span>
 #include <vector>
 
 #include "core/device/backend.hpp"
@@ -17,7 +16,7 @@ struct Part {
 };
 
 // where: "", or " on the GPU".
-void check_fits_in(std::span<const Part> parts, const MemoryEstimate& estimate, double available,
+void check_fits_in(const std::vector<Part>& parts, const MemoryEstimate& estimate, double available,
                    std::string_view where, std::string_view advice) {
   double total = 0;
   std::string text;
@@ -35,27 +34,19 @@ void check_fits_in(std::span<const Part> parts, const MemoryEstimate& estimate, 
 
 }  // namespace
 
-void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice) {
-  const Part computed[] = {{"parameters", estimate.parameters},
-                           {"gradients", estimate.gradients},
-                           {"optimiser", estimate.optimiser},
-                           {"activations", estimate.activations}};
-  const Part read[] = {{"checkpoint", estimate.checkpoint}, {"data", estimate.data}};
-  std::vector<Part> on_host(std::begin(read), std::end(read));
-  if (at_hand.gpu) {
-    check_fits_in(computed, estimate, *at_hand.gpu, " on the GPU", advice);
-  } else {
-    on_host.insert(on_host.begin(), std::begin(computed), std::end(computed));
-  }
-  MemoryEstimate read_there = estimate;
-  read_there.more = estimate.more && !at_hand.gpu;
-  check_fits_in(on_host, read_there, at_hand.host, "", advice);
-}
-
 void check_fits(const MemoryEstimate& estimate, std::string_view advice) {
-  MemoryAtHand at_hand{available_memory(), {}};
-  if (default_device().type == DeviceType::cuda) at_hand.gpu = available_memory(default_device());
-  check_fits(estimate, at_hand, advice);
+  std::vector<Part> computed{{"parameters", estimate.parameters},
+                             {"gradients", estimate.gradients},
+                             {"optimiser", estimate.optimiser},
+                             {"activations", estimate.activations}};
+  const std::vector<Part> read{{"checkpoint", estimate.checkpoint}, {"data", estimate.data}};
+  if (default_device().type == DeviceType::cuda) {
+    check_fits_in(computed, estimate, available_memory(default_device()), " on the GPU", advice);
+    check_fits_in(read, {.at_most = estimate.at_most}, available_memory(), "", advice);
+  } else {
+    computed.insert(computed.end(), read.begin(), read.end());
+    check_fits_in(computed, estimate, available_memory(), "", advice);
+  }
 }
 
 std::string bytes_text(double bytes) {

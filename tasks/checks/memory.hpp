@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,15 +27,8 @@ struct MemoryEstimate {
   double total() const { return parameters + gradients + optimiser + activations + checkpoint + data; }
 };
 
-// Bytes that work can take. If a GPU computes, its memory must hold everything the GPU computes with; data that is read
-// must fit into the host's.
-struct MemoryAtHand {
-  double host = 0;
-  std::optional<double> gpu;
-};
-// Throws DoesNotFit with the estimate, its parts and the advice if it exceeds the available memory.
-void check_fits(const MemoryEstimate& estimate, const MemoryAtHand& at_hand, std::string_view advice);
-// The same with the memory that the default device and this process can still get now.
+// Throws DoesNotFit with the estimate, its parts and the advice if it exceeds the memory that this process can still
+// get. If a GPU computes, its memory must hold everything the GPU computes with, and the host's the data that is read.
 void check_fits(const MemoryEstimate& estimate,
                 std::string_view advice = "make the model, the batch or the sequences smaller");
 

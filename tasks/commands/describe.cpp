@@ -12,7 +12,6 @@
 #include "core/io/safetensors.hpp"
 #include "core/utf8.hpp"
 #include "nn/optimizer.hpp"
-#include "tasks/checks/attention_memory.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/checks/memory.hpp"
 #include "tasks/command_line/command.hpp"

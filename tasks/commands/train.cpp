@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/distributed/process_group.hpp"
-#include "tasks/checks/attention_memory.hpp"
 #include "tasks/checks/bench.hpp"
 #include "tasks/checks/estimate.hpp"
 #include "tasks/command_line/command.hpp"

@@ -118,6 +118,11 @@ std::vector<std::int32_t> encode_characters(const std::vector<std::string>& voca
 // Ids of a text whose symbols are words separated by blanks.
 std::vector<std::int32_t> encode_words(const std::vector<std::string>& vocabulary, std::string_view text);
 
+struct Seeds {
+  std::uint64_t training;  // of endless training streams
+  std::uint64_t data;      // of evaluation sets and fixed training sets
+};
+
 struct TaskEntry {
   std::string name;
   std::string summary;      // one line
@@ -144,7 +149,7 @@ const TaskEntry& find_task(std::string_view name);
 
 // Closing line of a task's file, outside any namespace:
 //   TALLY_TASK(flip_flop, FlipFlopOptions, FlipFlop, "summary", "description", "paper");
-// TaskType needs a constructor (const OptionsType&, uint64_t seed, uint64_t data_seed).
+// TaskType needs a constructor (const OptionsType&, const Seeds&).
 #define TALLY_TASK(stem, OptionsType, TaskType, summary_, description_, paper_)                            \
   namespace tally::registry {                                                                              \
   const TaskEntry& task_##stem() {                                                                         \
@@ -155,7 +160,8 @@ const TaskEntry& find_task(std::string_view name);
         paper_,                                                                                            \
         []() -> std::unique_ptr<Options> { return std::make_unique<OptionsType>(); },                      \
         [](const Options& options, std::uint64_t seed, std::uint64_t data_seed) -> std::unique_ptr<Task> { \
-          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seed, data_seed);   \
+          const Seeds seeds{seed, data_seed};                                                              \
+          return std::make_unique<TaskType>(dynamic_cast<const OptionsType&>(options), seeds);             \
         },                                                                                                 \
         reads_files_of<OptionsType>()};                                                                    \
     return entry;                                                                                          \

@@ -100,6 +100,12 @@ std::vector<std::string> numbered(std::string_view prefix, std::int64_t count) {
   return names;
 }
 
+std::vector<std::string> letters(char first, std::int64_t count) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < count; ++i) names.emplace_back(1, static_cast<char>(first + i));
+  return names;
+}
+
 void append(std::vector<std::string>& names, const std::vector<std::string>& more) {
   names.insert(names.end(), more.begin(), more.end());
 }
@@ -112,17 +118,16 @@ void LengthOptions::visit(OptionVisitor& visitor) {
                   "sequences of ood-far, with prompts beyond 5N/2 and up to 25N/2; 0: no such split", 0);
 }
 
-LengthTask::LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
-                       std::int64_t times)
-    : ToyTask(std::move(form)) {
+LengthTask::LengthTask(ToyForm form, const LengthOptions& options, const Seeds& seeds, std::int64_t times)
+    : ToyTask(std::move(form), seeds) {
   const std::int64_t n = options.max_length, longer = 5 * n / 2;
-  const auto add = [&](const char* split, std::int64_t count, const LengthRange& range, std::uint64_t of) {
-    add_split({split, formatted("n = {} to {}", range.least, range.most), count, times * range.most + 1}, range, of);
+  const auto add = [&](const char* split, std::int64_t count, const LengthRange& range) {
+    add_split({split, formatted("n = {} to {}", range.least, range.most), count, times * range.most + 1}, range);
   };
-  add("train", 0, {1, n}, seed);
-  add("in-distribution", options.eval_count, {1, n}, data_seed);
-  add("ood-long", options.eval_count, {n + 1, longer}, data_seed);
-  if (options.far_count > 0) add("ood-far", options.far_count, {longer + 1, 25 * n / 2}, data_seed);
+  add("train", 0, {1, n});
+  add("in-distribution", options.eval_count, {1, n});
+  add("ood-long", options.eval_count, {n + 1, longer});
+  if (options.far_count > 0) add("ood-far", options.far_count, {longer + 1, 25 * n / 2});
 }
 
 Example LengthTask::draw(Rng& rng, const LengthRange& range) const {
@@ -137,14 +142,19 @@ void RunningAnswerOptions::visit(OptionVisitor& visitor) {
   visitor.flag("every", every, "also train on the answer so far at every symbol of the prompt");
 }
 
-RunningAnswerTask::RunningAnswerTask(std::string name, std::vector<std::string> vocabulary,
-                                     const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-    : LengthTask({std::move(name), std::move(vocabulary), Writing::symbols, "length"}, options.lengths, seed,
-                 data_seed),
+RunningAnswerTask::RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, std::int64_t drawn,
+                                     const RunningAnswerOptions& options, const Seeds& seeds)
+    : LengthTask({std::move(name), std::move(vocabulary), Writing::symbols, "length"}, options.lengths, seeds),
+      drawn_(drawn),
       every_(options.every) {}
 
-Example RunningAnswerTask::answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const {
+Example RunningAnswerTask::draw_length(Rng& rng, std::int64_t n) const {
   const auto separator = static_cast<std::int32_t>(vocabulary().size()) - 1;
+  std::vector<std::int32_t> prompt, answers;
+  for (std::int64_t i = 0; i < n; ++i) {
+    prompt.push_back(static_cast<std::int32_t>(uniform_in(rng, separator - drawn_, separator - 1)));
+    answers.push_back(next_answer(answers.empty() ? 0 : answers.back(), prompt));
+  }
   Example example = one_answer(std::move(prompt), separator, answers.back());
   for (std::size_t t = 0; every_ && t < answers.size(); ++t) train_on(example, t, answers[t]);
   return example;
@@ -192,12 +202,20 @@ void RecallOptions::visit(OptionVisitor& visitor) {
   visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
 }
 
-Recall::Recall(std::string name, const RecallOptions& options)
-    : ToyTask({std::move(name), symbols(options.vocabulary), Writing::tagged}),
+Recall::Recall(std::string name, const RecallOptions& options, std::int64_t updates, const Seeds& seeds)
+    : ToyTask({std::move(name), symbols(options.vocabulary), Writing::tagged}, seeds),
       first_value_(options.vocabulary / 2),
-      random_filler_(options.filler == "random") {}
+      random_filler_(options.filler == "random") {
+  const std::int64_t pairs = options.pairs, length = options.length, count = options.eval_count;
+  const RecallLaw more = updates > 0 ? RecallLaw{pairs, pairs, length} : RecallLaw{2 * pairs, 0, length};
+  add("train", 0, {pairs, updates, length});
+  add("in-distribution", count, {pairs, updates, length});
+  const bool fits = more.pairs < first_value_ && 4 * more.pairs + 2 * more.updates <= length;
+  if (fits) add(updates > 0 ? "ood-all" : "ood-dense", count, more);
+  add("ood-long", count, {pairs, updates, 2 * length});
+}
 
-void Recall::add(std::string split, std::int64_t count, const RecallLaw& law, std::uint64_t seed) {
+void Recall::add(std::string split, std::int64_t count, const RecallLaw& law) {
   check(law.length % 2 == 0, name(), "length must be even, got {}", law.length);
   check(law.pairs < first_value_, name(), "{} has {} pairs, of {} different keys: the vocabulary is too small", split,
         law.pairs, first_value_ - 1);
@@ -206,7 +224,7 @@ void Recall::add(std::string split, std::int64_t count, const RecallLaw& law, st
   if (law.updates > 0) what += formatted(" and {} updates", law.updates);
   const std::int64_t least = 4 * law.pairs + 2 * law.updates;
   check(least <= law.length, name(), "{} with {} needs a length of {}, got {}", split, what, least, law.length);
-  add_split({std::move(split), formatted("{} in {} tokens", what, law.length), count, law.length}, law, seed);
+  add_split({std::move(split), formatted("{} in {} tokens", what, law.length), count, law.length}, law);
 }
 
 Example Recall::draw(Rng& rng, const RecallLaw& law) const {

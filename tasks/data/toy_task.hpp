@@ -31,7 +31,7 @@ struct ToyForm {
   bool scores_sequences = false;
 };
 
-// A task whose splits differ in the parameters of its distribution, a plain struct.
+// A task whose splits differ in the parameters of its distribution, a number or a plain struct.
 template <class Law>
 class ToyTask : public Task {
  public:
@@ -45,29 +45,26 @@ class ToyTask : public Task {
   }
   Example example(std::string_view split_name, std::int64_t index) const final {
     const Split& split = split_holding(split_name, index);
-    const Source& source = sources_[static_cast<std::size_t>(&split - splits_.data())];
-    Rng rng = sequence_rng(source.seed, form_.name, split.name, index);
-    return draw(rng, source.law);
+    const Law& law = laws_[static_cast<std::size_t>(&split - splits_.data())];
+    const bool is_endless = split.count == 0;
+    Rng rng = sequence_rng(is_endless ? seeds_.training : seeds_.data, form_.name, split.name, index);
+    return draw(rng, law);
   }
 
  protected:
-  explicit ToyTask(ToyForm form) : form_(std::move(form)) {}
+  ToyTask(ToyForm form, const Seeds& seeds) : form_(std::move(form)), seeds_(seeds) {}
   const std::string& name() const { return form_.name; }
-  void add_split(Split split, const Law& law, std::uint64_t seed) {
+  void add_split(Split split, const Law& law) {
     splits_.push_back(std::move(split));
-    sources_.push_back({law, seed});
+    laws_.push_back(law);
   }
   virtual Example draw(Rng& rng, const Law& law) const = 0;
 
  private:
-  struct Source {
-    Law law;
-    std::uint64_t seed;
-  };
-
   ToyForm form_;
+  Seeds seeds_;
   std::vector<Split> splits_;
-  std::vector<Source> sources_;  // one for each split
+  std::vector<Law> laws_;  // of each split
 };
 
 // Layouts.
@@ -92,6 +89,8 @@ std::int64_t uniform_in(Rng& rng, std::int64_t low, std::int64_t high);
 std::vector<std::int32_t> distinct(Rng& rng, std::int64_t count, std::int64_t n);
 // prefix0, prefix1, ...
 std::vector<std::string> numbered(std::string_view prefix, std::int64_t count);
+// `count` letters from `first` on.
+std::vector<std::string> letters(char first, std::int64_t count);
 void append(std::vector<std::string>& names, const std::vector<std::string>& more);
 
 // Length splits: prompts of n symbols, n uniform in 1..N in training and in-distribution, N+1..5N/2 in ood-long, and
@@ -113,8 +112,7 @@ struct LengthRange {
 class LengthTask : public ToyTask<LengthRange> {
  protected:
   // A sequence of length n has `times` n symbols and a separator.
-  LengthTask(ToyForm form, const LengthOptions& options, std::uint64_t seed, std::uint64_t data_seed,
-             std::int64_t times = 1);
+  LengthTask(ToyForm form, const LengthOptions& options, const Seeds& seeds, std::int64_t times = 1);
   // A sequence of length n.
   virtual Example draw_length(Rng& rng, std::int64_t n) const = 0;
 
@@ -132,13 +130,17 @@ struct RunningAnswerOptions final : OptionsOf<RunningAnswerOptions> {
 
 class RunningAnswerTask : public LengthTask {
  protected:
-  // The separator is the last symbol.
-  RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, const RunningAnswerOptions& options,
-                    std::uint64_t seed, std::uint64_t data_seed);
-  // `answers` after each symbol of the prompt. The last is asked; with the option `every`, all are trained on.
-  Example answered(std::vector<std::int32_t> prompt, const std::vector<std::int32_t>& answers) const;
+  // The separator is the last symbol, and the `drawn` symbols before it form the prompts, uniformly.
+  RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, std::int64_t drawn,
+                    const RunningAnswerOptions& options, const Seeds& seeds);
+  // The answer to a prompt, from the answer to all of it but the last symbol (0 for an empty prompt).
+  virtual std::int32_t next_answer(std::int32_t answer, const std::vector<std::int32_t>& prompt) const = 0;
 
  private:
+  // The last answer is asked; with the option `every`, all are trained on.
+  Example draw_length(Rng& rng, std::int64_t n) const final;
+
+  std::int64_t drawn_;
   bool every_;
 };
 
@@ -169,18 +171,12 @@ struct RecallOptions {
 
 class Recall : public ToyTask<RecallLaw> {
  public:
-  Recall(std::string name, const RecallOptions& options);
-
- protected:
-  // Throws Error if there are too few keys, values or slots.
-  void add(std::string split, std::int64_t count, const RecallLaw& law, std::uint64_t seed);
-  // Whether a further split can have this distribution: it needs enough keys, and a slot for each. For training, add()
-  // checks.
-  bool fits(const RecallLaw& law) const {
-    return law.pairs < first_value_ && 4 * law.pairs + 2 * law.updates <= law.length;
-  }
+  // Adds ood-dense with twice the pairs, or with updates ood-all, in which all keys are updated, if keys and slots
+  // suffice. Throws Error if they do not for training.
+  Recall(std::string name, const RecallOptions& options, std::int64_t updates, const Seeds& seeds);
 
  private:
+  void add(std::string split, std::int64_t count, const RecallLaw& law);
   Example draw(Rng& rng, const RecallLaw& law) const override;
 
   std::int64_t first_value_;  // V/2

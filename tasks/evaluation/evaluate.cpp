@@ -172,10 +172,6 @@ Tensor loss_of(const Tensor& logits, const Batch& batch) {
   return cross_entropy(logits, batch.targets.to(logits.device()), batch.loss_mask.to(logits.device()));
 }
 
-}  // namespace
-
-namespace {
-
 // A model's results for a batch, on the host.
 struct Found {
   Tensor best;               // i64 [B, T]: the index of the largest logit
@@ -275,31 +271,18 @@ void add_losses(const Found& found, const Batch& batch, Evaluation& evaluation, 
 
 // Sends the results of this rank's batch to all ranks. Each rank has a batch; ranks from `batches.size()` on have none.
 void share_found(const ProcessGroup& ranks, const std::vector<Batch>& batches, std::vector<Found>& found) {
-  std::vector<std::size_t> begins{0};
-  for (std::int64_t r = 0; r < ranks.size(); ++r) {
-    const auto i = static_cast<std::size_t>(r);
-    const std::size_t tokens = i < batches.size() ? static_cast<std::size_t>(batches[i].targets.numel()) : 0;
-    begins.push_back(begins.back() + tokens);
+  std::vector<std::size_t> sizes;
+  for (const Batch& batch : batches) sizes.push_back(static_cast<std::size_t>(batch.targets.numel()));
+  std::span<const std::int64_t> own_best;
+  std::span<const double> own_nats;
+  if (const auto own = static_cast<std::size_t>(ranks.rank()); own < batches.size()) {
+    own_best = found[own].best.span<std::int64_t>();
+    own_nats = found[own].nats;
   }
-  std::vector<std::int64_t> all_best(begins.back());
-  std::vector<double> all_nats(begins.back());
-  const auto own = static_cast<std::size_t>(ranks.rank());
-  if (own < batches.size()) {
-    const auto from = static_cast<std::ptrdiff_t>(begins[own]);
-    std::ranges::copy(found[own].best.span<std::int64_t>(), all_best.begin() + from);
-    std::ranges::copy(found[own].nats, all_nats.begin() + from);
-  }
-  std::vector<std::size_t> bytes = begins;
-  for (std::size_t& begin : bytes) begin *= sizeof(double);
-  static_assert(sizeof(double) == sizeof(std::int64_t));
-  ranks.all_gather(std::as_writable_bytes(std::span(all_best)), bytes);
-  ranks.all_gather(std::as_writable_bytes(std::span(all_nats)), bytes);
+  const auto best = gathered(ranks, sizes, own_best);
+  auto nats = gathered(ranks, sizes, own_nats);
   for (std::size_t i = 0; i < batches.size(); ++i) {
-    const std::size_t tokens = begins[i + 1] - begins[i];
-    found[i].best =
-        Tensor::from(std::span<const std::int64_t>(all_best).subspan(begins[i], tokens), batches[i].targets.shape());
-    const std::span<const double> part = std::span<const double>(all_nats).subspan(begins[i], tokens);
-    found[i].nats.assign(part.begin(), part.end());
+    found[i] = {Tensor::from(best[i], batches[i].targets.shape()), std::move(nats[i])};
   }
 }
 

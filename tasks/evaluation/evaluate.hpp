@@ -1,15 +1,18 @@
 // The error of a model on a split, with counts.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/distributed/process_group.hpp"
 #include "core/io/json.hpp"
 #include "nn/model.hpp"
 #include "tasks/data/batch.hpp"
@@ -121,6 +124,23 @@ void evaluate_batch(SequenceModel& model, const Batch& batch, Evaluation& evalua
 // between.
 bool evaluate_batches(SequenceModel& model, const std::function<std::optional<Batch>()>& next, Evaluation& evaluation,
                       LossBlockCounter* parts = nullptr, const std::atomic<bool>* stop = nullptr);
+
+// The numbers of the first ranks, `sizes` of them each. Every rank passes its own numbers and gets all numbers.
+template <class T>
+std::vector<std::vector<T>> gathered(const ProcessGroup& ranks, const std::vector<std::size_t>& sizes,
+                                     std::span<const T> own) {
+  std::vector<std::size_t> begins{0};  // in bytes
+  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {
+    begins.push_back(begins.back() + (r < sizes.size() ? sizes[r] * sizeof(T) : 0));
+  }
+  std::vector<T> all(begins.back() / sizeof(T));
+  const auto part = [&](std::size_t r) { return std::span(all).subspan(begins[r] / sizeof(T), sizes[r]); };
+  if (!own.empty()) std::ranges::copy(own, part(static_cast<std::size_t>(ranks.rank())).begin());
+  ranks.all_gather(std::as_writable_bytes(std::span(all)), begins);
+  std::vector<std::vector<T>> parts;
+  for (std::size_t r = 0; r < sizes.size(); ++r) parts.emplace_back(part(r).begin(), part(r).end());
+  return parts;
+}
 
 // The results of a traced pass: logits [B, T, V], mean loss, and the materialised attention of every layer from a
 // second pass. The model has gradients if they are wanted.

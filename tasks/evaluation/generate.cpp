@@ -25,7 +25,6 @@ struct Group {
   std::vector<Example> examples;
   // The model's answers: rows of answer.count symbols.
   std::vector<std::int32_t> symbols;
-  std::size_t count() const { return examples.size() * answer.count; }
 };
 
 void generate_answers(SequenceModel& model, Group& group) {
@@ -36,28 +35,18 @@ void generate_answers(SequenceModel& model, Group& group) {
   }
   const Shape shape{static_cast<std::int64_t>(group.examples.size()),
                     static_cast<std::int64_t>(group.answer.first) + 1};
-  const Generated said = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(group.answer.count));
-  group.symbols = said.symbols.to_vector<std::int32_t>();
+  const Tensor symbols = generate(model, Tensor::from(prompts, shape), static_cast<std::int64_t>(group.answer.count));
+  group.symbols = symbols.to_vector<std::int32_t>();
 }
 
 // Each rank has generated the answers of one group; ranks from groups.size() on have none. All ranks get all answers.
 void share_answers(const ProcessGroup& ranks, std::vector<Group>& groups) {
-  std::vector<std::size_t> begins{0};
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks.size()); ++r) {
-    begins.push_back(begins.back() + (r < groups.size() ? groups[r].count() : 0));
-  }
-  std::vector<std::int32_t> all(begins.back());
-  const auto own = static_cast<std::size_t>(ranks.rank());
-  if (own < groups.size()) {
-    std::ranges::copy(groups[own].symbols, all.begin() + static_cast<std::ptrdiff_t>(begins[own]));
-  }
-  std::vector<std::size_t> bytes = begins;
-  for (std::size_t& begin : bytes) begin *= sizeof(std::int32_t);
-  ranks.all_gather(std::as_writable_bytes(std::span(all)), bytes);
-  for (std::size_t n = 0; n < groups.size(); ++n) {
-    const std::span<const std::int32_t> part = std::span<const std::int32_t>(all).subspan(begins[n], groups[n].count());
-    groups[n].symbols.assign(part.begin(), part.end());
-  }
+  std::vector<std::size_t> sizes;
+  for (const Group& group : groups) sizes.push_back(group.examples.size() * group.answer.count);
+  std::span<const std::int32_t> own;
+  if (const auto rank = static_cast<std::size_t>(ranks.rank()); rank < groups.size()) own = groups[rank].symbols;
+  std::vector<std::vector<std::int32_t>> all = gathered(ranks, sizes, own);
+  for (std::size_t n = 0; n < groups.size(); ++n) groups[n].symbols = std::move(all[n]);
 }
 
 void add_scores(Evaluation& evaluation, const Group& group) {
@@ -89,20 +78,19 @@ Answer answer_of(const Example& example, std::string_view split, std::int64_t in
   return answer;
 }
 
-Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
+Tensor generate(SequenceModel& model, const Tensor& prompts, std::int64_t count) {
   check(count >= 1, "generate", "at least one symbol, not {}", count);
   const NoGrad no_grad;
   GenerationState state;
-  std::vector<Tensor> symbols, probabilities;
+  std::vector<Tensor> symbols;
   Tensor fed = prompts;
   for (std::int64_t n = 0; n < count; ++n) {
     const Tensor logits = model.step(fed, state);
     const Tensor last = slice(logits, 1, logits.size(1) - 1, logits.size(1));  // [B, 1, V]
     fed = argmax(last).to(DType::i32);
     symbols.push_back(fed);
-    probabilities.push_back(max(softmax(cast(last, DType::f64)), 2));
   }
-  return {concat(symbols, 1), concat(probabilities, 1)};
+  return concat(symbols, 1);
 }
 
 Evaluation evaluate_generated(SequenceModel& model, const Task& task, std::string_view split, std::int64_t count,

@@ -14,13 +14,8 @@
 
 namespace tally {
 
-struct Generated {
-  Tensor symbols;        // i32 [B, N]
-  Tensor probabilities;  // f64 [B, N], of each symbol when it was chosen
-};
-
-// The N symbols that follow prompts i32 [B, T].
-Generated generate(SequenceModel& model, const Tensor& prompts, std::int64_t count);
+// The N symbols i32 [B, N] that follow prompts i32 [B, T].
+Tensor generate(SequenceModel& model, const Tensor& prompts, std::int64_t count);
 
 // The generated part of a sequence: the targets of positions first .. first + count - 1.
 struct Answer {

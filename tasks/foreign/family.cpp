@@ -22,14 +22,23 @@ const Family& find_family(std::string_view name) {
   fail("export", "there is no format '{}'{}", escape_for_print(name, 60), did_you_mean_or_known(name, known));
 }
 
-void add_rows(std::vector<TensorRow>& rows, const std::string& theirs, const std::vector<std::string>& ours, bool bias,
-              Layout layout) {
-  for (const char* part : {".weight", ".bias"}) {
-    if (!bias && std::string_view(part) == ".bias") continue;
-    TensorRow row{theirs + part, {}, layout};
-    for (const std::string& name : ours) row.ours.push_back(name + part);
-    rows.push_back(std::move(row));
+std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options) {
+  std::vector<TensorRow> rows = family.embeddings;
+  const auto add = [&](const LayerWeight& weight, const std::string& theirs, const std::string& ours) {
+    const bool has_bias = weight.bias == WithBias::always || (weight.bias == WithBias::optional && options.bias);
+    for (const char* part : has_bias ? std::vector{".weight", ".bias"} : std::vector{".weight"}) {
+      TensorRow row{formatted("{}{}{}", theirs, weight.theirs, part), {}, weight.layout};
+      for (const std::string_view own : weight.ours) row.ours.push_back(formatted("{}{}{}", ours, own, part));
+      rows.push_back(std::move(row));
+    }
+  };
+  for (std::int64_t n = 0; n < options.layers; ++n) {
+    const std::string theirs = formatted("{}{}.", family.layers, n), ours = formatted("blocks.{}.", n);
+    for (const LayerWeight& weight : family.weights) add(weight, theirs, ours);
   }
+  add(family.norm, "", "");
+  if (!options.tied) rows.push_back({std::string(family.head), {"head.weight"}});
+  return rows;
 }
 
 std::string activation_from_foreign(ForeignSettings& settings, std::string_view key, std::string_view usual) {
@@ -109,24 +118,6 @@ JsonValue write_neox(OwnSettings& settings) {
   return json;
 }
 
-std::vector<TensorRow> tensors_of_neox(const ModelOptions& options) {
-  std::vector<TensorRow> rows;
-  rows.push_back({"gpt_neox.embed_in.weight", {"embedding.weight"}});
-  for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = formatted("gpt_neox.layers.{}.", n), ours = formatted("blocks.{}.", n);
-    const std::string attention = ours + "attention.";
-    add_rows(rows, theirs + "input_layernorm", {ours + "attention_norm"}, true);
-    add_rows(rows, theirs + "attention.query_key_value", {attention + "query", attention + "key", attention + "value"},
-             true, Layout::by_head);
-    add_rows(rows, theirs + "attention.dense", {attention + "output"}, true);
-    add_rows(rows, theirs + "post_attention_layernorm", {ours + "mlp_norm"}, true);
-    add_rows(rows, theirs + "mlp.dense_h_to_4h", {ours + "mlp.up"}, true);
-    add_rows(rows, theirs + "mlp.dense_4h_to_h", {ours + "mlp.down"}, true);
-  }
-  add_rows(rows, "gpt_neox.final_layer_norm", {"norm"}, true);
-  return rows;
-}
-
 }  // namespace
 
 const Family neox_family{.name = "neox",
@@ -138,7 +129,18 @@ const Family neox_family{.name = "neox",
                          .head = "embed_out.weight",
                          .read = read_neox,
                          .write = write_neox,
-                         .tensors = tensors_of_neox};
+                         .embeddings = {{"gpt_neox.embed_in.weight", {"embedding.weight"}}},
+                         .layers = "gpt_neox.layers.",
+                         .weights = {{"input_layernorm", {"attention_norm"}},
+                                     {"attention.query_key_value",
+                                      {"attention.query", "attention.key", "attention.value"},
+                                      WithBias::always,
+                                      Layout::by_head},
+                                     {"attention.dense", {"attention.output"}},
+                                     {"post_attention_layernorm", {"mlp_norm"}},
+                                     {"mlp.dense_h_to_4h", {"mlp.up"}},
+                                     {"mlp.dense_4h_to_h", {"mlp.down"}}},
+                         .norm = {"gpt_neox.final_layer_norm", {"norm"}}};
 
 // LLaMA (arXiv 2302.13971) and Qwen2 (arXiv 2407.10671) in the format of `transformers`: rotary positions over the
 // whole head, RMSNorm before each part, SwiGLU. Qwen2 has biases only on q, k and v; our other biases are 0.
@@ -224,33 +226,17 @@ JsonValue write_qwen2(OwnSettings& settings) {
   return write_rotary(settings).set("use_sliding_window", false);
 }
 
-struct Biases {
-  bool inner, others;  // of q, k and v; of all other layers
-};
-
-std::vector<TensorRow> rows_with(const ModelOptions& options, Biases biases) {
-  std::vector<TensorRow> rows;
-  rows.push_back({"model.embed_tokens.weight", {"embedding.weight"}});
-  for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = formatted("model.layers.{}.", n), ours = formatted("blocks.{}.", n);
-    add_rows(rows, theirs + "input_layernorm", {ours + "attention_norm"}, false);
-    for (const auto& [name, own] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}, {"o", "output"}}) {
-      add_rows(rows, formatted("{}self_attn.{}_proj", theirs, name), {formatted("{}attention.{}", ours, own)},
-               *name == 'o' ? biases.others : biases.inner);
-    }
-    add_rows(rows, theirs + "post_attention_layernorm", {ours + "mlp_norm"}, false);
-    for (const char* name : {"gate", "up", "down"}) {
-      add_rows(rows, formatted("{}mlp.{}_proj", theirs, name), {formatted("{}mlp.{}", ours, name)}, biases.others);
-    }
-  }
-  add_rows(rows, "model.norm", {"norm"}, false);
-  return rows;
+std::vector<LayerWeight> rotary_weights(WithBias inner, WithBias others) {
+  return {{"input_layernorm", {"attention_norm"}, WithBias::never},
+          {"self_attn.q_proj", {"attention.query"}, inner},
+          {"self_attn.k_proj", {"attention.key"}, inner},
+          {"self_attn.v_proj", {"attention.value"}, inner},
+          {"self_attn.o_proj", {"attention.output"}, others},
+          {"post_attention_layernorm", {"mlp_norm"}, WithBias::never},
+          {"mlp.gate_proj", {"mlp.gate"}, others},
+          {"mlp.up_proj", {"mlp.up"}, others},
+          {"mlp.down_proj", {"mlp.down"}, others}};
 }
-
-std::vector<TensorRow> tensors_of_llama(const ModelOptions& options) {
-  return rows_with(options, {options.bias, options.bias});
-}
-std::vector<TensorRow> tensors_of_qwen2(const ModelOptions& options) { return rows_with(options, {true, false}); }
 
 }  // namespace
 
@@ -263,7 +249,10 @@ const Family llama_family{.name = "llama",
                           .head = "lm_head.weight",
                           .read = read_llama,
                           .write = write_llama,
-                          .tensors = tensors_of_llama};
+                          .embeddings = {{"model.embed_tokens.weight", {"embedding.weight"}}},
+                          .layers = "model.layers.",
+                          .weights = rotary_weights(WithBias::optional, WithBias::optional),
+                          .norm = {"model.norm", {"norm"}, WithBias::never}};
 
 const Family qwen2_family{.name = "qwen2",
                           .model_type = "qwen2",
@@ -275,7 +264,10 @@ const Family qwen2_family{.name = "qwen2",
                           .zeros = {".attention.output.bias", ".mlp.gate.bias", ".mlp.up.bias", ".mlp.down.bias"},
                           .read = read_qwen2,
                           .write = write_qwen2,
-                          .tensors = tensors_of_qwen2};
+                          .embeddings = {{"model.embed_tokens.weight", {"embedding.weight"}}},
+                          .layers = "model.layers.",
+                          .weights = rotary_weights(WithBias::always, WithBias::never),
+                          .norm = {"model.norm", {"norm"}, WithBias::never}};
 
 // GPT-2 (Radford et al. 2019) in the format of `transformers`: learned positions, LayerNorm before each part, GELU by
 // tanh, output projection = token embedding. Its weights are [in, out]; c_attn holds q, k and v side by side.
@@ -323,25 +315,6 @@ JsonValue write_gpt2(OwnSettings& settings) {
                             {"tie_word_embeddings", settings.flag("model.tied")}});
 }
 
-std::vector<TensorRow> tensors_of_gpt2(const ModelOptions& options) {
-  std::vector<TensorRow> rows;
-  rows.push_back({"transformer.wte.weight", {"embedding.weight"}});
-  rows.push_back({"transformer.wpe.weight", {"position.absolute.table"}});
-  for (std::int64_t n = 0; n < options.layers; ++n) {
-    const std::string theirs = formatted("transformer.h.{}.", n), ours = formatted("blocks.{}.", n);
-    const std::string attention = ours + "attention.";
-    add_rows(rows, theirs + "ln_1", {ours + "attention_norm"}, true);
-    add_rows(rows, theirs + "attn.c_attn", {attention + "query", attention + "key", attention + "value"}, true,
-             Layout::side_by_side);
-    add_rows(rows, theirs + "attn.c_proj", {attention + "output"}, true, Layout::transposed);
-    add_rows(rows, theirs + "ln_2", {ours + "mlp_norm"}, true);
-    add_rows(rows, theirs + "mlp.c_fc", {ours + "mlp.up"}, true, Layout::transposed);
-    add_rows(rows, theirs + "mlp.c_proj", {ours + "mlp.down"}, true, Layout::transposed);
-  }
-  add_rows(rows, "transformer.ln_f", {"norm"}, true);
-  return rows;
-}
-
 }  // namespace
 
 const Family gpt2_family{.name = "gpt2",
@@ -353,6 +326,18 @@ const Family gpt2_family{.name = "gpt2",
                          .head = "lm_head.weight",
                          .read = read_gpt2,
                          .write = write_gpt2,
-                         .tensors = tensors_of_gpt2};
+                         .embeddings = {{"transformer.wte.weight", {"embedding.weight"}},
+                                        {"transformer.wpe.weight", {"position.absolute.table"}}},
+                         .layers = "transformer.h.",
+                         .weights = {{"ln_1", {"attention_norm"}},
+                                     {"attn.c_attn",
+                                      {"attention.query", "attention.key", "attention.value"},
+                                      WithBias::always,
+                                      Layout::side_by_side},
+                                     {"attn.c_proj", {"attention.output"}, WithBias::always, Layout::transposed},
+                                     {"ln_2", {"mlp_norm"}},
+                                     {"mlp.c_fc", {"mlp.up"}, WithBias::always, Layout::transposed},
+                                     {"mlp.c_proj", {"mlp.down"}, WithBias::always, Layout::transposed}},
+                         .norm = {"transformer.ln_f", {"norm"}}};
 
 }  // namespace tally

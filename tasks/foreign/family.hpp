@@ -1,5 +1,5 @@
 // Kinds of models that other libraries store as config.json and safetensors: GPT-2, LLaMA, Qwen2, GPT-NeoX (Pythia).
-// One file each defines the meaning of the keys of config.json and maps their tensors to ours. Files are read, checked
+// Each entry defines the meaning of the keys of config.json and maps the tensors to ours. Files are read, checked
 // and written elsewhere.
 #pragma once
 
@@ -42,6 +42,15 @@ struct TensorRow {
   Layout layout = Layout::same;
 };
 
+// A weight of every layer, with its bias.
+enum class WithBias { never, always, optional };  // optional: as model.bias
+struct LayerWeight {
+  std::string_view theirs;             // "attn.c_attn"
+  std::vector<std::string_view> ours;  // "attention.query", ...
+  WithBias bias = WithBias::always;
+  Layout layout = Layout::same;
+};
+
 struct Family {
   std::string_view name;                     // as after --as: "neox"
   std::string_view model_type;               // in config.json: "gpt_neox"
@@ -55,8 +64,10 @@ struct Family {
   ForeignModel (*read)(ForeignSettings& settings);
   // Writes the options as keys. Throws Error naming the first option that the format cannot express.
   JsonValue (*write)(OwnSettings& settings);
-  // All tensors of a model with these options except the output projection.
-  std::vector<TensorRow> (*tensors)(const ModelOptions& options);
+  std::vector<TensorRow> embeddings;
+  std::string_view layers;  // "transformer.h.", before a layer's number
+  std::vector<LayerWeight> weights;
+  LayerWeight norm;  // behind the layers
 };
 
 extern const Family gpt2_family, llama_family, neox_family, qwen2_family;
@@ -64,10 +75,9 @@ std::span<const Family* const> families();
 // Throws Error with the existing names.
 const Family& find_family(std::string_view name);
 
-// Adds two of our tensors, each under its own name in the file: {weight, bias} of "h.0.ln_1" and
-// "blocks.0.attention_norm".
-void add_rows(std::vector<TensorRow>& rows, const std::string& theirs, const std::vector<std::string>& ours, bool bias,
-              Layout layout = Layout::same);
+// All tensors of a model, with the output projection if the model has a separate one.
+std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options);
+
 // "gelu_new" for "gelu-tanh". Throws for an unsupported activation.
 std::string activation_from_foreign(ForeignSettings& settings, std::string_view key, std::string_view usual);
 std::string foreign_activation(OwnSettings& settings);

@@ -107,12 +107,6 @@ void ForeignWeights::add(const SafetensorsFile& file) {
   }
 }
 
-std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options) {
-  std::vector<TensorRow> rows = family.tensors(options);
-  if (!options.tied) rows.push_back({std::string(family.head), {"head.weight"}});
-  return rows;
-}
-
 ForeignMapping::ForeignMapping(const ForeignWeights& weights, const Family& family, const ModelOptions& options,
                                const NamedShapes& shapes)
     : weights_(weights), heads_(options.heads) {

@@ -68,9 +68,6 @@ class ForeignMapping {
   std::vector<std::string> not_in_file_, zeros_;
 };
 
-// All rows of a model: the family's, and the output projection if the model has a separate one.
-std::vector<TensorRow> tensor_rows(const Family& family, const ModelOptions& options);
-
 // Splits a tensor of the file into ours, and joins ours.
 std::vector<Tensor> taken_apart(const Tensor& theirs, Layout layout, std::size_t parts, std::int64_t heads);
 Tensor put_together(const std::vector<Tensor>& ours, Layout layout, std::int64_t heads);

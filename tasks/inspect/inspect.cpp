@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -162,32 +163,29 @@ JsonValue short_number(double x) { return std::round(x * 1e4) / 1e4; }
 // The symbols of a table of means: the most frequent ones, at most `most_counted`. Sorted by id.
 class CountedSymbols {
  public:
-  CountedSymbols(std::size_t vocabulary, const std::vector<std::int32_t>& tokens) : indices_(vocabulary, -1) {
-    std::vector<std::int64_t> counts(vocabulary);
-    for (const std::int32_t token : tokens) ++counts[static_cast<std::size_t>(token)];
-    for (std::size_t id = 0; id < vocabulary; ++id) {
-      if (counts[id] > 0) ids_.push_back(static_cast<std::int32_t>(id));
-    }
-    if (ids_.size() > most_counted) {
-      std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) {
-        return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
-      });
-      ids_.resize(most_counted);
-      std::sort(ids_.begin(), ids_.end());
-    }
-    for (std::size_t n = 0; n < ids_.size(); ++n) indices_[static_cast<std::size_t>(ids_[n])] = static_cast<int>(n);
+  explicit CountedSymbols(const std::vector<std::int32_t>& tokens) {
+    std::map<std::int32_t, std::int64_t> counts;
+    for (const std::int32_t token : tokens) ++counts[token];
+    for (const auto& [id, count] : counts) ids_.push_back(id);
+    if (ids_.size() <= most_counted) return;
+    std::ranges::stable_sort(ids_, std::ranges::greater{}, [&](std::int32_t id) { return counts[id]; });
+    ids_.resize(most_counted);
+    std::ranges::sort(ids_);
   }
   const std::vector<std::int32_t>& ids() const { return ids_; }
   // The index in ids() of each token; -1 for one that is not counted.
   std::vector<int> indices(const std::vector<std::int32_t>& tokens) const {
     std::vector<int> result;
-    for (const std::int32_t token : tokens) result.push_back(indices_[static_cast<std::size_t>(token)]);
+    for (const std::int32_t token : tokens) {
+      const auto found = std::ranges::lower_bound(ids_, token);
+      const bool is_counted = found != ids_.end() && *found == token;
+      result.push_back(is_counted ? static_cast<int>(found - ids_.begin()) : -1);
+    }
     return result;
   }
 
  private:
   std::vector<std::int32_t> ids_;
-  std::vector<int> indices_;  // by token
 };
 
 // Means of one head by the symbols, or marks, of query (row) and key (column). For a quantity that adds up to 1 over
@@ -392,8 +390,7 @@ JsonValue Inspection::Parts::Run::json(const Parts& parts) {
 
 Inspection::Inspection(const Task& task, std::vector<InspectedRun> runs, const std::vector<std::int32_t>& tokens,
                        std::vector<Mark> marks)
-    : parts_(
-          new Parts{.task = task, .counted_symbols = {task.vocabulary().size(), tokens}, .marks = std::move(marks)}) {
+    : parts_(new Parts{.task = task, .counted_symbols = CountedSymbols(tokens), .marks = std::move(marks)}) {
   for (InspectedRun& run : runs) parts_->runs.push_back({std::move(run)});
   parts_->shown.insert(parts_->counted_symbols.ids().begin(), parts_->counted_symbols.ids().end());
 }

@@ -91,11 +91,11 @@ struct Windows {
 
 class Text final : public Task, public SpecialTokens {
  public:
-  Text(const TextOptions& options, std::uint64_t seed, std::uint64_t)
+  Text(const TextOptions& options, const Seeds& seeds)
       : tokens_(sources_of(options)),
         length_(options.length),
         positions_(options.positions),
-        seed_(seed),
+        seed_(seeds.training),
         random_(options.order == "random"),
         separate_(options.documents == "separate") {
     check(!separate_ || tokens_.end_of_text(), "text",

@@ -26,8 +26,7 @@ Encoder::Encoder(const Tokenizer& tokenizer, std::size_t remembered)
     : tokenizer_(tokenizer), splitter_(*tokenizer.pattern_), remembered_(remembered) {
   if (remembered > 0) slots_.resize(1 << 10);
   const TokenizerParts& parts = tokenizer.parts_;
-  bytes_only_ = parts.merges.empty() && !parts.ignore_merges && !parts.has_byte_fallback() &&
-                std::ranges::count(parts.steps, SplitStep::Drop::nothing, &SplitStep::drop) == std::ssize(parts.steps);
+  bytes_only_ = parts.merges.empty() && !parts.ignore_merges && !parts.has_byte_fallback();
 }
 
 void Encoder::encode(std::string_view text, std::vector<std::int32_t>& ids) { encode(text, tokenizer_.names_, ids); }

@@ -169,12 +169,12 @@ std::string unicode_version() {
 }
 
 SplitPattern::SplitPattern(std::string_view name_or_text, bool with_jit)
-    : SplitPattern(std::vector<SplitStep>{{std::string(name_or_text)}}, with_jit) {}
+    : SplitPattern(std::vector<std::string>{std::string(name_or_text)}, with_jit) {}
 
-SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_(std::move(steps)) {
-  for (SplitStep& step : steps_) {
-    const std::string pattern = for_pcre2(split_pattern_text(step.pattern));
-    step.pattern = split_pattern_name(step.pattern);
+SplitPattern::SplitPattern(std::vector<std::string> steps, bool with_jit) : steps_(std::move(steps)) {
+  for (std::string& step : steps_) {
+    const std::string pattern = for_pcre2(split_pattern_text(step));
+    step = split_pattern_name(step);
     int error = 0;
     PCRE2_SIZE offset = 0;
     constexpr std::uint32_t options = PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY;
@@ -183,8 +183,7 @@ SplitPattern::SplitPattern(std::vector<SplitStep> steps, bool with_jit) : steps_
     pcre2_code* code =
         pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error, &offset, context);
     pcre2_compile_context_free(context);
-    check(code != nullptr, "pattern", "'{}': {}", escape_for_print(step.pattern),
-          code != nullptr ? "" : pattern_error(error));
+    check(code != nullptr, "pattern", "'{}': {}", escape_for_print(step), code != nullptr ? "" : pattern_error(error));
     codes_.emplace_back(code, [](void* freed) { pcre2_code_free(static_cast<pcre2_code*>(freed)); });
     compiled_ = compiled_ && with_jit && pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
@@ -220,7 +219,7 @@ Splitter::Range Splitter::match(std::string_view piece, std::size_t step, std::s
                                        : pcre2_match(code, text, piece.size(), at, PCRE2_NO_UTF_CHECK, data, context);
   if (count == PCRE2_ERROR_NOMATCH) return {piece.size(), piece.size()};
   if (count < 0 || ends_[1] <= ends_[0] || ends_[0] < at) [[unlikely]] {
-    const std::string& pattern = pattern_.steps_[step].pattern;
+    const std::string& pattern = pattern_.steps_[step];
     const auto where = [&](std::size_t byte) {
       return formatted("'{}': byte {} of the text: ", escape_for_print(pattern), offset + byte);
     };

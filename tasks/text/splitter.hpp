@@ -53,16 +53,8 @@ std::string_view split_pattern_name(std::string_view name_or_text);
 // "14.0.0".
 std::string unicode_version();
 
-// A step that cuts a text into the matches of a pattern and the text between them. Each step cuts the pieces of the
-// previous one as if they were separate texts.
-struct SplitStep {
-  std::string pattern;  // name or text
-  // What is dropped. Decoding does not restore it.
-  enum class Drop { nothing, matches, others } drop = Drop::nothing;
-  bool operator==(const SplitStep&) const = default;
-};
-
-// Compiled steps; many threads may share them.
+// Compiled steps; many threads may share them. A step cuts a text into the matches of a pattern and the text between
+// them. Each step cuts the pieces of the previous one as if they were separate texts.
 class SplitPattern {
  public:
   // Patterns come from files, so they are not trusted. Throws Error naming the byte of the pattern if PCRE2 refuses it.
@@ -70,14 +62,14 @@ class SplitPattern {
   // class, {,n}, {m,n}+.
   explicit SplitPattern(std::string_view name_or_text, bool with_jit = true);
   // Without a step a text is one piece.
-  explicit SplitPattern(std::vector<SplitStep> steps, bool with_jit = true);
+  explicit SplitPattern(std::vector<std::string> steps, bool with_jit = true);
 
-  const std::vector<SplitStep>& steps() const { return steps_; }
+  const std::vector<std::string>& steps() const { return steps_; }
   bool compiled() const { return compiled_; }
 
  private:
   friend class Splitter;
-  std::vector<SplitStep> steps_;  // known patterns by their names
+  std::vector<std::string> steps_;  // known patterns by their names
   std::vector<std::shared_ptr<void>> codes_;
   bool compiled_ = true;
 };
@@ -118,17 +110,16 @@ class Splitter {
   template <class Take>
   void cut(std::string_view piece, std::size_t step, std::size_t offset, Take& take) {
     const bool is_last = step + 1 == pattern_.steps_.size();
-    const SplitStep::Drop drop = pattern_.steps_[step].drop;
-    const auto further = [&](std::size_t begin, std::size_t end, SplitStep::Drop kind) {
-      if (begin == end || drop == kind) return;
+    const auto further = [&](std::size_t begin, std::size_t end) {
+      if (begin == end) return;
       const std::string_view part = piece.substr(begin, end - begin);
       if (is_last) return take(part);
       cut(part, step + 1, offset + begin, take);
     };
     for (std::size_t at = 0; at < piece.size();) {
       const Range found = match(piece, step, at, offset);
-      further(at, found.begin, SplitStep::Drop::others);
-      further(found.begin, found.end, SplitStep::Drop::matches);
+      further(at, found.begin);
+      further(found.begin, found.end);
       at = found.end;
     }
   }

@@ -75,15 +75,18 @@ bool TokenizerParts::is_of_model(std::int32_t id) const {
 
 std::string TokenizerParts::pattern() const {
   std::string text;
-  for (const SplitStep& step : steps)
-    text += formatted("{}{}", text.empty() ? "" : " | ", split_pattern_name(step.pattern));
+  for (const std::string& step : steps) text += formatted("{}{}", text.empty() ? "" : " | ", split_pattern_name(step));
   return text;
+}
+
+std::optional<std::int32_t> TokenizerParts::special(std::string_view name) const {
+  const auto found = std::ranges::find(specials, name, &SpecialToken::name);
+  return found != specials.end() ? std::optional(found->id) : std::nullopt;
 }
 
 std::optional<std::int32_t> TokenizerParts::end_of_text() const {
   for (const std::string_view name : end_of_text_names) {
-    const auto found = std::ranges::find(specials, name, &SpecialToken::name);
-    if (found != specials.end()) return found->id;
+    if (const std::optional<std::int32_t> id = special(name)) return id;
   }
   return std::nullopt;
 }
@@ -147,13 +150,6 @@ std::string_view Tokenizer::bytes_of(std::int64_t id) const {
   return parts_.tokens[static_cast<std::size_t>(id)];
 }
 
-std::optional<std::int32_t> Tokenizer::special(std::string_view name) const {
-  for (const SpecialToken& token : parts_.specials) {
-    if (token.name == name) return token.id;
-  }
-  return std::nullopt;
-}
-
 std::int32_t Tokenizer::find(std::string_view bytes) const {
   const auto found = index_.find(bytes);
   return found != index_.end() ? found->second : -1;
@@ -169,11 +165,6 @@ std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::int32_t> special_of(const TokenizerParts& parts, const std::string& name) {
-  const auto found = std::ranges::find(parts.specials, name, &SpecialToken::name);
-  return found != parts.specials.end() ? std::optional(found->id) : std::nullopt;
-}
 
 // Empty if the file does not name one. It is a string, or an object with the member `content`.
 std::string eos_token_of(const std::string& tokenizer_path) {
@@ -201,12 +192,12 @@ std::string special_names(const TokenizerParts& parts) {
 
 std::optional<std::int32_t> find_end_token(const TokenizerParts& parts, const std::string& tokenizer_path) {
   const std::optional<std::int32_t> known = parts.end_of_text();
-  return known ? known : special_of(parts, eos_token_of(tokenizer_path));
+  return known ? known : parts.special(eos_token_of(tokenizer_path));
 }
 
 std::int32_t end_token(const TokenizerParts& parts, const std::string& name, const std::string& tokenizer_path) {
   const std::int64_t size = std::ssize(parts.tokens);
-  std::optional<std::int32_t> id = name.empty() ? find_end_token(parts, tokenizer_path) : special_of(parts, name);
+  std::optional<std::int32_t> id = name.empty() ? find_end_token(parts, tokenizer_path) : parts.special(name);
   if (!id) id = token_id(name, size);
   if (id) return *id;
   const std::string which =

@@ -132,7 +132,7 @@ struct TokenizerParts {
   // token may have the same bytes.
   std::vector<AddedToken> added = {};
   std::vector<NormalForm> normal_forms = {};  // applied to a text one after the other
-  std::vector<SplitStep> steps = {{"gpt2"}};  // that cut a text into pieces
+  std::vector<std::string> steps = {"gpt2"};  // that cut a text into pieces
   bool ignore_merges = false;                 // a piece that equals a token becomes that token
   // With byte fallback: the tokens of all 256 bytes, which other tokens may share. Files write blanks as
   // U+2581, and that character in a text becomes a blank.
@@ -148,6 +148,8 @@ struct TokenizerParts {
   bool is_of_model(std::int32_t id) const;
   // The steps as text for messages: "gpt2", or several joined by " | ".
   std::string pattern() const;
+  // The id of the special token of that name, or nothing.
+  std::optional<std::int32_t> special(std::string_view name) const;
   // The id of the token between documents, by one of its names; nothing if there is none.
   std::optional<std::int32_t> end_of_text() const;
 };
@@ -166,7 +168,7 @@ class Tokenizer {
   // The bytes of a token; empty for a special one. Throws Error for an id outside the vocabulary.
   std::string_view bytes_of(std::int64_t id) const;
   // The id of the special token of that name, or nothing.
-  std::optional<std::int32_t> special(std::string_view name) const;
+  std::optional<std::int32_t> special(std::string_view name) const { return parts_.special(name); }
   // The token with these bytes, or -1.
   std::int32_t find(std::string_view bytes) const;
 

@@ -100,17 +100,14 @@ constexpr std::array<std::pair<const char*, Blanks>, 3> prepend_schemes{
 // Metaspace with "split": every blank begins a piece.
 constexpr const char* metaspace_pieces = " [^ ]*|[^ ]+";
 
-// The value of a name. An unknown name throws Error with the list of names.
-template <class Value, std::size_t count>
-Value one_of(const Node& node, std::string_view member, const std::array<std::pair<const char*, Value>, count>& known) {
-  const std::string& name = node.text(member);
-  std::string list;
-  for (const auto& [known_name, value] : known) {
-    if (name == known_name) return value;
-    list += formatted("{}{}", list.empty() ? "" : ", ", known_name);
+Blanks prepend_scheme_of(const Node& metaspace) {
+  const std::string& name = metaspace.text("prepend_scheme");
+  for (const auto& [known, blanks] : prepend_schemes) {
+    if (name == known) return blanks;
   }
-  node.refuse(member, "'{}' is not known; one of {} is", escape_for_print(name), list);
+  metaspace.refuse("prepend_scheme", "'{}' is not known; one of never, first, always is", escape_for_print(name));
 }
+
 // The steps of a member, with nested sequences flattened; none if it is null.
 void append_steps(const Node& node, const char* list, std::vector<Node>& steps) {
   if (node.text("type") != "Sequence") {
@@ -161,13 +158,12 @@ void read_normalizer(const Node& file, bool byte_fallback, TokenizerParts& parts
 Blanks read_metaspace(const Node& step, TokenizerParts& parts) {
   step.check_names({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"});
   if (step.text("replacement") != written_blank) step.refuse("replacement", "only U+2581 is read");
-  const Blanks blanks =
-      step.absent("prepend_scheme") ? Blanks::metaspace_always : one_of(step, "prepend_scheme", prepend_schemes);
+  const Blanks blanks = step.absent("prepend_scheme") ? Blanks::metaspace_always : prepend_scheme_of(step);
   // Older files have this flag.
   if (!step.flag("add_prefix_space", true) && blanks != Blanks::metaspace_never) {
     step.refuse("add_prefix_space", "is false, and prepend_scheme is not \"never\"; the two contradict each other");
   }
-  if (step.flag("split", true)) parts.steps = {{metaspace_pieces}};
+  if (step.flag("split", true)) parts.steps = {metaspace_pieces};
   return blanks;
 }
 
@@ -238,17 +234,16 @@ void read_byte_level_pre_tokenizer(const Node& file, TokenizerParts& parts) {
       if (type != "ByteLevel") refuse_type(step, "ByteLevel is, as the last step");
       check_byte_level(step);
       step.check_flag("add_prefix_space", false);
-      if (step.flag("use_regex", true)) parts.steps.push_back({"gpt2"});
+      if (step.flag("use_regex", true)) parts.steps.emplace_back("gpt2");
     } else if (type == "Split") {
       step.check_names({"type", "pattern", "behavior", "invert"});
-      constexpr std::array<std::pair<const char*, bool>, 2> drops{{{"Isolated", false}, {"Removed", true}}};
-      const SplitStep::Drop dropped = !one_of(step, "behavior", drops) ? SplitStep::Drop::nothing
-                                      : step.flag("invert", false)     ? SplitStep::Drop::others
-                                                                       : SplitStep::Drop::matches;
-      parts.steps.push_back({pattern_of(step), dropped});
+      if (step.text("behavior") != "Isolated") {
+        step.refuse("behavior", "'{}' is not read; Isolated is", escape_for_print(step.text("behavior")));
+      }
+      parts.steps.push_back(pattern_of(step));
     } else if (type == "Digits") {
       step.check_names({"type", "individual_digits"});
-      parts.steps.push_back({step.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)"});
+      parts.steps.emplace_back(step.flag("individual_digits", false) ? R"(\p{N})" : R"(\p{N}+)");
     } else {
       refuse_type(step, "Split and Digits are, and ByteLevel behind them");
     }
@@ -294,12 +289,6 @@ void read_tokenizer_steps(const Node& file, bool byte_fallback, TokenizerParts& 
   } else {
     read_byte_level_pre_tokenizer(file, parts);
   }
-  for (const SplitStep& step : parts.steps) {
-    if (step.drop == SplitStep::Drop::nothing) continue;
-    parts.notes.push_back(formatted("what {} '{}' is dropped from a text",
-                                    step.drop == SplitStep::Drop::others ? "does not match" : "matches",
-                                    escape_for_print(step.pattern)));
-  }
   TokenizerParts with_tokens;  // for has_leading_blank()
   with_tokens.blanks = parts.blanks;
   with_tokens.byte_tokens.resize(byte_fallback ? byte_count : 0);
@@ -315,7 +304,7 @@ void set_fallback_pattern(TokenizerParts& parts) {
     return first != token.npos && token.find(' ', first) != token.npos;
   };
   const bool is_whole = std::ranges::any_of(parts.tokens, has_blank_behind);
-  parts.steps = {{is_whole ? R"([\s\S]+)" : " *[^ ]+| +"}};
+  parts.steps = {is_whole ? R"([\s\S]+)" : " *[^ ]+| +"};
 }
 
 void read_added_tokens(const Node& file, VocabularyBuilder& builder) {
@@ -451,7 +440,7 @@ std::string tokenizer_json(const TokenizerParts& parts) {
                                              {"ignore_merges", parts.ignore_merges},
                                              {"vocab", std::move(vocabulary)},
                                              {"merges", std::move(merges)}});
-  const std::string& pattern = parts.steps.front().pattern;
+  const std::string& pattern = parts.steps.front();
   JsonValue pre_tokenizer = byte_level_json(pattern == "gpt2");
   if (pattern != "gpt2") {
     const JsonValue split = JsonValue::object({{"type", "Split"},

@@ -242,7 +242,7 @@ TokenizerParts parse_tiktoken(std::string_view text, const std::string& source, 
   }
   builder.finish_tokens();
   builder.add_all_pairs();
-  builder.parts.steps = {{std::string(pattern.empty() ? "cl100k" : split_pattern_name(pattern))}};
+  builder.parts.steps = {std::string(pattern.empty() ? "cl100k" : split_pattern_name(pattern))};
   // tiktoken looks up the whole piece first.
   builder.parts.ignore_merges = true;
   return std::move(builder.parts);

@@ -36,32 +36,28 @@ struct AdditionOptions final : OptionsOf<AdditionOptions> {
   }
 };
 
-struct AdditionLaw {
-  std::int64_t least, most;  // digits
-};
-
 using Digits = std::vector<std::int32_t>;  // least significant first
 
-class Addition final : public ToyTask<AdditionLaw> {
+class Addition final : public ToyTask<LengthRange> {
  public:
-  Addition(const AdditionOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"addition", symbols(options.base), Writing::symbols, "digits", true}),
+  Addition(const AdditionOptions& options, const Seeds& seeds)
+      : ToyTask({"addition", symbols(options.base), Writing::symbols, "digits", true}, seeds),
         base_(static_cast<std::int32_t>(options.base)),
         big_(options.order == "big"),
         equal_(options.equal) {
-    const auto add = [&](const char* name, std::int64_t count, const AdditionLaw& law, std::uint64_t of) {
-      add_split({name, formatted("{} to {} digits", law.least, law.most), count, 3 * law.most + 4}, law, of);
+    const auto add = [&](const char* name, std::int64_t count, const LengthRange& digits) {
+      add_split({name, formatted("{} to {} digits", digits.least, digits.most), count, 3 * digits.most + 4}, digits);
     };
     const std::int64_t n = options.max_digits;
-    add("train", 0, {1, n}, seed);
-    add("in-distribution", options.eval_count, {1, n}, data_seed);
-    add("ood-long", options.eval_count, {n + 1, 2 * n}, data_seed);
+    add("train", 0, {1, n});
+    add("in-distribution", options.eval_count, {1, n});
+    add("ood-long", options.eval_count, {n + 1, 2 * n});
   }
 
  private:
   static std::vector<std::string> symbols(std::int64_t base) {
     std::vector<std::string> names = numbered("", base);
-    for (const char* symbol : {"+", "=", ";"}) names.emplace_back(symbol);
+    append(names, {"+", "=", ";"});
     return names;
   }
 
@@ -86,9 +82,10 @@ class Addition final : public ToyTask<AdditionLaw> {
     return result;
   }
 
-  Example draw(Rng& rng, const AdditionLaw& law) const override {
+  Example draw(Rng& rng, const LengthRange& digits) const override {
     const std::int32_t plus = base_, equals = base_ + 1, end = base_ + 2;
-    const std::int64_t p = uniform_in(rng, law.least, law.most), q = equal_ ? p : uniform_in(rng, law.least, law.most);
+    const std::int64_t p = uniform_in(rng, digits.least, digits.most);
+    const std::int64_t q = equal_ ? p : uniform_in(rng, digits.least, digits.most);
     Digits a = draw_number(rng, p), b = draw_number(rng, q), c = sum(a, b);
     if (big_) {
       for (Digits* number : {&a, &b, &c}) std::reverse(number->begin(), number->end());

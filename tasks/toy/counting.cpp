@@ -20,16 +20,9 @@
 // may then count correctly and still never give an answer that was rare in training.
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/error.hpp"
-#include "core/math/random.hpp"
 #include "tasks/data/toy_task.hpp"
 
 namespace tally {
@@ -58,20 +51,15 @@ struct CountingOptions final : OptionsOf<CountingOptions> {
   }
 };
 
-struct CountingLaw {
-  std::uint32_t pass_weight;
-};
-
-class Counting final : public ToyTask<CountingLaw> {
+// The splits differ in the weight of `pass`.
+class Counting final : public ToyTask<std::int64_t> {
  public:
-  // Training programs are a fixed set, so all come from the data seed.
-  Counting(const CountingOptions& options, std::uint64_t, std::uint64_t data_seed)
-      : ToyTask({"counting", words(options.vars), Writing::words, "answer"}), options_(options) {
+  Counting(const CountingOptions& options, const Seeds& seeds)
+      : ToyTask({"counting", words(options.vars), Writing::words, "answer"}, seeds), options_(options) {
     check(options.min_operations <= options.max_operations, "counting",
           "min-operations {} is more than max-operations {}", options.min_operations, options.max_operations);
     const auto add = [&](const char* name, std::int64_t count, std::int64_t pass_weight) {
-      add_split({name, formatted("pass weight {}", pass_weight), count, options.max_tokens - 1},
-                {static_cast<std::uint32_t>(pass_weight)}, data_seed);
+      add_split({name, formatted("pass weight {}", pass_weight), count, options.max_tokens - 1}, pass_weight);
     };
     add("train", options.train_count, options.pass_weight);
     add("validation", options.eval_count, options.pass_weight);
@@ -100,15 +88,13 @@ class Counting final : public ToyTask<CountingLaw> {
   static std::vector<std::string> words(std::int64_t variables) {
     std::vector<std::string> all = numbered("", most_value + 1);
     append(all, {"=", ";", "++;", "pass;", "print"});
-    for (std::int64_t variable = 0; variable < variables; ++variable) {
-      all.emplace_back(1, static_cast<char>('a' + variable));
-    }
+    append(all, letters('a', variables));
     return all;
   }
 
-  Example draw(Rng& rng, const CountingLaw& law) const override {
-    std::optional<Program> program = draw_program(rng, law.pass_weight);
-    while (!program) program = draw_program(rng, law.pass_weight);
+  Example draw(Rng& rng, const std::int64_t& pass_weight) const override {
+    std::optional<Program> program;
+    while (!program) program = draw_program(rng, static_cast<std::uint32_t>(pass_weight));
     std::vector<std::int32_t>& tokens = program->tokens;
     const auto most_fed = static_cast<std::size_t>(options_.max_tokens - 1);
     if (tokens.size() > most_fed) {

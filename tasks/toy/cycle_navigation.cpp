@@ -16,22 +16,13 @@ namespace {
 
 class CycleNavigation final : public RunningAnswerTask {
  public:
-  CycleNavigation(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : RunningAnswerTask("cycle-navigation", {"0", "1", "2", "3", "4", "<", ".", ">", "="}, options, seed, data_seed) {
-  }
+  CycleNavigation(const RunningAnswerOptions& options, const Seeds& seeds)
+      : RunningAnswerTask("cycle-navigation", {"0", "1", "2", "3", "4", "<", ".", ">", "="}, 3, options, seeds) {}
 
  private:
-  static constexpr std::int32_t states = 5;
-
-  Example draw_length(Rng& rng, std::int64_t n) const override {
-    std::vector<std::int32_t> actions, reached;
-    std::int32_t state = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto action = static_cast<std::int32_t>(rng.below(3));
-      actions.push_back(states + action);
-      reached.push_back(state = (state + action - 1 + states) % states);
-    }
-    return answered(std::move(actions), reached);
+  std::int32_t next_answer(std::int32_t state, const std::vector<std::int32_t>& actions) const override {
+    constexpr std::int32_t states = 5, stay = states + 1;
+    return (state + actions.back() - stay + states) % states;
   }
 };
 

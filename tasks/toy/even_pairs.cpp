@@ -17,20 +17,12 @@ namespace {
 
 class EvenPairs final : public RunningAnswerTask {
  public:
-  EvenPairs(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : RunningAnswerTask("even-pairs", {"0", "1", "="}, options, seed, data_seed) {}
+  EvenPairs(const RunningAnswerOptions& options, const Seeds& seeds)
+      : RunningAnswerTask("even-pairs", {"0", "1", "="}, 2, options, seeds) {}
 
  private:
-  Example draw_length(Rng& rng, std::int64_t n) const override {
-    std::vector<std::int32_t> bits, answers;
-    std::int32_t answer = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      const auto bit = static_cast<std::int32_t>(rng.below(2));
-      if (i > 0) answer ^= bit ^ bits.back();
-      bits.push_back(bit);
-      answers.push_back(answer);
-    }
-    return answered(std::move(bits), answers);
+  std::int32_t next_answer(std::int32_t, const std::vector<std::int32_t>& bits) const override {
+    return bits.front() ^ bits.back();
   }
 };
 

@@ -8,14 +8,7 @@
 //
 // All T symbols are fed, and position t predicts symbol t+1. The bit after each r is scored: (T/2 - 2) (1-p_i)/2 + 1
 // bits of a sequence on average.
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/error.hpp"
-#include "core/math/random.hpp"
 #include "tasks/data/toy_task.hpp"
 
 namespace tally {
@@ -39,24 +32,21 @@ struct FlipFlopOptions final : OptionsOf<FlipFlopOptions> {
   }
 };
 
-struct FlipFlopLaw {
-  double p_ignore;
-};
-
-class FlipFlop final : public ToyTask<FlipFlopLaw> {
+// The splits differ in the probability of i.
+class FlipFlop final : public ToyTask<double> {
  public:
-  FlipFlop(const FlipFlopOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"flip-flop", {"w", "r", "i", "0", "1"}}),
+  FlipFlop(const FlipFlopOptions& options, const Seeds& seeds)
+      : ToyTask({"flip-flop", {"w", "r", "i", "0", "1"}}, seeds),
         length_(options.length),
         loss_on_all_(options.loss == "all") {
     check(length_ >= 4 && length_ % 2 == 0, "flip-flop", "length must be even and at least 4, got {}", length_);
-    const auto add = [&](const char* name, std::int64_t count, double p_ignore, std::uint64_t of) {
-      add_split({name, formatted("p_i = {}", p_ignore), count, length_}, {p_ignore}, of);
+    const auto add = [&](const char* name, std::int64_t count, double p_ignore) {
+      add_split({name, formatted("p_i = {}", p_ignore), count, length_}, p_ignore);
     };
-    add("train", 0, options.p_ignore, seed);
-    add("in-distribution", options.eval_count, options.p_ignore, data_seed);
-    add("ood-sparse", options.sparse_count, 0.98, data_seed);
-    add("ood-dense", options.dense_count, 0.1, data_seed);
+    add("train", 0, options.p_ignore);
+    add("in-distribution", options.eval_count, options.p_ignore);
+    add("ood-sparse", options.sparse_count, 0.98);
+    add("ood-dense", options.dense_count, 0.1);
   }
 
   // Bits by the preceding instruction.
@@ -79,12 +69,12 @@ class FlipFlop final : public ToyTask<FlipFlopLaw> {
  private:
   enum Symbol : std::int32_t { write, read, ignore, zero, one };
 
-  Example draw(Rng& rng, const FlipFlopLaw& law) const override {
+  Example draw(Rng& rng, const double& p_ignore) const override {
     std::vector<std::int32_t> tokens;
     tokens.reserve(static_cast<std::size_t>(length_));
     std::int32_t memory = zero;
     for (std::int64_t t = 0; t < length_; t += 2) {
-      const std::int32_t instruction = t == 0 ? write : t == length_ - 2 ? read : draw_instruction(rng, law.p_ignore);
+      const std::int32_t instruction = t == 0 ? write : t == length_ - 2 ? read : draw_instruction(rng, p_ignore);
       const std::int32_t bit = instruction == read ? memory : (rng.bits() >> 31 ? one : zero);
       if (instruction == write) memory = bit;
       tokens.push_back(instruction);

@@ -18,7 +18,6 @@
 // The released data differ in two ways. Sequences are drawn without repetition (negligible). The start symbol also has
 // a label, which raises the published share of right tokens by 1/(n+1). It is not scored here.
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -41,84 +40,57 @@ struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
   }
 };
 
-// Returns the number of the product of elements a and b: a first, then b.
+// An element is a permutation and a residue mod m, with the number m times the permutation's number plus the residue.
+// All groups but a4xz5 have a single permutation or a single residue.
 class Group {
  public:
-  explicit Group(std::string_view name) {
-    if (name == "z60") {
-      *this = cyclic(60);
-    } else if (name == "a4xz5") {
-      *this = direct_product(permutations(4, true), cyclic(5));
-    } else {
-      *this = permutations(name == "s3" ? 3 : 5, name == "a5");
-    }
-  }
-  std::int64_t order() const { return order_; }
-  std::int32_t product(std::int32_t a, std::int32_t b) const {
-    return table_[static_cast<std::size_t>(a * order_ + b)];
-  }
-
- private:
-  template <class Product>
-  Group(std::size_t order, Product product) : order_(static_cast<std::int64_t>(order)) {
-    for (std::size_t a = 0; a < order; ++a) {
-      for (std::size_t b = 0; b < order; ++b) table_.push_back(static_cast<std::int32_t>(product(a, b)));
-    }
-  }
-  static Group cyclic(std::size_t n) {
-    return Group(n, [n](std::size_t a, std::size_t b) { return (a + b) % n; });
-  }
-  static Group direct_product(const Group& first, const Group& second) {
-    const auto n = static_cast<std::size_t>(second.order_);
-    return Group(static_cast<std::size_t>(first.order_) * n, [&](std::size_t a, std::size_t b) {
-      const auto of = [](const Group& group, std::size_t x, std::size_t y) {
-        return static_cast<std::size_t>(group.product(static_cast<std::int32_t>(x), static_cast<std::int32_t>(y)));
-      };
-      return of(first, a / n, b / n) * n + of(second, a % n, b % n);
-    });
-  }
-  static Group permutations(std::size_t points, bool even_only) {
-    std::vector<std::vector<std::size_t>> all;
-    std::vector<std::size_t> images(points);
+  explicit Group(std::string_view name) : modulus_(name == "z60" ? 60 : name == "a4xz5" ? 5 : 1) {
+    const std::size_t points = name == "z60" ? 1 : name == "s3" ? 3 : name == "a4xz5" ? 4 : 5;
+    const bool even_only = name == "a5" || name == "a4xz5";
+    Images images(points);
     std::iota(images.begin(), images.end(), std::size_t{0});
     do {
       std::size_t inversions = 0;
       for (std::size_t y = 0; y < points; ++y) {
         for (std::size_t x = 0; x < y; ++x) inversions += images[x] > images[y];
       }
-      if (!even_only || inversions % 2 == 0) all.push_back(images);
+      if (!even_only || inversions % 2 == 0) permutations_.push_back(images);
     } while (std::next_permutation(images.begin(), images.end()));
-    return Group(all.size(), [&](std::size_t a, std::size_t b) {
-      for (std::size_t x = 0; x < points; ++x) images[x] = all[b][all[a][x]];
-      return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), images) - all.begin());
-    });
+  }
+  std::int64_t order() const { return std::ssize(permutations_) * modulus_; }
+  // The number of the product of elements a and b: a first, then b.
+  std::int32_t product(std::int32_t a, std::int32_t b) const {
+    const auto permutation = [&](std::int32_t element) -> const Images& {
+      return permutations_[static_cast<std::size_t>(element / modulus_)];
+    };
+    Images images = permutation(a);
+    for (std::size_t& image : images) image = permutation(b)[image];
+    const auto found = std::ranges::lower_bound(permutations_, images);
+    return static_cast<std::int32_t>(found - permutations_.begin()) * modulus_ + (a + b) % modulus_;
   }
 
-  std::int64_t order_ = 0;
-  std::vector<std::int32_t> table_;  // [order, order]
+ private:
+  using Images = std::vector<std::size_t>;
+
+  std::int32_t modulus_;
+  std::vector<Images> permutations_;  // in lexicographic order
 };
 
-struct GroupWordLaw {
-  std::int64_t least, most;
-};
-
-class GroupWord final : public ToyTask<GroupWordLaw> {
+class GroupWord final : public ToyTask<LengthRange> {
  public:
-  GroupWord(const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : GroupWord(Group(options.group), options, seed, data_seed) {}
+  GroupWord(const GroupWordOptions& options, const Seeds& seeds) : GroupWord(Group(options.group), options, seeds) {}
 
  private:
-  GroupWord(Group group, const GroupWordOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}), group_(std::move(group)) {
-    const auto add = [&](const char* name, std::int64_t count, const GroupWordLaw& law, std::uint64_t of) {
+  GroupWord(Group group, const GroupWordOptions& options, const Seeds& seeds)
+      : ToyTask({"group-word", symbols(group), Writing::tagged, "t", true}, seeds), group_(std::move(group)) {
+    const auto add = [&](const char* name, std::int64_t count, const LengthRange& law) {
       const std::string lengths = law.least == law.most ? "" : formatted("{} to ", law.least);
-      add_split({name, formatted("{}{} elements of {}", lengths, law.most, options.group), count, law.most + 1}, law,
-                of);
+      add_split({name, formatted("{}{} elements of {}", lengths, law.most, options.group), count, law.most + 1}, law);
     };
     const std::int64_t k = options.length;
-    add("train", 0, {options.mix ? 2 : k, k}, seed);
-    add("in-distribution", options.eval_count, {k, k}, data_seed);
-    add("ood-long", options.eval_count, {2 * k, 2 * k}, data_seed);
+    add("train", 0, {options.mix ? 2 : k, k});
+    add("in-distribution", options.eval_count, {k, k});
+    add("ood-long", options.eval_count, {2 * k, 2 * k});
   }
 
   static std::vector<std::string> symbols(const Group& group) {
@@ -127,7 +99,7 @@ class GroupWord final : public ToyTask<GroupWordLaw> {
     return names;
   }
 
-  Example draw(Rng& rng, const GroupWordLaw& law) const override {
+  Example draw(Rng& rng, const LengthRange& law) const override {
     const auto order = static_cast<std::uint32_t>(group_.order());
     const std::int64_t length = uniform_in(rng, law.least, law.most);
     std::vector<std::int32_t> tokens{static_cast<std::int32_t>(order)};

@@ -50,25 +50,25 @@ struct LastSentenceLaw {
 
 class LastSentence final : public ToyTask<LastSentenceLaw> {
  public:
-  LastSentence(const LastSentenceOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"last-sentence", symbols(options.back_max), Writing::words}),
+  LastSentence(const LastSentenceOptions& options, const Seeds& seeds)
+      : ToyTask({"last-sentence", symbols(options.back_max), Writing::words}, seeds),
         back_(options.back),
         back_max_(options.back_max) {
     check(back_ == 0 || back_max_ == 0, "last-sentence",
           "back = {} has no effect with back-max = {}: the question says which sentence", back_, back_max_);
-    const auto add = [&](const char* name, std::int64_t count, const LastSentenceLaw& law, std::uint64_t of) {
+    const auto add = [&](const char* name, std::int64_t count, const LastSentenceLaw& law) {
       const std::int64_t most = std::max(law.most_sentences, std::max(back_, back_max_) + 1);
       add_split({name,
                  formatted("{} to {} sentences of {} to {} words", law.least_sentences, law.most_sentences,
                            law.least_words, law.most_words),
                  count, most * (law.most_words + 1) + (back_max_ > 0 ? 3 : 2)},
-                law, of);
+                law);
     };
     const std::int64_t sentences = options.sentences, words = options.words, count = options.eval_count;
-    add("train", 0, {2, sentences, 2, words, 8}, seed);
-    add("in-distribution", count, {2, sentences, 2, words, 8}, data_seed);
-    add("ood-more", count, {sentences + 1, 2 * sentences, 2, words, 8}, data_seed);
-    add("ood-long", count, {2, 4, 4, 2 * words, 4}, data_seed);
+    add("train", 0, {2, sentences, 2, words, 8});
+    add("in-distribution", count, {2, sentences, 2, words, 8});
+    add("ood-more", count, {sentences + 1, 2 * sentences, 2, words, 8});
+    add("ood-long", count, {2, 4, 4, 2 * words, 4});
   }
 
  private:

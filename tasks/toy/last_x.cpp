@@ -50,8 +50,8 @@ struct LastXLaw {
 
 class LastX final : public ToyTask<LastXLaw> {
  public:
-  LastX(const LastXOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"last-x", symbols(options.colours), Writing::words, "gap"}),
+  LastX(const LastXOptions& options, const Seeds& seeds)
+      : ToyTask({"last-x", symbols(options.colours), Writing::words, "gap"}, seeds),
         length_(options.length),
         colours_(options.colours),
         loss_on_all_(options.loss == "all") {
@@ -61,17 +61,17 @@ class LastX final : public ToyTask<LastXLaw> {
     check(options.farther_gap <= length_ - 2, "last-x",
           "farther-gap {} does not fit before `?` into a length of {}: length - 2 at most", options.farther_gap,
           length_);
-    const auto add = [&](const char* name, std::int64_t count, const LastXLaw& law, std::uint64_t of) {
-      add_split({name, formatted("gaps {} to {}, p_x = {}", law.least_gap, law.most_gap, law.p_x), count, length_}, law,
-                of);
+    const auto add = [&](const char* name, std::int64_t count, const LastXLaw& law) {
+      add_split({name, formatted("gaps {} to {}, p_x = {}", law.least_gap, law.most_gap, law.p_x), count, length_},
+                law);
     };
     const std::int64_t near = options.near_gap, far = options.far_gap, count = options.eval_count;
-    add("train", 0, {0, near, options.p_x}, seed);
-    add("in-distribution", count, {0, near, options.p_x}, data_seed);
-    add("ood-far", count, {near + 1, far, options.p_x}, data_seed);
-    add("ood-farther", count, {far + 1, options.farther_gap, options.p_x}, data_seed);
-    add("ood-sparse", count, {0, near, 0.1}, data_seed);
-    add("ood-dense", count, {0, near, 0.9}, data_seed);
+    add("train", 0, {0, near, options.p_x});
+    add("in-distribution", count, {0, near, options.p_x});
+    add("ood-far", count, {near + 1, far, options.p_x});
+    add("ood-farther", count, {far + 1, options.farther_gap, options.p_x});
+    add("ood-sparse", count, {0, near, 0.1});
+    add("ood-dense", count, {0, near, 0.9});
   }
 
   // The vocabulary symbol without its colour.

@@ -28,9 +28,9 @@ struct MissingDuplicateOptions final : OptionsOf<MissingDuplicateOptions> {
 
 class MissingDuplicate final : public LengthTask {
  public:
-  MissingDuplicate(const MissingDuplicateOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+  MissingDuplicate(const MissingDuplicateOptions& options, const Seeds& seeds)
       : LengthTask({"missing-duplicate", {"0", "1", "_", "="}, Writing::symbols, "length"}, of_words(options.lengths),
-                   seed, data_seed, 2) {
+                   seeds, 2) {
     check(options.lengths.max_length % 2 == 0, "missing-duplicate", "max-length must be even, got {}",
           options.lengths.max_length);
   }

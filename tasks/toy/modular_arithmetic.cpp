@@ -34,10 +34,10 @@ struct ModularArithmeticOptions final : OptionsOf<ModularArithmeticOptions> {
 
 class ModularArithmetic final : public LengthTask {
  public:
-  ModularArithmetic(const ModularArithmeticOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+  ModularArithmetic(const ModularArithmeticOptions& options, const Seeds& seeds)
       : LengthTask(
             {"modular-arithmetic", {"0", "1", "2", "3", "4", "+", "-", "*", "(", ")", "="}, Writing::symbols, "length"},
-            options.lengths, seed, data_seed),
+            options.lengths, seeds),
         brackets_(options.form == "brackets") {}
 
  private:

@@ -32,14 +32,7 @@ struct MqarOptions final : OptionsOf<MqarOptions> {
 
 class Mqar final : public Recall {
  public:
-  Mqar(const MqarOptions& options, std::uint64_t seed, std::uint64_t data_seed) : Recall("mqar", options.recall) {
-    const std::int64_t pairs = options.recall.pairs, length = options.recall.length, count = options.recall.eval_count;
-    add("train", 0, {pairs, 0, length}, seed);
-    add("in-distribution", count, {pairs, 0, length}, data_seed);
-    const RecallLaw dense{2 * pairs, 0, length};
-    if (fits(dense)) add("ood-dense", count, dense, data_seed);
-    add("ood-long", count, {pairs, 0, 2 * length}, data_seed);
-  }
+  Mqar(const MqarOptions& options, const Seeds& seeds) : Recall("mqar", options.recall, 0, seeds) {}
 };
 
 }  // namespace

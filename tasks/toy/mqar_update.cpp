@@ -30,15 +30,8 @@ struct MqarUpdateOptions final : OptionsOf<MqarUpdateOptions> {
 
 class MqarUpdate final : public Recall {
  public:
-  MqarUpdate(const MqarUpdateOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : Recall("mqar-update", options.recall) {
-    const std::int64_t pairs = options.recall.pairs, length = options.recall.length, count = options.recall.eval_count;
-    add("train", 0, {pairs, options.updates, length}, seed);
-    add("in-distribution", count, {pairs, options.updates, length}, data_seed);
-    const RecallLaw all{pairs, pairs, length};
-    if (fits(all)) add("ood-all", count, all, data_seed);
-    add("ood-long", count, {pairs, options.updates, 2 * length}, data_seed);
-  }
+  MqarUpdate(const MqarUpdateOptions& options, const Seeds& seeds)
+      : Recall("mqar-update", options.recall, options.updates, seeds) {}
 };
 
 }  // namespace

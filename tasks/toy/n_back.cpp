@@ -42,20 +42,20 @@ struct NBackLaw {
 
 class NBack final : public ToyTask<NBackLaw> {
  public:
-  NBack(const NBackOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"n-back", symbols(options), Writing::tagged}),
+  NBack(const NBackOptions& options, const Seeds& seeds)
+      : ToyTask({"n-back", symbols(options), Writing::tagged}, seeds),
         keys_(options.keys),
         values_(options.values),
         n_(static_cast<std::size_t>(options.n)) {
     check(options.n < options.pairs, "n-back", "n must be less than the number of pairs, got {} and {}", options.n,
           options.pairs);
-    const auto add = [&](const char* name, std::int64_t count, const NBackLaw& law, std::uint64_t of) {
-      add_split({name, formatted("{} pairs of {} keys", law.pairs, law.keys), count, 2 * law.pairs}, law, of);
+    const auto add = [&](const char* name, std::int64_t count, const NBackLaw& law) {
+      add_split({name, formatted("{} pairs of {} keys", law.pairs, law.keys), count, 2 * law.pairs}, law);
     };
-    add("train", 0, {options.pairs, options.keys}, seed);
-    add("in-distribution", options.eval_count, {options.pairs, options.keys}, data_seed);
-    add("ood-long", options.eval_count, {2 * options.pairs, options.keys}, data_seed);
-    add("ood-dense", options.eval_count, {options.pairs, options.keys / 2}, data_seed);
+    add("train", 0, {options.pairs, options.keys});
+    add("in-distribution", options.eval_count, {options.pairs, options.keys});
+    add("ood-long", options.eval_count, {2 * options.pairs, options.keys});
+    add("ood-dense", options.eval_count, {options.pairs, options.keys / 2});
   }
 
  private:

@@ -17,18 +17,12 @@ namespace {
 
 class Parity final : public RunningAnswerTask {
  public:
-  Parity(const RunningAnswerOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : RunningAnswerTask("parity", {"0", "1", "="}, options, seed, data_seed) {}
+  Parity(const RunningAnswerOptions& options, const Seeds& seeds)
+      : RunningAnswerTask("parity", {"0", "1", "="}, 2, options, seeds) {}
 
  private:
-  Example draw_length(Rng& rng, std::int64_t n) const override {
-    std::vector<std::int32_t> bits, parities;
-    std::int32_t parity = 0;
-    for (std::int64_t i = 0; i < n; ++i) {
-      bits.push_back(static_cast<std::int32_t>(rng.below(2)));
-      parities.push_back(parity ^= bits.back());
-    }
-    return answered(std::move(bits), parities);
+  std::int32_t next_answer(std::int32_t parity, const std::vector<std::int32_t>& bits) const override {
+    return parity ^ bits.back();
   }
 };
 

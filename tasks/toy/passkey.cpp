@@ -27,7 +27,7 @@ constexpr std::string_view sentence = "a gull cries and the long grey wave rolls
 constexpr std::int64_t digits = 5;
 constexpr std::int64_t statement_bytes = digits + 4;
 constexpr std::int64_t question_bytes = digits + 3;
-constexpr std::int64_t letters = 26;
+constexpr std::int64_t letter_count = 26;
 
 struct PasskeyOptions final : OptionsOf<PasskeyOptions> {
   std::int64_t length = 128;
@@ -37,7 +37,7 @@ struct PasskeyOptions final : OptionsOf<PasskeyOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.integer("length", length, "bytes T of train and in-distribution; 2T in ood-long, 4T in ood-far", 32,
                     1 << 20);
-    visitor.integer("statements", statements, "statements D, decoys included; 2D in ood-decoys", 1, letters / 2);
+    visitor.integer("statements", statements, "statements D, decoys included; 2D in ood-decoys", 1, letter_count / 2);
     visitor.integer("eval-count", eval_count, "sequences of each evaluation split", 1);
   }
 };
@@ -49,19 +49,19 @@ struct PasskeyLaw {
 
 class Passkey final : public ToyTask<PasskeyLaw> {
  public:
-  Passkey(const PasskeyOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : ToyTask({"passkey", bytes(), Writing::symbols, "depth"}) {
-    const auto add = [&](const char* name, std::int64_t count, const PasskeyLaw& law, std::uint64_t of) {
+  Passkey(const PasskeyOptions& options, const Seeds& seeds)
+      : ToyTask({"passkey", bytes(), Writing::symbols, "depth"}, seeds) {
+    const auto add = [&](const char* name, std::int64_t count, const PasskeyLaw& law) {
       check(law.filler() >= 0, "passkey", "{} with {} statements needs a length of {}, got {}", name, law.statements,
             law.length - law.filler(), law.length);
-      add_split({name, formatted("{} statements in {} bytes", law.statements, law.length), count, law.length}, law, of);
+      add_split({name, formatted("{} statements in {} bytes", law.statements, law.length), count, law.length}, law);
     };
     const std::int64_t length = options.length, statements = options.statements, count = options.eval_count;
-    add("train", 0, {length, statements}, seed);
-    add("in-distribution", count, {length, statements}, data_seed);
-    add("ood-decoys", count, {length, 2 * statements}, data_seed);
-    add("ood-long", count, {2 * length, statements}, data_seed);
-    add("ood-far", count, {4 * length, statements}, data_seed);
+    add("train", 0, {length, statements});
+    add("in-distribution", count, {length, statements});
+    add("ood-decoys", count, {length, 2 * statements});
+    add("ood-long", count, {2 * length, statements});
+    add("ood-far", count, {4 * length, statements});
   }
 
  private:
@@ -91,7 +91,7 @@ class Passkey final : public ToyTask<PasskeyLaw> {
     const auto fill = [&](std::int64_t bytes) {
       for (std::int64_t i = 0; i < bytes; ++i) text += sentence[phase++ % sentence.size()];
     };
-    const std::vector<std::int32_t> of = distinct(rng, law.statements, letters);
+    const std::vector<std::int32_t> of = distinct(rng, law.statements, letter_count);
     for (std::size_t i = 0; i < count; ++i) {
       fill(cuts[i] - (i > 0 ? cuts[i - 1] : 0));
       std::string statement{'[', static_cast<char>('A' + of[i]), '='};

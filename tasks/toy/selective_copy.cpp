@@ -6,15 +6,7 @@
 //   D__CF_F_E DCFFE
 //
 // All T symbols are fed, and position t predicts symbol t+1. Only the copied part has loss and score.
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
 #include "core/error.hpp"
-#include "core/math/random.hpp"
 #include "tasks/data/toy_task.hpp"
 
 namespace tally {
@@ -40,28 +32,26 @@ struct SelectiveCopyOptions final : OptionsOf<SelectiveCopyOptions> {
   }
 };
 
-struct SelectiveCopyLaw {
-  std::int64_t blanks;
-};
-
-class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
+// The splits differ in the number of blanks.
+class SelectiveCopy final : public ToyTask<std::int64_t> {
  public:
-  SelectiveCopy(const SelectiveCopyOptions& options, std::uint64_t seed, std::uint64_t data_seed)
+  SelectiveCopy(const SelectiveCopyOptions& options, const Seeds& seeds)
       : ToyTask({.name = "selective-copy",
                  .vocabulary = symbols(),
                  // The paper's error of 100.0 (0.0) for rope cannot be a token error rate, since guesses are sometimes
                  // right.
-                 .scores_sequences = true}),
+                 .scores_sequences = true},
+                seeds),
         non_blanks_(options.non_blanks) {
-    const auto add = [&](const char* name, std::int64_t count, std::int64_t blanks, std::uint64_t of) {
+    const auto add = [&](const char* name, std::int64_t count, std::int64_t blanks) {
       add_split(
           {name, formatted("{} non-blanks among {} blanks", non_blanks_, blanks), count, 2 * non_blanks_ + blanks},
-          {blanks}, of);
+          {blanks});
     };
-    add("train", 0, options.blanks, seed);
-    add("in-distribution", options.eval_count, options.blanks, data_seed);
-    add("ood-dense", options.eval_count, options.dense_blanks, data_seed);
-    add("ood-sparse", options.eval_count, options.sparse_blanks, data_seed);
+    add("train", 0, options.blanks);
+    add("in-distribution", options.eval_count, options.blanks);
+    add("ood-dense", options.eval_count, options.dense_blanks);
+    add("ood-sparse", options.eval_count, options.sparse_blanks);
   }
 
   std::vector<std::string> roles(const Example& example) const override {
@@ -86,20 +76,17 @@ class SelectiveCopy final : public ToyTask<SelectiveCopyLaw> {
 
  private:
   static std::vector<std::string> symbols() {
-    std::vector<std::string> names;
-    for (std::uint32_t symbol = 0; symbol < symbol_count; ++symbol) {
-      names.emplace_back(1, static_cast<char>('A' + symbol));
-    }
+    std::vector<std::string> names = letters('A', symbol_count);
     names.emplace_back("_");
     return names;
   }
 
-  Example draw(Rng& rng, const SelectiveCopyLaw& law) const override {
+  Example draw(Rng& rng, const std::int64_t& blanks) const override {
     std::vector<std::int32_t> tokens, copy;
     // Selection sampling (Knuth, volume 2, algorithm 3.4.2 S): a position is blank with probability (blanks left) over
     // (positions left), which makes every subset equally likely.
-    std::int64_t blanks_left = law.blanks;
-    for (std::int64_t positions_left = non_blanks_ + law.blanks; positions_left > 0; --positions_left) {
+    std::int64_t blanks_left = blanks;
+    for (std::int64_t positions_left = non_blanks_ + blanks; positions_left > 0; --positions_left) {
       if (rng.below(static_cast<std::uint32_t>(positions_left)) < blanks_left) {
         tokens.push_back(blank);
         --blanks_left;

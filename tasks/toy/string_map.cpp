@@ -44,16 +44,15 @@ struct StringMapOptions final : OptionsOf<StringMapOptions> {
 
 class StringMap final : public LengthTask {
  public:
-  StringMap(const StringMapOptions& options, std::uint64_t seed, std::uint64_t data_seed)
-      : LengthTask({"string-map", letters(options.symbols()), Writing::symbols, "length", true}, options.lengths, seed,
-                   data_seed, options.map == "duplicate" ? 3 : 2),
+  StringMap(const StringMapOptions& options, const Seeds& seeds)
+      : LengthTask({"string-map", symbols(options.symbols()), Writing::symbols, "length", true}, options.lengths, seeds,
+                   options.map == "duplicate" ? 3 : 2),
         alphabet_(static_cast<std::uint32_t>(options.symbols())),
         map_(options.map) {}
 
  private:
-  static std::vector<std::string> letters(std::int64_t count) {
-    std::vector<std::string> names;
-    for (std::int64_t i = 0; i < count; ++i) names.emplace_back(1, static_cast<char>('a' + i));
+  static std::vector<std::string> symbols(std::int64_t alphabet) {
+    std::vector<std::string> names = letters('a', alphabet);
     names.emplace_back("=");
     return names;
   }

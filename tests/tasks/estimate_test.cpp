@@ -5,17 +5,56 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
 
+#include "core/device/backend.hpp"
+#include "core/device/kernels.hpp"
+#include "nn/parameter_choice.hpp"
 #include "tasks/evaluation/generate.hpp"
 #include "tasks/runs/train.hpp"
+#include "tasks/training/train_step.hpp"
 #include "tests/nn/refusals.hpp"
-#include "tests/tasks/measured_peak.hpp"
+#include "tests/tasks/configured.hpp"
 
 namespace tally::estimate_test {
 
 using testing::configured;
-using testing::estimate;
-using testing::expect_exact;
+
+// Peak memory of two training steps and a batch of every evaluation. `moved`: learned values are set so that an
+// encoding with EncodingTraits::memory_is_learned uses the most memory.
+double measured_peak(const RunConfig& config, const Task& task, bool moved = true) {
+  const Device device = default_device();
+  reset_peak_memory(device);
+  const std::size_t before = memory_counters(device).live_bytes;
+  const std::unique_ptr<SequenceModel> model = config.make_model(task);
+  for (const auto& [name, parameter] : model->parameters()) {
+    if (moved && name.ends_with("fire.m")) kernels(device).fill(parameter.view(), 0.01);
+  }
+  const std::unique_ptr<Optimizer> optimizer =
+      Optimizer::make(config.optimiser, train_only(model->parameters(), config.run.train));
+  TrainStep step(*model, *optimizer, 1, config.run.at_once());
+  const Batch batch = collate(examples_of(task, "train", 0, config.run.batch));
+  for (std::int64_t n = 1; n <= 2; ++n) step(batch, n, 10);
+  for (const Split& split : std::span(task.splits()).subspan(1)) {
+    const std::int64_t sequences =
+        split.count == 0 ? sequences_at_once(split) : std::min(sequences_at_once(split), split.count);
+    evaluate(*model, task, split.name, sequences, sequences);
+  }
+  return static_cast<double>(memory_counters(device).peak_bytes - before);
+}
+double measured_peak(const RunConfig& config, bool moved = true) {
+  return measured_peak(config, *config.make_task(), moved);
+}
+
+MemoryEstimate estimate(const RunConfig& config) { return estimate_training(config, *config.make_task()); }
+
+// The estimate of a dry run equals the memory of the run to the byte.
+void expect_exact(const RunConfig& config, const std::string& what) {
+  const MemoryEstimate told = estimate(config);
+  EXPECT_EQ(told.total() - told.data, measured_peak(config)) << what;
+}
 
 // Several tiles of keys and of rows, with partial last tiles.
 RunConfig small(const std::string& encoding, const std::string& more = "") {
@@ -29,22 +68,6 @@ struct OnCudaHost {
   ~OnCudaHost() { set_default_device({}); }
 };
 const std::string on_host = "task.length=80 batch=1 eval-batch=1 model.layers=1";
-
-TEST(Estimate, ParametersAreThoseOfTheModel) {
-  for (const EncodingEntry* entry : encoding_registry()) {
-    for (const std::string tied : {"true", "false"}) {
-      const RunConfig config = configured("flip-flop", entry->name, "model.norm=rms model.tied=" + tied);
-      const std::unique_ptr<Task> task = config.make_task();
-      const NamedShapes shapes = parameter_shapes(config, *task);
-      const NamedTensors parameters = config.make_model(*task)->parameters();
-      ASSERT_EQ(shapes.size(), parameters.size()) << entry->name;
-      for (std::size_t i = 0; i < shapes.size(); ++i) {
-        EXPECT_EQ(shapes[i].first, parameters[i].first);
-        EXPECT_TRUE(shapes[i].second == parameters[i].second.shape()) << shapes[i].first;
-      }
-    }
-  }
-}
 
 TEST(Estimate, MemoryOfEveryEncodingIsThatOfTheRun) {
   std::size_t n = 0;
@@ -64,11 +87,11 @@ TEST(Estimate, MemoryThatIsLearnedIsToldAtItsMost) {
   // threshold is learned to be shorter, or if texts exceed the initial threshold.
   for (const char* encoding : {"fire", "0:none,1:fire@0-1,rope@2-3"}) {
     const RunConfig within = small(encoding);
-    EXPECT_LT(testing::measured_peak(within, false), told(within)) << encoding;
-    EXPECT_EQ(testing::measured_peak(within, true), told(within)) << encoding;
+    EXPECT_LT(measured_peak(within, false), told(within)) << encoding;
+    EXPECT_EQ(measured_peak(within, true), told(within)) << encoding;
   }
   const RunConfig beyond = small("fire", "task.length=530 batch=1 eval-batch=1 model.layers=1");
-  EXPECT_EQ(testing::measured_peak(beyond, false), told(beyond));
+  EXPECT_EQ(measured_peak(beyond, false), told(beyond));
 }
 
 TEST(Estimate, MemoryWithEveryOptionIsThatOfTheRun) {
@@ -121,13 +144,10 @@ void expect_all_exact(const std::vector<testing::EncodingCase>& cases) {
   EXPECT_GT(2 * seen, cases.size());  // some pairs of encodings cannot be combined
 }
 
+// With options, with windows, and in pairs, added or in different layers and heads.
 TEST(EstimateOfOptions, MemoryIsThatOfTheRun) {
   expect_all_exact(testing::every(13, testing::all_cases()));
   expect_all_exact(testing::every(2, testing::changed_cases()));
-}
-
-// Windows, and pairs of encodings, added or in different layers and heads.
-TEST(EstimateOfOptions, MemoryOfCombinationsIsThatOfTheRun) {
   expect_all_exact(testing::every(4, testing::windowed_cases()));
   expect_all_exact(testing::every(80, testing::together_cases(8)));
 }
@@ -278,6 +298,26 @@ TEST(Estimate, ParametersOfTheCodeModels) {
   const std::vector<std::pair<std::string, std::string>> table{{"p-max", "1024"}, {"share", "none"}};
   expect_published(options, 32000, 4096,
                    {{"absolute", {}, 20.8}, {"rope", {}, 19.8}, {"cope", table, 20.8}, {"cope+rope", table, 20.8}});
+}
+
+AttentionMemory memory_of(const std::string& encoding) {
+  const EncodingChoice choice = EncodingChoice::parse(encoding);
+  return attention_memory(choice, choice.acting().front());
+}
+
+// Keys that every later token changes are a bias of all pairs.
+TEST(AttentionMemory, GrowsWithTheSquareForKeysThatMove) {
+  for (const Device device : {Device{}, testing::on_cuda_host}) {
+    set_default_device(device);
+    SCOPED_TRACE(to_text(device));
+    for (const char* encoding : {"none", "cope"}) EXPECT_FALSE(memory_of(encoding).squares) << encoding;
+    for (const char* encoding : {"path", "wall", "cope+path", "path+wall"}) {
+      const AttentionMemory memory = memory_of(encoding);
+      EXPECT_TRUE(memory.squares) << encoding << " " << memory.bytes;
+      EXPECT_EQ(memory.form, "tiled") << encoding;
+    }
+  }
+  set_default_device({});
 }
 
 }  // namespace tally::estimate_test

@@ -1,33 +1,19 @@
-// Scores of a split do not depend on its batches; errors are broken down by the task's key.
+// Scores of a split do not depend on its batches; errors are broken down by the task's key; the uncertainty of a text's
+// loss from its parts.
 #include "tasks/evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tasks/evaluation/generate.hpp"
+#include "tests/core/io_files.hpp"
 #include "tests/error_of.hpp"
 #include "tests/tasks/configured.hpp"
 
 namespace tally::evaluate_test {
 
 using testing::error_of;
-
-TEST(Evaluate, GivesTheSameForAnyBatch) {
-  RunConfig config =
-      testing::configured("flip-flop", "alibi", "task.length=16 model.width=8 model.heads=2 model.layers=1");
-  const auto task = config.make_task();
-  const auto model = config.make_model(*task);
-  // Sequences have one to eight reads, so a mean over batches would weight them differently.
-  const Evaluation whole = evaluate(*model, *task, "ood-dense", 20, 20);
-  for (const std::int64_t batch : {1, 7}) {
-    const Evaluation found = evaluate(*model, *task, "ood-dense", 20, batch);
-    EXPECT_NEAR(found.loss, whole.loss, 1e-6) << batch;
-    EXPECT_EQ(found.wrong, whole.wrong) << batch;
-    EXPECT_EQ(found.scored, whole.scored) << batch;
-    EXPECT_EQ(found.wrong_sequences, whole.wrong_sequences) << batch;
-    EXPECT_EQ(found.sequences, 20) << batch;
-  }
-  EXPECT_GT(whole.scored, 40);
-}
 
 TEST(Evaluate, PartsOfABatchGiveWhatItGives) {
   RunConfig config = testing::with(RunConfig::make("even-pairs", "alibi"),
@@ -105,8 +91,12 @@ TEST(Evaluate, CountsEachKeyOnceForAnyBatch) {
   const auto model = config.make_model(*task);
   const Evaluation whole = evaluate(*model, *task, "in-distribution", 40, 40);
   EXPECT_EQ(whole.breakdown, "length");
-  EXPECT_EQ(evaluation_json(1, evaluate(*model, *task, "in-distribution", 40, 7)).at("by"),
-            evaluation_json(1, whole).at("by"));
+  for (const std::int64_t batch : {1, 7}) {
+    const Evaluation found = evaluate(*model, *task, "in-distribution", 40, batch);
+    // Sequences have one to six outputs, so a mean over batches would weight them differently.
+    EXPECT_NEAR(found.loss, whole.loss, 1e-6) << batch;
+    EXPECT_EQ(evaluation_json(1, found).at("by"), evaluation_json(1, whole).at("by")) << batch;
+  }
   ErrorCounts sum;
   for (const auto& [length, counts] : whole.by) {
     EXPECT_TRUE(1 <= length && length <= 6) << length;
@@ -123,6 +113,63 @@ TEST(Evaluate, CountsEachKeyOnceForAnyBatch) {
   const Evaluation generated = evaluate_generated(*model, *task, "in-distribution", 40, 7);
   EXPECT_EQ(generated.by.size(), whole.by.size());
   EXPECT_EQ(generated.by.at(6).scored, whole.by.at(6).scored);
+}
+
+constexpr std::int32_t end_of_text = 7;
+
+// Documents of equal length; each of their tokens costs the document's number in nats.
+LossBlocks count(std::int64_t documents, std::int64_t tokens_each) {
+  LossBlockCounter counter(end_of_text);
+  for (std::int64_t d = 0; d < documents; ++d) {
+    for (std::int64_t t = 0; t < tokens_each; ++t) {
+      counter.add(t + 1 == tokens_each ? end_of_text : 1, static_cast<double>(d));
+    }
+  }
+  return counter.blocks();
+}
+
+TEST(LossBlocks, AreDocumentsWithTheirEnds) {
+  const LossBlocks blocks = count(20, 3);
+  ASSERT_EQ(blocks.tokens, std::vector<std::int64_t>(20, 3));
+  EXPECT_EQ(blocks.nats[0], 0);
+  EXPECT_EQ(blocks.nats[19], 57);
+  EXPECT_EQ(blocks.mean(), 9.5);
+}
+
+TEST(LossBlocks, OfFewDocumentsAreStretches) {
+  const LossBlocks blocks = count(2, 10'450);
+  EXPECT_EQ(blocks.tokens, (std::vector<std::int64_t>{10'000, 10'000, 900}));
+  EXPECT_EQ(blocks.nats, (std::vector<double>{0, 9'550, 900}));
+  EXPECT_EQ(count(19, 1100).tokens, std::vector<std::int64_t>(19, 1100)) << "those would be fewer still";
+}
+
+TEST(LossBlocks, OfManyDocumentsNeighboursAreJoined) {
+  EXPECT_EQ(count(1000, 2).nats.size(), 1000u);
+  const LossBlocks blocks = count(2001, 2);
+  ASSERT_EQ(blocks.nats.size(), 501u);
+  EXPECT_EQ(blocks.tokens.front(), 8);
+  EXPECT_EQ(blocks.nats.front(), 2 * (0 + 1 + 2 + 3));
+  EXPECT_EQ(blocks.tokens.back(), 2);
+}
+
+// For equal parts it is the standard error of a mean. For unequal parts, Python gives:
+//   n=[2., 4, 9]; t=[1, 4, 5]; m=sum(n)/sum(t); (1.5*sum((a-m*b)**2 for a,b in zip(n,t)))**.5/sum(t)
+TEST(LossBlocks, StandardError) {
+  EXPECT_NEAR(*standard_error({{2, 4, 9}, {1, 1, 1}}), std::sqrt((9 + 1 + 16) / 2.0 / 3), 1e-15);
+  EXPECT_NEAR(*standard_error({{2, 4, 9}, {1, 4, 5}}), 0.3122498999199199, 1e-15);
+  EXPECT_FALSE(standard_error({{2}, {1}}).has_value());
+  EXPECT_FALSE(standard_error({}).has_value());
+}
+
+TEST(LossBlocks, PairedDifferenceIsThatOfTheParts) {
+  const LossDifference same = paired_difference({{5, 1, 7}, {2, 2, 2}}, {{3, -1, 5}, {2, 2, 2}});
+  EXPECT_EQ(same.mean, 1);
+  EXPECT_EQ(same.error, 0) << "what both have in common does not count";
+  const LossDifference some = paired_difference({{5, 1, 7}, {1, 1, 1}}, {{3, -1, 2}, {1, 1, 1}});
+  EXPECT_NEAR(some.mean, 3, 1e-15);
+  EXPECT_NEAR(some.error, 1, 1e-15);
+  EXPECT_ERROR(paired_difference({{1, 2}, {1, 1}}, {{1, 2}, {1, 2}}), "not evaluated on the same tokens");
+  EXPECT_ERROR(paired_difference({{1}, {1}}, {{1}, {1}}), "at least two");
 }
 
 }  // namespace tally::evaluate_test

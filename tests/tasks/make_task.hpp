@@ -62,7 +62,7 @@ inline void expect_pure(std::string_view name, const Settings& settings) {
 // Each sequence has rows of one length, within its split's limit. Ids are in the vocabulary, masks are 0 or 1, scored
 // positions are trained, and encode() turns text back to tokens.
 inline void expect_well_formed(const Task& task, std::int64_t sequences) {
-  const auto vocabulary = static_cast<std::int32_t>(task.vocabulary().size());
+  const auto symbols = static_cast<std::int32_t>(task.vocabulary().size());
   for (const Split& split : task.splits()) {
     for (std::int64_t index = 0; index < sequences; ++index) {
       const Example example = task.example(split.name, index);
@@ -75,8 +75,8 @@ inline void expect_well_formed(const Task& task, std::int64_t sequences) {
       ASSERT_EQ(example.keys.size(), task.breakdown().empty() ? 0 : length);
       std::size_t scored = 0;
       for (std::size_t t = 0; t < length; ++t) {
-        ASSERT_TRUE(0 <= example.tokens[t] && example.tokens[t] < vocabulary);
-        ASSERT_TRUE(0 <= example.targets[t] && example.targets[t] < vocabulary);
+        ASSERT_TRUE(0 <= example.tokens[t] && example.tokens[t] < symbols);
+        ASSERT_TRUE(0 <= example.targets[t] && example.targets[t] < symbols);
         ASSERT_LE(example.loss_mask[t], 1);
         ASSERT_LE(example.score_mask[t], example.loss_mask[t]);
         scored += example.score_mask[t];

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/core/io_files.hpp"
 
 namespace tally::testing::marks_test {
@@ -23,18 +25,12 @@ class Pieces final : public Task {
   std::vector<Split> splits_;
 };
 
-// Marks of the pieces in their order.
-std::vector<int> marks_of(const std::vector<std::string>& pieces, const std::vector<Mark>& marks = text_marks()) {
-  const Pieces task(pieces);
-  std::vector<std::int32_t> tokens;
-  for (std::size_t n = 0; n < pieces.size(); ++n) tokens.push_back(static_cast<std::int32_t>(n));
-  tokens.front() = pieces.front() == "<end>" ? 0 : static_cast<std::int32_t>(pieces.size());
-  if (tokens.front() != 0) {  // no document begins here: the first piece is moved to the end
-    std::vector<std::string> moved = pieces;
-    moved.push_back(pieces.front());
-    return find_marks(Pieces(moved), tokens, marks);
-  }
-  return find_marks(task, tokens, marks);
+// Marks of the pieces in their order. Only "<end>" begins a document.
+std::vector<int> marks_of(std::vector<std::string> pieces, const std::vector<Mark>& marks = text_marks()) {
+  std::vector<std::int32_t> tokens(pieces.size());
+  std::iota(tokens.begin(), tokens.end(), pieces.front() == "<end>" ? 0 : 1);
+  if (tokens.front() == 1) pieces.insert(pieces.begin(), "<end>");
+  return find_marks(Pieces(pieces), tokens, marks);
 }
 
 constexpr int none = -1, section = 0, function = 1, paragraph = 2;

@@ -16,64 +16,72 @@ namespace tally::sequence_parts_test {
 
 constexpr std::int64_t length = 14;
 
-// Sequences of texts with these lengths. All tokens count, except every fifth.
-Batch batch_of_texts(const std::vector<std::vector<std::int64_t>>& texts) {
-  Rng rng({5, stream_of("texts"), 0});
-  std::vector<Example> examples;
-  for (const std::vector<std::int64_t>& sequence : texts) {
-    Example& example = examples.emplace_back();
-    for (const std::int64_t tokens : sequence) {
-      if (!example.tokens.empty()) example.starts.push_back(static_cast<std::int32_t>(example.tokens.size()));
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        example.tokens.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
-        example.targets.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
-        example.loss_mask.push_back(example.tokens.size() % 5 != 0);
-      }
-    }
-    example.score_mask = example.loss_mask;
-  }
-  return collate(examples);
-}
-
+// The lengths of the texts of each sequence.
 const std::vector<std::vector<std::int64_t>> lengths{{5, 9}, {14}, {1, 1, 12}, {3, 3, 3, 5}};
 
-// The same texts, each in a separate batch.
-std::vector<Batch> alone(const Batch& batch) {
-  std::vector<Batch> each;
-  const std::vector<Batch> rows = batch.parts(1);
-  for (std::size_t row = 0; row < lengths.size(); ++row) {
-    std::int64_t begin = 0;
-    for (const std::int64_t tokens : lengths[row]) {
-      const auto part = [&](const Tensor& x) { return x.detached_slice(1, begin, begin + tokens).to_dense(); };
-      const Batch& from = rows[row];
-      each.push_back({part(from.tokens), part(from.targets), part(from.loss_mask), part(from.score_mask)});
-      begin += tokens;
+// The texts, by sequence. All tokens count, except every fifth of a sequence.
+std::vector<std::vector<Example>> texts() {
+  Rng rng({5, stream_of("texts"), 0});
+  std::vector<std::vector<Example>> sequences;
+  for (const std::vector<std::int64_t>& sequence : lengths) {
+    std::vector<Example>& own = sequences.emplace_back();
+    std::int64_t place = 0;
+    for (const std::int64_t tokens : sequence) {
+      Example& text = own.emplace_back();
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        text.tokens.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
+        text.targets.push_back(static_cast<std::int32_t>(rng.below(testing::vocabulary)));
+        text.loss_mask.push_back(++place % 5 != 0);
+      }
+      text.score_mask = text.loss_mask;
     }
   }
-  return each;
+  return sequences;
 }
 
-// The same texts at their positions, after tokens that do not count.
-Batch in_place(const Batch& batch) {
+// Appends a text to a sequence.
+void append(Example& sequence, const Example& text) {
+  if (!sequence.tokens.empty()) sequence.starts.push_back(static_cast<std::int32_t>(sequence.tokens.size()));
+  const auto join = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  join(sequence.tokens, text.tokens);
+  join(sequence.targets, text.targets);
+  join(sequence.loss_mask, text.loss_mask);
+  join(sequence.score_mask, text.score_mask);
+}
+
+// The texts of a sequence joined; each in a sequence of its own; and the same, after tokens that do not count.
+std::vector<Example> joined() {
   std::vector<Example> examples;
-  const std::vector<Batch> rows = batch.parts(1);
-  for (std::size_t row = 0; row < lengths.size(); ++row) {
-    std::int64_t begin = 0;
-    for (const std::int64_t tokens : lengths[row]) {
+  for (const std::vector<Example>& sequence : texts()) {
+    Example& all = examples.emplace_back();
+    for (const Example& text : sequence) append(all, text);
+  }
+  return examples;
+}
+std::vector<Example> alone() {
+  std::vector<Example> examples;
+  for (std::vector<Example>& sequence : texts()) std::ranges::move(sequence, std::back_inserter(examples));
+  return examples;
+}
+std::vector<Example> in_place() {
+  std::vector<Example> examples;
+  for (const std::vector<Example>& sequence : texts()) {
+    std::size_t begin = 0;
+    for (const Example& text : sequence) {
       Example& example = examples.emplace_back();
-      const std::int64_t end = begin + tokens;
-      example.tokens = rows[row].tokens.detached_slice(1, 0, end).to_vector<std::int32_t>();
-      std::fill_n(example.tokens.begin(), begin, 0);
-      example.targets = rows[row].targets.detached_slice(1, 0, end).to_vector<std::int32_t>();
-      const std::vector<bool> counts = rows[row].loss_mask.detached_slice(1, 0, end).to_vector<bool>();
-      for (std::int64_t t = 0; t < end; ++t)
-        example.loss_mask.push_back(t >= begin && counts[static_cast<std::size_t>(t)]);
-      example.score_mask = example.loss_mask;
-      if (begin > 0) example.starts = {static_cast<std::int32_t>(begin)};
-      begin = end;
+      example.tokens.assign(begin, 0), example.targets.assign(begin, 0);
+      example.loss_mask.assign(begin, 0), example.score_mask.assign(begin, 0);
+      append(example, text);
+      begin += text.tokens.size();
     }
   }
-  return collate(examples);
+  return examples;
+}
+
+Evaluation evaluated(SequenceModel& model, const std::vector<Example>& examples) {
+  Evaluation found;
+  for (const Example& example : examples) evaluate_batch(model, collate({example}), found);
+  return found;
 }
 
 // Whether the encoding depends on a text's position in the sequence.
@@ -102,7 +110,7 @@ std::vector<std::string> names_on(Device device) {
 }
 
 TEST(SequenceParts, AreAsLongAsTheirTexts) {
-  const Batch batch = batch_of_texts(lengths);
+  const Batch batch = collate(joined());
   ASSERT_EQ(batch.tokens.shape(), (Shape{4, length}));
   const SequenceParts parts(batch);
   // 14 12 9 | 5 5 3 3 3 | 1 1
@@ -136,7 +144,7 @@ TEST(SequenceParts, AreAsLongAsTheirTexts) {
 }
 
 TEST(SequenceParts, StayWithTheirSequencesInPartsOfABatch) {
-  const Batch batch = batch_of_texts(lengths);
+  const Batch batch = collate(joined());
   const std::vector<Batch> parts = batch.parts(3);
   ASSERT_EQ(parts.size(), 2U);
   EXPECT_EQ(parts[0].starts, (std::vector<std::vector<std::int32_t>>{{5}, {}, {1, 2}}));
@@ -148,24 +156,19 @@ class SeparateTexts : public testing::OnDevice {};
 // For every encoding, separate texts in one sequence have the same losses and answers as each text in a batch of its
 // own. If the position in the sequence matters, the comparison is with each text at its position.
 TEST_P(SeparateTexts, HaveTheLossesOfEachAlone) {
-  const Batch batch = batch_of_texts(lengths);
-  const std::vector<Batch> each = alone(batch);
-  Batch joined = batch;
-  joined.starts.clear();
+  const Batch batch = collate(joined());
+  Batch merged = batch;
+  merged.starts.clear();
   for (const std::string& name : names_on(GetParam())) {
     SCOPED_TRACE(name);
     const auto model = model_of(name);
-    Evaluation together, apart, seeing;
+    Evaluation together, seeing;
     evaluate_batch(*model, batch, together);
+    evaluate_batch(*model, merged, seeing);
+    const Evaluation apart = evaluated(*model, tells_places(name) ? in_place() : alone());
     if (tells_places(name)) {
-      for (const Batch& one : in_place(batch).parts(1)) evaluate_batch(*model, one, apart);
-      Evaluation begun_again;
-      for (const Batch& one : each) evaluate_batch(*model, one, begun_again);
-      EXPECT_GT(std::abs(begun_again.loss_sum - together.loss_sum), 1e-4) << "positions go on";
-    } else {
-      for (const Batch& one : each) evaluate_batch(*model, one, apart);
+      EXPECT_GT(std::abs(evaluated(*model, alone()).loss_sum - together.loss_sum), 1e-4) << "positions go on";
     }
-    evaluate_batch(*model, joined, seeing);
     EXPECT_EQ(together.loss_count, apart.loss_count);
     EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-10 * apart.loss_sum);
     EXPECT_EQ(together.wrong, apart.wrong);
@@ -176,16 +179,8 @@ TEST_P(SeparateTexts, HaveTheLossesOfEachAlone) {
 
 // A step on them equals a step on a batch with one padded text per sequence; also with micro-batches.
 TEST_P(SeparateTexts, AreTrainedAsEachAlone) {
-  const Batch batch = batch_of_texts(lengths);
-  std::vector<Example> examples;
-  for (const Batch& one : alone(batch)) {
-    Example& example = examples.emplace_back();
-    example.tokens = one.tokens.to_vector<std::int32_t>();
-    example.targets = one.targets.to_vector<std::int32_t>();
-    for (const bool counts : one.loss_mask.to_vector<bool>()) example.loss_mask.push_back(counts);
-    example.score_mask = example.loss_mask;
-  }
-  const Batch filled_up = collate(examples), in_places = in_place(batch);
+  const Batch batch = collate(joined());
+  const Batch filled_up = collate(alone()), in_places = collate(in_place());
   OptimizerOptions options;
   options.name = "sgd";
   options.lr = 0.5;
@@ -222,7 +217,7 @@ TALLY_ON_EVERY_DEVICE(SeparateTexts);
 
 TEST(SequenceParts, HaveNoOnePicture) {
   const auto model = model_of("alibi");
-  const std::string refused = testing::error_of([&] { trace_pass(*model, batch_of_texts(lengths), false); });
+  const std::string refused = testing::error_of([&] { trace_pass(*model, collate(joined()), false); });
   EXPECT_NE(refused.find("several texts that do not see each other"), refused.npos) << refused;
 }
 

@@ -23,11 +23,6 @@ TEST(Tasks, HaveNamesAndDescriptions) {
     EXPECT_FALSE(entry->paper.empty()) << entry->name;
     EXPECT_EQ(&find_task(entry->name), entry);
   }
-  for (const char* name : {"addition", "counting", "cycle-navigation", "even-pairs", "flip-flop", "group-word",
-                           "last-sentence", "last-x", "missing-duplicate", "modular-arithmetic", "mqar", "mqar-update",
-                           "n-back", "parity", "passkey", "selective-copy", "string-map"}) {
-    EXPECT_EQ(names.count(name), 1u) << name;
-  }
 }
 
 TEST(Tasks, TrainComesFirstAndSymbolsAreUnique) {
@@ -82,7 +77,7 @@ TEST(Tasks, SettingsThatDoNotFitAreRefused) {
     testing::Settings settings;
     const char* message;
   };
-  for (const auto& [task, settings, message] :
+  for (const Row& row :
        {Row{"flip-flop", {{"length", "7"}}, "[flip-flop] length must be even and at least 4, got 7"},
         {"counting",
          {{"min-operations", "9"}, {"max-operations", "8"}},
@@ -104,17 +99,8 @@ TEST(Tasks, SettingsThatDoNotFitAreRefused) {
          {{"vocabulary", "64"}, {"pairs", "8"}, {"updates", "9"}},
          "[mqar-update] train has 9 updates of 8 keys"},
         {"passkey", {{"length", "40"}}, "[passkey] ood-decoys with 4 statements needs a length of 44, got 40"}}) {
-    EXPECT_EQ(error_of([&] { make_task(task, settings); }), message);
+    EXPECT_EQ(error_of([&] { make_task(row.task, row.settings); }), row.message);
   }
-}
-
-TEST(Tasks, NextTokenExampleShiftsByOne) {
-  const Example example = next_token_example({7, 8, 9});
-  EXPECT_EQ(example.tokens, (std::vector<std::int32_t>{7, 8, 9}));
-  EXPECT_EQ(example.targets, (std::vector<std::int32_t>{8, 9, 0}));
-  EXPECT_EQ(example.loss_mask, (std::vector<std::uint8_t>{0, 0, 0}));
-  EXPECT_EQ(example.score_mask, (std::vector<std::uint8_t>{0, 0, 0}));
-  EXPECT_TRUE(next_token_example({}).targets.empty());
 }
 
 TEST(Tasks, SequenceRngIsTheNamedStream) {

@@ -10,25 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "core/io/base64.hpp"
+
 namespace tally::testing {
 
 // The bytes in packed order: rows from the diagonal to the left.
 inline std::vector<unsigned char> unpacked_bytes(std::string_view text, std::int64_t length) {
-  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> packed;
-  unsigned bits = 0, held = 0;  // `held`: number of bits that are not in `packed` yet
-  for (const char c : text) {
-    if (c == '=') break;
-    const std::size_t digit = digits.find(c);
-    EXPECT_NE(digit, std::string_view::npos) << c;
-    bits = (bits << 6 | static_cast<unsigned>(digit)) & 0xfff;
-    if ((held += 6) < 8) continue;
-    held -= 8;
-    packed.push_back(static_cast<unsigned char>(bits >> held & 0xff));
-  }
+  const std::string packed = from_base64(text).value();
   std::vector<unsigned char> bytes(static_cast<std::size_t>(length * (length + 1) / 2) + 1);  // one more than there are
   uLongf size = bytes.size();
-  EXPECT_EQ(uncompress(bytes.data(), &size, packed.data(), packed.size()), Z_OK);
+  EXPECT_EQ(uncompress(bytes.data(), &size, reinterpret_cast<const Bytef*>(packed.data()), packed.size()), Z_OK);
   bytes.resize(size);
   return bytes;
 }

@@ -1,18 +1,87 @@
 #include "tasks/text/prepare/prepare.hpp"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <sstream>
 
 #include "core/cpu/parallel.hpp"
 #include "core/io/checksum.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/normal_form.hpp"
-#include "tests/text/prepare_fixture.hpp"
+#include "tasks/text/prepare/text_tokens.hpp"
+#include "tasks/text/tokenizer_files.hpp"
+#include "tests/core/io_files.hpp"
 
 namespace tally::prepare_test {
 
 namespace fs = std::filesystem;
+
+// Forty texts, and the files prepared from them.
+class Prepare : public ::testing::Test {
+ protected:
+  Prepare() {
+    for (int number = 0; number < 40; ++number) {
+      std::string text;
+      for (int word = 0; word <= number; ++word) text += formatted("the number {} of {}\n", word * number, number);
+      add(formatted("a/text{}.md", number), text);
+    }
+    settings_.sources = {{folder_.file("source"), ""}};
+    settings_.rules.validation = settings_.rules.test = 0.2;
+    settings_.vocabulary = 300;
+  }
+  void add(const std::string& path, std::string_view bytes) {
+    fs::create_directories(fs::path(folder_.file("source/" + path)).parent_path());
+    folder_.file("source/" + path, bytes);
+  }
+  JsonValue prepare(const std::string& name = "out") { return prepare_text(folder_.file(name), settings_, observer_); }
+  std::string all_of(const std::string& name) {
+    std::string all;
+    for (const char* file : {"manifest.json", "tokenizer.json", "train.bin", "validation.bin", "test.bin",
+                             "documents-train.tsv", "documents-validation.tsv", "documents-test.tsv"}) {
+      all += formatted("{}:{}\n", file, bytes_of_file(folder_.file(name + "/" + file)));
+    }
+    return all;
+  }
+
+  // The documents of a split, by documents-<split>.tsv.
+  struct Document {
+    std::string path;
+    std::int64_t first = 0, bytes = 0;
+    std::vector<std::int32_t> ids = {};
+  };
+  TextTokens opened(const std::string& name = "out") { return TextTokens({.data = folder_.file(name)}); }
+  std::vector<Document> documents(const std::string& split) {
+    const TextTokens text = opened();
+    const TokenFile& tokens = text.tokens(split);
+    std::istringstream lines(bytes_of_file(folder_.file(formatted("out/documents-{}.tsv", split))));
+    std::vector<Document> documents;
+    std::size_t count = 0;
+    for (Document document; std::getline(lines, document.path, '\t');) {
+      lines >> document.first >> count >> document.bytes >> std::ws;
+      document.ids.resize(count);
+      tokens.read(document.first, document.ids);
+      documents.push_back(document);
+    }
+    return documents;
+  }
+  std::string decoded(const Document& document) {
+    return Tokenizer(read_tokenizer(folder_.file("out/tokenizer.json"))).decode(document.ids);
+  }
+
+  // Its tokens have the checksums of its manifest, which a training checks.
+  void expect_whole(const std::string& name) {
+    const TextTokens tokens = opened(name);
+    for (const auto& split : tokens.splits()) EXPECT_NO_THROW(tokens.verify(split.name)) << split.name;
+  }
+
+  TemporaryFolder folder_;
+  PrepareSettings settings_;
+  PrepareObserver observer_;
+};
 
 TEST_F(Prepare, EveryDocumentComesBackFromItsSplit) {
   const JsonValue manifest = prepare();
@@ -127,7 +196,7 @@ TEST_F(Prepare, LongTextsAreEncodedWhole) {
 // A pattern that matches an empty text at the third byte.
 TEST_F(Prepare, ATextThatTheTokenizerRefusesIsNamed) {
   TokenizerParts parts = byte_tokenizer();
-  parts.steps = {{"[a-z]+|(?=7)"}};
+  parts.steps = {"[a-z]+|(?=7)"};
   parts.ignore_merges = true;
   settings_.tokenizer = folder_.file("t.json", tokenizer_json(parts));
   settings_.sources = {{folder_.file("fine.txt", "ab"), ""}, {folder_.file("wrong.txt", "ab7"), ""}};

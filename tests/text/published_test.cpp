@@ -1,5 +1,5 @@
-// Tokenizers in the shapes of published files are compared with the ids of the library `tokenizers`. Normal forms and
-// added tokens have tests of their own.
+// Tokenizers in the shapes of published files, with and without byte fallback (SentencePiece), give the ids of the
+// library `tokenizers`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "core/io/json.hpp"
+#include "core/utf8.hpp"
 #include "tasks/text/encoder.hpp"
+#include "tasks/text/normal_form.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 #include "tests/core/io_files.hpp"
 
@@ -16,20 +18,25 @@ namespace tally::published_test {
 
 using Ids = std::vector<std::int32_t>;
 
-const JsonValue& reference() {
-  static const JsonValue value = read_json(formatted("{}/tests/text/reference/published.json", TALLY_SOURCE_DIR));
-  return value;
+const JsonValue& reference(std::string_view name) {
+  static const auto read = [](const char* stem) {
+    return read_json(formatted("{}/tests/text/reference/{}.json", TALLY_SOURCE_DIR, stem));
+  };
+  static const JsonValue published = read("published"), fallback = read("fallback");
+  return name == "fallback" ? fallback : published;
 }
 
+// Published shapes share their models.
 JsonValue file_of(const JsonValue& one) {
   JsonValue file = one.at("tokenizer"), model = file.at("model");
-  const JsonValue& made = reference().at("models").at(one.string("uses"));
+  if (!one.contains("uses")) return file;
+  const JsonValue& made = reference("published").at("models").at(one.string("uses"));
   model.set("vocab", made.at("vocab")).set("merges", made.at("merges"));
   return file.set("model", std::move(model));
 }
 
-JsonValue named(std::string_view name) {
-  for (const JsonValue& one : reference().elements("cases")) {
+JsonValue named(std::string_view name, std::string_view in = "published") {
+  for (const JsonValue& one : reference(in).elements("cases")) {
     if (one.string("name") == name) return file_of(one);
   }
   ADD_FAILURE() << name;
@@ -38,35 +45,49 @@ JsonValue named(std::string_view name) {
 
 TokenizerParts read(const JsonValue& file) { return parse_tokenizer_json(write_json(file), "made"); }
 
-std::vector<Ids> encoded(const TokenizerParts& parts, const JsonValue::Array& texts) {
-  const Tokenizer tokenizer(parts);
-  Encoder encoder(tokenizer);
-  std::vector<std::string> allowed;
-  for (const SpecialToken& special : parts.specials) allowed.push_back(special.name);
-  std::vector<Ids> all;
-  for (const JsonValue& text : texts) encoder.encode(text.string(), allowed, all.emplace_back());
-  return all;
+void expect_refused(JsonValue file, std::string_view member, JsonValue value, std::string_view message) {
+  file.set(std::string(member), std::move(value));
+  EXPECT_ERROR(parse_tokenizer_json(write_json(file), "x/tokenizer.json"), message);
+  EXPECT_ERROR(parse_tokenizer_json(write_json(file), "x/tokenizer.json"), "x/tokenizer.json");
 }
 
+std::string with_plain_blanks(std::string text) {
+  for (std::size_t at = 0; (at = text.find("\xe2\x96\x81", at)) != text.npos;) text.replace(at, 3, " ");
+  return text;
+}
+
+// In published files, the names of special tokens become those tokens.
 TEST(Published, GiveTheIdsOfTheLibrary) {
-  const JsonValue::Array& texts = reference().elements("texts");
-  for (const JsonValue& one : reference().elements("cases")) {
-    SCOPED_TRACE(one.string("name"));
-    const TokenizerParts parts = read(file_of(one));
-    const std::vector<Ids> ids = encoded(parts, texts);
-    const JsonValue::Array& wanted = one.elements("ids");
-    ASSERT_EQ(ids.size(), wanted.size());
-    for (std::size_t n = 0; n < texts.size(); ++n) {
-      const auto numbers = wanted[n].integers();
-      EXPECT_EQ(ids[n], Ids(numbers.begin(), numbers.end())) << texts[n].string();
+  for (const std::string_view name : {"published", "fallback"}) {
+    const JsonValue::Array& texts = reference(name).elements("texts");
+    for (const JsonValue& one : reference(name).elements("cases")) {
+      SCOPED_TRACE(one.string("name"));
+      const Tokenizer tokenizer(read(file_of(one)));
+      Encoder encoder(tokenizer), forgetful(tokenizer, 0);
+      std::vector<std::string> allowed;
+      for (const SpecialToken& special : tokenizer.parts().specials) {
+        if (name == "published") allowed.push_back(special.name);
+      }
+      ASSERT_EQ(texts.size(), one.elements("ids").size());
+      for (std::size_t n = 0; n < texts.size(); ++n) {
+        const auto numbers = one.elements("ids")[n].integers();
+        const Ids wanted(numbers.begin(), numbers.end());
+        for (Encoder* each : {&encoder, &encoder, &forgetful}) {
+          Ids ids;
+          each->encode(texts[n].string(), allowed, ids);
+          EXPECT_EQ(ids, wanted) << texts[n].string();
+        }
+        if (name == "fallback") {
+          EXPECT_EQ(tokenizer.decode(wanted), with_plain_blanks(texts[n].string()));
+        }
+      }
     }
   }
 }
 
 TEST(Published, WhatChangesIdsAndIsNotReadIsRefused) {
   const auto refused = [](const char* name, std::string_view member, JsonValue value, std::string_view message) {
-    const JsonValue file = named(name).set(std::string(member), std::move(value));
-    EXPECT_ERROR(parse_tokenizer_json(write_json(file), "x/tokenizer.json"), message);
+    expect_refused(named(name), member, std::move(value), message);
   };
   const auto parsed = [](std::string_view text) { return parse_json(text, {}, "test"); };
   const JsonValue metaspace = named("metaspace-first").at("pre_tokenizer");
@@ -144,6 +165,61 @@ TEST(Published, ManyAddedTokens) {
   };
   const double of_few = seconds_of(parts_with_few, few), of_many = seconds_of(parts, many);
   EXPECT_LT(of_many, 10 * of_few);
+}
+
+// Bytes that are no text come back too.
+TEST(ByteFallback, AnyBytesComeBack) {
+  for (const char* name : {"llama", "joined", "gemma"}) {
+    const Tokenizer tokenizer(read(named(name, "fallback")));
+    Encoder encoder(tokenizer);
+    for (int first = 0; first < 256; ++first) {
+      for (int second = 0; second < 256; second += 5) {
+        const std::string text{'a', static_cast<char>(first), static_cast<char>(second), ' ', static_cast<char>(first)};
+        ASSERT_EQ(tokenizer.decode(encoder.encode(text)), text) << name << " " << first << " " << second;
+      }
+    }
+  }
+}
+
+TEST(ByteFallback, PiecesBeginBeforeBlanksUnlessTokensHoldSome) {
+  for (const char* name : {"llama", "joined", "gemma"}) {
+    const TokenizerParts parts = read(named(name, "fallback"));
+    EXPECT_EQ(parts.pattern(), name == std::string("joined") ? R"([\s\S]+)" : " *[^ ]+| +");
+    EXPECT_EQ(parts.end_of_text(), 2) << "</s>";
+  }
+}
+
+TEST(ByteFallback, WhatIsNotReadIsNamed) {
+  const auto refused = [](std::string_view member, JsonValue value, std::string_view message) {
+    expect_refused(named("llama", "fallback"), member, std::move(value), message);
+  };
+  const std::string none =
+      "goes with a normalizer or a pre-tokenizer Metaspace that writes blanks as U+2581; there is none";
+  refused("normalizer", {}, "model.byte_fallback: " + none);
+  refused("normalizer", JsonValue::object({{"type", "NFC"}}), none);
+  refused("decoder", JsonValue::object({{"type", "Fuse"}}), "decoder: is not read here; with byte_fallback");
+}
+
+TEST(Words, RunsAndLineEnds) {
+  EXPECT_EQ(count_words(""), 0);
+  EXPECT_EQ(count_words(" \t\r"), 0);
+  EXPECT_EQ(count_words(" = Valkyria Chronicles III = \n \n Senj\xc5\x8d no @-@ 3 , \xe9\n"), 14);
+  EXPECT_EQ(count_words("a\n\nb"), 4);
+}
+
+TEST(Words, EveryWhiteSpaceOfUnicodePartsThem) {
+  int blanks = 0;
+  for (char32_t code = 1; code <= 0xffff; ++code) {
+    if (code >= 0xd800 && code <= 0xdfff) continue;
+    std::string text = "a";
+    append_utf8(text, code);
+    text += "b";
+    const std::int64_t words = count_words(text);
+    if (words == 1) continue;
+    EXPECT_EQ(words, code == '\n' ? 3 : 2);
+    ++blanks;
+  }
+  EXPECT_EQ(blanks, 25);  // characters with the property White_Space
 }
 
 }  // namespace tally::published_test

@@ -55,7 +55,7 @@ TEST(Splitter, CompiledAndInterpretedAgree) {
 TEST(Splitter, NamesAndSpellings) {
   for (const std::string_view name : split_pattern_names()) {
     EXPECT_EQ(split_pattern_name(split_pattern_text(name)), name);
-    EXPECT_EQ(SplitPattern(split_pattern_text(name)).steps(), std::vector<SplitStep>{{std::string(name)}});
+    EXPECT_EQ(SplitPattern(split_pattern_text(name)).steps(), std::vector{std::string(name)});
   }
   EXPECT_EQ(split_pattern_name(R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)"),
             "gpt2");

@@ -2,7 +2,6 @@
 
 #include <random>
 
-#include "core/cpu/parallel.hpp"
 #include "core/io/json.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/encoder.hpp"
@@ -90,24 +89,6 @@ TEST(Bpe, TrainingAndEncodingEqualTheReference) {
       }
     }
   }
-}
-
-TEST(Bpe, ThreadsDoNotMatter) {
-  std::vector<std::string> corpus;
-  std::mt19937 random(3);
-  for (int text = 0; text < 50; ++text) {
-    std::string& words = corpus.emplace_back();
-    for (int at = 0; at < 300; ++at) words += "abc  "[random() % 5];
-  }
-  const int before = thread_count();
-  std::vector<std::string> files;
-  for (const int threads : {1, 2, 3}) {
-    set_thread_count(threads);
-    files.push_back(tokenizer_json(trained_on(corpus, {.vocabulary = 400})));
-  }
-  set_thread_count(before);
-  EXPECT_EQ(files[0], files[1]);
-  EXPECT_EQ(files[0], files[2]);
 }
 
 TEST(Bpe, TheRoundTripIsExact) {

@@ -153,7 +153,7 @@ TokenizerParts train_bpe(const PieceCounts& counts, const BpeTraining& training)
   TokenizerParts parts = byte_tokenizer();
   parts.tokens.resize(byte_count);
   parts.specials.clear();
-  parts.steps = {{std::string(split_pattern_name(training.pattern))}};
+  parts.steps = {std::string(split_pattern_name(training.pattern))};
   std::unordered_map<std::string, std::int32_t> ids;
   for (std::int32_t id = 0; id < byte_count; ++id) ids.emplace(parts.tokens[static_cast<std::size_t>(id)], id);
 
