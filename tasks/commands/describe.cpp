@@ -1,4 +1,4 @@
-// tally describe: lists all tasks, encodings, optimisers, presets and suites. Describes one of them or a file. Prints
+// tally describe: lists all tasks, encodings, optimisers and presets. Describes one of them or a file. Prints
 // sequences of a task.
 #include <algorithm>
 #include <array>
@@ -353,10 +353,9 @@ JsonValue value_of(const OptimizerEntry& entry) {
 // A task, encoding, optimiser or preset in a list.
 template <class Entry>
 JsonValue line_of(const Entry& entry) {
-  std::string name = entry.name, summary = entry.summary;
+  std::string name = entry.name;
   if constexpr (requires { entry.settings; }) name = formatted("{} {}", entry.task, entry.name);
-  if constexpr (requires { entry.parts; }) summary += formatted(" ({})", joined(entry.parts));
-  return JsonValue::object({{"name", std::move(name)}, {"summary", std::move(summary)}});
+  return JsonValue::object({{"name", std::move(name)}, {"summary", std::string(entry.summary)}});
 }
 
 // {"tasks": [{"name", "summary"}], ...}
@@ -377,7 +376,6 @@ JsonValue all_kinds() {
   add("encodings", encoding_registry());
   add("optimisers", optimizer_registry());
   add("presets", preset_registry());
-  add("suites", suite_registry());
   return all;
 }
 
@@ -426,7 +424,7 @@ std::function<Result()> declare_describe(CommandLine& line) {
   const auto words = std::make_shared<std::vector<std::string>>();
   line.json_help = "print one JSON object at the end; with --sequences one a line, for each sequence";
   line.add("NAME", words.get(),
-           "tasks, encodings, optimisers, presets or suites (all without a name); a task, an encoding, an optimiser, a "
+           "tasks, encodings, optimisers or presets (all without a name); a task, an encoding, an optimiser, a "
            "preset (of all tasks that have it, or of one: flip-flop paper), a combination of encodings (cope+rope; "
            "0:none,1-3:cope), or lstm; or a .safetensors or .npy file");
   const auto sequences = TaskSequences::declare(line);

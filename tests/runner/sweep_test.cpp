@@ -123,20 +123,6 @@ TEST_F(Sweeps, SignalsArePassedOnAndTheSweepGoesOnLater) {
   }
 }
 
-TEST_F(Sweeps, ASuiteTrainsSeveralTasks) {
-  const std::string suite = "sweep sweep --suite=recall --pe=cope,rope --seeds=1 --threads=1 ";
-  expect_parts(done(suite + "--dry-run --set pe.cope.p-max=4,8"),
-               {"sweep/mqar/cope-pe.cope.p-max=4-seed1: waiting\n", "/last-x/rope-seed1: ", "/n-back/rope-seed1: "});
-  refused({{suite + "--task=mqar", "--task"},            // a suite has its own tasks
-           {suite + "--task.length=64", "task.length"},  // not all its tasks are as long
-           {suite + "--model.heads=3", "mqar quick: "},
-           {"sweep sweep --suite=recal --pe=cope", "did you mean 'recall'?"}});
-  EXPECT_FALSE(exists("sweep"));
-  expect_parts(done("sweep sweep --suite=recall --pe=rope --seeds=1 --threads=1 --steps=2 --batch=2 --model.width=8"
-                    " --model.layers=1 --eval-every=2 --optimiser.warmup=0 --save-every=2 --task.eval-count=2"),
-               {"Encodings and tasks, in distribution", "5 of 5 runs finished"});
-}
-
 TEST_F(Sweeps, WrongUsageStartsNothing) {
   for (const char* options :
        {"--seeds=3..1", "--seeds=x", "--seeds=1,1", "--seeds=1..3,2", "--set model.layer=1,2", "--set model.layers",
