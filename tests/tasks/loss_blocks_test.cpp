@@ -1,11 +1,9 @@
-// The uncertainty of a text's loss: parts, the error of their mean, the difference of two models.
+// The uncertainty of a text's loss: parts, and the error of their mean.
 #include "tasks/evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-
-#include "tests/core/io_files.hpp"
 
 namespace tally::testing::loss_blocks_test {
 
@@ -52,17 +50,6 @@ TEST(LossBlocks, StandardError) {
   EXPECT_NEAR(*standard_error({{2, 4, 9}, {1, 4, 5}}), 0.3122498999199199, 1e-15);
   EXPECT_FALSE(standard_error({{2}, {1}}).has_value());
   EXPECT_FALSE(standard_error({}).has_value());
-}
-
-TEST(LossBlocks, PairedDifferenceIsThatOfTheParts) {
-  const LossDifference same = paired_difference({{5, 1, 7}, {2, 2, 2}}, {{3, -1, 5}, {2, 2, 2}});
-  EXPECT_EQ(same.mean, 1);
-  EXPECT_EQ(same.error, 0) << "what both have in common does not count";
-  const LossDifference some = paired_difference({{5, 1, 7}, {1, 1, 1}}, {{3, -1, 2}, {1, 1, 1}});
-  EXPECT_NEAR(some.mean, 3, 1e-15);
-  EXPECT_NEAR(some.error, 1, 1e-15);
-  EXPECT_ERROR(paired_difference({{1, 2}, {1, 1}}, {{1, 2}, {1, 2}}), "not evaluated on the same tokens");
-  EXPECT_ERROR(paired_difference({{1}, {1}}, {{1}, {1}}), "at least two");
 }
 
 }  // namespace tally::testing::loss_blocks_test
