@@ -114,85 +114,51 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting, 
   }
 }
 
-// A cell that is evaluated after training, at a context of its own.
-struct ContextCell {
-  std::string path;  // of its run
-  std::int64_t steps = 0;
-  ContextQuestion question;
+// Evaluates a finished run at a context of the table, and stores the result with the run, unless it is stored already.
+// Returns false if the run cannot be evaluated there.
+bool evaluate_context(const std::string& path, std::int64_t steps, const ContextQuestion& question,
+                      const CommonOptions& common) {
+  const std::atomic<bool>& stop = watch_signals();
+  std::error_code error;
+  if (stop.load() || !std::filesystem::exists(path + "/config.json", error)) return true;
+  try {
+    const RunSummary run = read_run(path);
+    VariedKey key = question.key(steps);
+    if (run.state != RunState::finished || VariedFile(path).find(key) != nullptr) return true;
+    VariedRun work(run, question.changes, common, stop);
+    VariedCell found;
+    work.evaluate({"task.length", question.value, question.beside, question.split}, found);
+    if (found.results.empty()) return found.refusal.empty();
+    key.step = work.step();
+    VariedFile(path).add(key, found.results.front());
+    return true;
+  } catch (const Error& why) {  // of one run; the others are still evaluated
+    complain(formatted("{}: {}", path, why.what()));
+    return false;
+  }
+}
 
-  VariedKey key() const { return question.key(steps); }
-};
-
-// Throws Error if the stored evaluations of the run cannot be read.
-bool is_stored(const ContextCell& cell) { return VariedFile(cell.path).find(cell.key()) != nullptr; }
-
-// All context cells, grouped by run and row.
-std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
-                                       const std::string& folder) {
-  std::vector<ContextCell> cells;
+// Evaluates all runs at the contexts of the table, grouped by run. Returns whether all of them could be evaluated.
+bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder,
+                       const CommonOptions& common) {
+  bool all = true;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {
       for (const ReproductionColumn& column : table.columns) {
-        std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
+        const std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
         if (!question) continue;
         const ReproductionRun run = *run_of(table, row, column, setting, seed);
-        cells.push_back({formatted("{}/{}", folder, run.name), run.config.run.steps, std::move(*question)});
+        all &= evaluate_context(formatted("{}/{}", folder, run.name), run.config.run.steps, *question, common);
       }
-    }
-  }
-  return cells;
-}
-
-// Evaluates the finished runs at the contexts of the table, and stores the results with the runs. Returns whether all
-// contexts were evaluated.
-bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOptions& common) {
-  const std::atomic<bool>& stop = watch_signals();
-  bool all = true;
-  for (const ContextCell& cell : cells) {
-    std::error_code error;
-    if (stop.load() || !std::filesystem::exists(cell.path + "/config.json", error)) continue;
-    try {
-      const RunSummary run = read_run(cell.path);
-      if (run.state != RunState::finished || is_stored(cell)) continue;
-      VariedRun work(run, cell.question.changes, common, stop);
-      VariedCell found;
-      work.evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
-      all &= found.refusal.empty();
-      if (found.results.empty()) continue;
-      VariedKey key = cell.key();
-      key.step = work.step();
-      VariedFile(cell.path).add(key, found.results.front());
-    } catch (const Error& why) {  // of one run; the others are still evaluated
-      complain(formatted("{}: {}", cell.path, why.what()));
-      all = false;
     }
   }
   return all;
 }
 
-// The number of cells without a stored evaluation.
-std::int64_t count_missing(const std::vector<ContextCell>& cells) {
-  return std::ranges::count_if(cells, [](const ContextCell& cell) {
-    try {
-      return !is_stored(cell);
-    } catch (const Error&) {  // reported later, when the file is read for the table
-      return true;
-    }
-  });
-}
-
-// contexts: number of missing evaluations.
-std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs,
-                      std::int64_t contexts) {
-  const std::string evaluations =
-      contexts == 0 ? ""
-                    : formatted("{}{} at other contexts", contexts, contexts == 1 ? " evaluation" : " evaluations");
-  if (plan.count(RunState::finished) == static_cast<std::int64_t>(plan.runs().size())) {
-    return contexts == 0 ? "nothing is left" : formatted("what is left is {}", evaluations);
-  }
-  const std::string then = contexts == 0 ? "" : formatted("; then {}", evaluations);
-  if (!seconds) return formatted("the time of the others is known when one has finished{}", then);
-  return formatted("what is left takes about {}, {} at a time{}", duration_text(*seconds), jobs, then);
+std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs) {
+  if (plan.count(RunState::finished) == std::ssize(plan.runs())) return "nothing is left to train";
+  if (!seconds) return "the time of the others is known when one has finished";
+  return formatted("what is left takes about {}, {} at a time", duration_text(*seconds), jobs);
 }
 
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
@@ -219,20 +185,17 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   plan.take_stock();
   const std::int64_t jobs = plan.jobs(settings.jobs);
   const std::optional<double> left = plan.seconds_left(jobs);
-  const std::vector<ContextCell> cells = context_cells(table, setting, folder);
-  const std::int64_t missing = count_missing(cells);
   tally::say(common,
              formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
-                       plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
+                       plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs)));
   if (settings.dry_run) {
     Result result = plan.overview();
     result.value.set("scale", settings.scale);
     if (left) result.value.set("seconds_left", *left);
-    if (missing > 0) result.value.set("contexts_left", missing);
     return result;
   }
   plan.execute(jobs);
-  const bool contexts = evaluate_contexts(cells, common);
+  const bool contexts = evaluate_contexts(table, setting, folder, common);
   const Reproduced result = reproduced(table, setting, folder);
   JsonValue json = reproduced_json(result);
   json.set("folder", folder);
