@@ -336,14 +336,11 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
     for (const ReportGroup& group : task.groups) {
       JsonValue runs = JsonValue::array();
       for (const RunSummary* run : group.runs) runs.push(run_json(*run, folder));
-      JsonValue untrained = JsonValue::array();
-      for (const std::string& split : group.untrained) untrained.push(split), untrained.push(generated_title(split));
       const Colour colour = colour_of(group.encoding());
       groups.push(JsonValue::object(
           {{"label", group.label()},
            {"pe", group.encoding()},
            {"colour", JsonValue::object({{"light", std::string(colour.light)}, {"dark", std::string(colour.dark)}})},
-           {"untrained", std::move(untrained)},
            {"runs", std::move(runs)}}));
     }
     tasks.push(JsonValue::object({{"name", task.task->name},
@@ -352,11 +349,12 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
                                   {"breakdown", breakdown_of(task)},
                                   {"splits", std::move(splits)},
                                   {"generated", std::move(generated)},
+                                  {"tables", html_of(tables_of(task))},
                                   {"groups", std::move(groups)}}));
   }
   for (const std::string& problem : report.problems) problems.push(problem);
   return JsonValue::object({{"version", version},
-                            {"overview", json_of(overview_tables(report))},
+                            {"overview", html_of(overview_tables(report), true)},
                             {"tasks", std::move(tasks)},
                             {"problems", std::move(problems)}});
 }

@@ -98,6 +98,7 @@ std::vector<ResultTable> overview_tables(const Report& report);
 // For each task: the mean (standard deviation) over seeds, with a mark on splits that reach
 // untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
 std::vector<ResultTable> report_tables(const Report& report);
+std::vector<ResultTable> tables_of(const ReportTask& task);
 // These tables, then the machines and the problems. In JSON: {"overview", "tables", "runs", "problems"}.
 std::string report_text(const Report& report);
 JsonValue report_json(const Report& report);

@@ -105,7 +105,8 @@ bool has_text(const ReportTask& task) {
 }
 
 // Errors over seeds, the same with each key of a breakdown at equal weight, and pooled counts.
-void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, bool sequences) {
+std::vector<ResultTable> error_tables(const ReportTask& task) {
+  const bool sequences = task.scores_sequences;
   ResultTable means{formatted("{}, wrong {} at the end: mean over seeds (standard deviation)", task.task->name,
                               sequences ? "sequences" : "tokens"),
                     first_columns(task)};
@@ -153,9 +154,10 @@ void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, 
   }
   if (any_untrained) means.notes.push_back(formatted("{} {}", untrained_mark, untrained_note));
   over_keys.title = formatted("The same, each {} with equal weight", breakdown);
-  tables.push_back(std::move(means));
+  std::vector<ResultTable> tables{std::move(means)};
   if (!breakdown.empty()) tables.push_back(std::move(over_keys));
   if (!counts.rows.empty()) tables.push_back(std::move(counts));
+  return tables;
 }
 
 // "Trained on: <machine> (3 runs)", one line per machine.
@@ -264,17 +266,17 @@ std::vector<ResultTable> overview_tables(const Report& report) {
   return {std::move(in), std::move(out)};
 }
 
+std::vector<ResultTable> tables_of(const ReportTask& task) {
+  // For a text, the rate of wrong tokens adds little to the perplexity.
+  return has_text(task) ? std::vector<ResultTable>{text_table(task)} : error_tables(task);
+}
+
 std::vector<ResultTable> report_tables(const Report& report) {
-  std::vector<ResultTable> tables;
+  std::vector<ResultTable> all;
   for (const ReportTask& task : report.tasks) {
-    // For a text, the rate of wrong tokens adds little to the perplexity.
-    if (has_text(task)) {
-      tables.push_back(text_table(task));
-    } else {
-      add_error_tables(tables, task, task.scores_sequences);
-    }
+    for (ResultTable& table : tables_of(task)) all.push_back(std::move(table));
   }
-  return tables;
+  return all;
 }
 
 std::string report_text(const Report& report) {
