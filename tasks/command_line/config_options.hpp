@@ -90,8 +90,8 @@ class ConfigOptions {
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted,
                       const std::vector<std::string>& needs = {});
 
-  std::string task_, encoding_, preset_, file_, from_;  // encoding_ as given, perhaps a list
-  std::vector<std::pair<std::string, std::string>> settings_;   // in the order given
+  std::string task_, encoding_, preset_, file_, from_;         // encoding_ as given, perhaps a list
+  std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
 
 // The elements of "cope,rope". An encoding by layer or head contains commas, so it is a single element, or semicolons

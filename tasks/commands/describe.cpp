@@ -18,6 +18,7 @@
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/command_line/output_file.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/runs/preset.hpp"
 
 namespace tally {
@@ -261,9 +262,8 @@ JsonValue value_of(const EncodingChoice& choice) {
     if (path.find("position.") != std::string::npos) tensors.push(tensor_value(path, shape));
   }
   for (const EncodingChoice::Part& part : choice.parts) parts.push(value_of(*part.entry));
-  const std::string sizes =
-      formatted("{}{}{}{}; d head width, T_max longest sequence", model.layers,
-                model.layers == 1 ? " layer, " : " layers, ", model.heads, model.heads == 1 ? " head" : " heads");
+  const std::string sizes = formatted("{}, {}; d head width, T_max longest sequence", plural(model.layers, "layer"),
+                                      plural(model.heads, "head"));
   return JsonValue::object({{"kind", "encodings"},
                             {"name", choice.text()},
                             {"acts_on", std::move(acts_on)},

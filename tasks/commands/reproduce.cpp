@@ -18,6 +18,7 @@
 #include "tasks/commands/parts/evaluate_over.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/reproduction.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/machine.hpp"
 #include "tasks/sweep/run_plan.hpp"
 
@@ -43,9 +44,9 @@ std::string today() {
 
 // A link to the discussion of the results next to the page, or nothing.
 std::string reading_text(const std::string& path) {
-  std::error_code error;
-  const bool exists = std::filesystem::is_regular_file(std::filesystem::path(path).parent_path() / reading_name, error);
-  return exists ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name) : "";
+  return path_exists(std::filesystem::path(path).parent_path() / reading_name)
+             ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name)
+             : "";
 }
 
 // The origin of the table, then every run with its counts and machine. Links to a file reading.md next to the page.
@@ -101,12 +102,11 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting, 
   for (const ReproductionColumn& column : table.columns) {
     if (column.text == nullptr) continue;
     const std::string data = settings_of(run_of(table, table.rows.front(), column, setting, 1)->config).at("task.data");
-    std::error_code error;
-    if (std::filesystem::exists(data, error)) continue;
+    if (path_exists(data)) continue;
     for (const ReproductionRow& row : table.rows) {
       for (const std::int64_t seed : setting.seeds) {
         const std::string run = run_of(table, row, column, setting, seed)->name;
-        if (std::filesystem::exists(formatted("{}/{}/results.json", folder, run), error)) continue;
+        if (path_exists(formatted("{}/{}/results.json", folder, run))) continue;
         throw UsageError(formatted("[reproduce] there is no {}, which {} trains on; it is made by: {}", data,
                                    table.name, column.text->made_by.at(setting.scale)));
       }
@@ -116,21 +116,20 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting, 
 
 // Evaluates a finished run at a context of the table, and stores the result with the run, unless it is stored already.
 // Returns false if the run cannot be evaluated there.
-bool evaluate_context(const std::string& path, std::int64_t steps, const ContextQuestion& question,
+bool evaluate_context(const std::string& path, std::int64_t steps, const VariedQuestion& question,
                       const CommonOptions& common) {
   const std::atomic<bool>& stop = watch_signals();
-  std::error_code error;
-  if (stop.load() || !std::filesystem::exists(path + "/config.json", error)) return true;
+  if (stop.load() || !has_config(path)) return true;
   try {
     const RunSummary run = read_run(path);
     VariedKey key = question.key(steps);
     if (run.state != RunState::finished || VariedFile(path).find(key) != nullptr) return true;
-    VariedRun work(run, question.changes, common, stop);
-    VariedCell found;
-    work.evaluate({"task.length", question.value, question.beside, question.split}, found);
-    if (found.results.empty()) return found.refusal.empty();
+    VariedRun work(run, common, stop);
+    std::string refusal;
+    const std::optional<Evaluation> found = work.evaluate(question, refusal);
+    if (!found) return refusal.empty();
     key.step = work.step();
-    VariedFile(path).add(key, found.results.front());
+    VariedFile(path).add(key, *found);
     return true;
   } catch (const Error& why) {  // of one run; the others are still evaluated
     complain(formatted("{}: {}", path, why.what()));
@@ -145,7 +144,7 @@ bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& set
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {
       for (const ReproductionColumn& column : table.columns) {
-        const std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
+        const std::optional<VariedQuestion> question = context_of(table, row, column, setting.scale);
         if (!question) continue;
         const ReproductionRun run = *run_of(table, row, column, setting, seed);
         all &= evaluate_context(formatted("{}/{}", folder, run.name), run.config.run.steps, *question, common);
@@ -185,9 +184,8 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   plan.take_stock();
   const std::int64_t jobs = plan.jobs(settings.jobs);
   const std::optional<double> left = plan.seconds_left(jobs);
-  tally::say(common,
-             formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
-                       plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs)));
+  tally::say(common, formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
+                               plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs)));
   if (settings.dry_run) {
     Result result = plan.overview();
     result.value.set("scale", settings.scale);

@@ -99,7 +99,6 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
 // script that is restarted, or runs next to others, trains only the remaining runs.
 Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
   plan.write_list();
-  std::error_code error;
   const std::string folder = std::filesystem::canonical(plan.folder());
   // Quotes would be part of the name in a line of options; %a is the element.
   for (const char c : folder) {
@@ -108,7 +107,7 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
   }
   if (common.threads == 0) common.threads = 1;
   common.quiet = common.json = false;
-  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe", error), "sweep", folder, "--worker",
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe"), "sweep", folder, "--worker",
                                  "--jobs=1"};
   for (const std::string& word : common.words()) words.push_back(word);
   for (std::string& word : words) word = shell_word(word);

@@ -86,10 +86,10 @@ std::string ResultTable::html(bool shaded) const {
     all += "</tr><tr>";
     for (const ResultCell& cell : row) {
       const JsonValue* mean = shaded && cell.json.is_object() ? cell.json.find("mean") : nullptr;
-      const std::string style =
-          mean == nullptr ? ""
-                          : formatted(" style=\"background:color-mix(in srgb,#d55e00 {}%,transparent)\"",
-                                      std::llround(70 * std::sqrt(mean->real())));
+      const std::string style = mean == nullptr
+                                    ? ""
+                                    : formatted(" style=\"background:color-mix(in srgb,#d55e00 {}%,transparent)\"",
+                                                std::llround(70 * std::sqrt(mean->real())));
       all += formatted("<td{}>{}</td>", style, html_text(cell.text));
     }
   }

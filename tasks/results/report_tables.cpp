@@ -169,8 +169,7 @@ std::string machines_text(const std::vector<RunSummary>& runs) {
   }
   std::string text;
   for (const auto& [machine, count] : machines) {
-    text +=
-        formatted("Trained on: {}{}", printable(machine), count == 1 ? " (1 run)\n" : formatted(" ({} runs)\n", count));
+    text += formatted("Trained on: {} ({})\n", printable(machine), plural(count, "run"));
   }
   return text;
 }
