@@ -74,8 +74,6 @@ class ConfigOptions {
   void apply(RunConfig& config) const;
   // The run whose settings all others start from, as given; empty without --from.
   const std::string& from() const { return from_; }
-  // The single options by their full names, in the order given.
-  const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
   // The given options of encodings: "cope.p-max".
   std::vector<std::string> given_of_encodings() const;
 

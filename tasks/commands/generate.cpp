@@ -1,7 +1,6 @@
 // tally generate: continues a text with a trained model, token by token, from its own samples.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <iterator>

@@ -25,13 +25,6 @@
 namespace tally {
 namespace {
 
-struct ReproducedPage {
-  std::string path;     // path of the page
-  std::string command;  // that makes it
-  std::string picture;  // next to the page; empty: none
-  std::string work;     // the runs that this call trained
-};
-
 constexpr const char* reading_name = "reading.md";
 
 std::string today() {
@@ -50,14 +43,16 @@ std::string reading_text(const std::string& path) {
 }
 
 // The origin of the table, then every run with its counts and machine. Links to a file reading.md next to the page.
-std::string page_text(const Reproduced& result, const ReproducedPage& page) {
-  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(page.path));
-  if (!page.picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, page.picture);
+// command: that makes the page. picture: next to it; empty for none. work: the runs that this call trained.
+std::string page_text(const Reproduced& result, const std::string& path, const std::string& command,
+                      const std::string& picture, const std::string& work) {
+  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(path));
+  if (!picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, picture);
   text += formatted(
       "```\n{}\n```\n\nWritten on {}. The finished runs trained for {} together, each for itself. This call: {}, on "
       "{}.\n\n## The "
       "settings\n\n{}\n## The runs\n\n",
-      page.command, today(), duration_text(result.seconds), page.work, printable(Machine::here().text()),
+      command, today(), duration_text(result.seconds), work, printable(Machine::here().text()),
       presets_text(*result.table, result.setting.scale));
   return result.paths.empty() ? text : text + report_text(make_report(result.paths));
 }
@@ -154,12 +149,6 @@ bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& set
   return all;
 }
 
-std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs) {
-  if (plan.count(RunState::finished) == std::ssize(plan.runs())) return "nothing is left to train";
-  if (!seconds) return "the time of the others is known when one has finished";
-  return formatted("what is left takes about {}, {} at a time", duration_text(*seconds), jobs);
-}
-
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
   const Reproduction table = as_usage([&] {
     const Reproduction& whole = find_reproduction(settings.name);
@@ -183,13 +172,10 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   RunPlan plan(folder, std::move(runs), common);
   plan.take_stock();
   const std::int64_t jobs = plan.jobs(settings.jobs);
-  const std::optional<double> left = plan.seconds_left(jobs);
-  tally::say(common, formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
-                               plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs)));
+  tally::say(common, formatted("{}, scale {}: {}", printable(folder), settings.scale, plan.left_text(jobs)));
   if (settings.dry_run) {
-    Result result = plan.overview();
+    Result result = plan.overview(jobs);
     result.value.set("scale", settings.scale);
-    if (left) result.value.set("seconds_left", *left);
     return result;
   }
   plan.execute(jobs);
@@ -206,7 +192,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       json.set("picture", path);
     }
     write_file_atomically(settings.out,
-                          page_text(result, {settings.out, command_of(settings), picture, plan.work_text()}));
+                          page_text(result, settings.out, command_of(settings), picture, plan.work_text()));
     json.set("page", settings.out);
     say(common, formatted("page: {}", printable(settings.out)));
   }

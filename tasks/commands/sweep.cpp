@@ -142,12 +142,9 @@ Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, co
   RunPlan plan(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
   plan.take_stock();
   if (settings.dry_run) {
-    const std::optional<double> left = plan.seconds_left(plan.jobs(settings.jobs));
-    say(common, formatted("{} of {} runs are finished{}", plan.count(RunState::finished), plan.runs().size(),
-                          left && *left > 0 ? formatted("; about {} left", duration_text(*left)) : ""));
-    Result result = plan.overview();
-    if (left) result.value.set("seconds_left", *left);
-    return result;
+    const std::int64_t jobs = plan.jobs(settings.jobs);
+    say(common, plan.left_text(jobs));
+    return plan.overview(jobs);
   }
   if (!settings.print.empty()) return print_script(settings, plan, common);
   if (settings.worker) plan.work_beside_others();

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "core/error.hpp"
 #include "tasks/evaluation/error_rates.hpp"

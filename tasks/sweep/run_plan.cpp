@@ -427,7 +427,15 @@ int RunPlan::code() const {
   return count(RunState::finished) < static_cast<std::int64_t>(runs_.size()) ? exit_code::failed : exit_code::done;
 }
 
-Result RunPlan::overview() const {
+std::string RunPlan::left_text(std::int64_t jobs) const {
+  const std::optional<double> seconds = seconds_left(jobs);
+  return formatted("{} of {} runs are finished; {}", count(RunState::finished), runs_.size(),
+                   std::ranges::none_of(runs_, is_open) ? "nothing is left to train"
+                   : !seconds                           ? "the time is known when one has finished"
+                              : formatted("the rest takes about {}, {} at a time", duration_text(*seconds), jobs));
+}
+
+Result RunPlan::overview(std::int64_t jobs) const {
   Result result;
   JsonValue runs = JsonValue::array(), states = JsonValue::object();
   std::map<std::string, std::int64_t> counts;
@@ -465,6 +473,7 @@ Result RunPlan::overview() const {
   }
   for (const auto& [state, count] : counts) states.set(state, count);
   result.value = JsonValue::object({{"folder", folder_}, {"states", std::move(states)}, {"runs", std::move(runs)}});
+  if (const std::optional<double> left = seconds_left(jobs)) result.value.set("seconds_left", *left);
   result.code = can_finish() ? exit_code::done : exit_code::failed;
   return result;
 }

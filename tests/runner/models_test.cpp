@@ -39,13 +39,6 @@ TEST_F(Combinations, AreTrainedSavedAndResumed) {
   expect_parts(done("report run straight"), {"0:rope,1:cope@0,alibi@1"});
 }
 
-TEST_F(Combinations, AreSweptWithSemicolons) {
-  done(tiny("sweep", "0:none,1:cope;cope@0,rope@1;none", "--seeds=1", "sweep"));
-  for (const std::string name : {"0:none,1:cope-seed1", "cope@0,rope@1-seed1", "none-seed1"}) {
-    EXPECT_TRUE(exists("sweep/" + name + "/results.json")) << name;
-  }
-}
-
 class LstmRun : public Program {
  protected:
   static std::string training(const std::string& run, const std::string& options = "") {
@@ -71,15 +64,6 @@ TEST_F(LstmRun, GoesThroughEveryCommand) {
   const std::string none = "no attention to look at";
   refused({{"inspect run", none}, {"inspect run --out page.html", none}}, 1);
   refused("resume run --model.kind transformer --steps 6", "model.kind");
-}
-
-TEST_F(LstmRun, ResumesToTheSameBits) {
-  done(training("whole"));
-  done(training("run", "--steps=2"));
-  done("resume run --steps 4 --threads 3 --quiet");
-  const std::string last = "/checkpoints/step-00000004.safetensors";
-  EXPECT_TRUE(file("run" + last) == file("whole" + last));
-  EXPECT_EQ(results_of(folder_ / "run"), results_of(folder_ / "whole"));
 }
 
 TEST_F(LstmRun, RefusesWhatHasNoEffect) {
