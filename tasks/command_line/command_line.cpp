@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <type_traits>
 
 #include "autograd/finite.hpp"
@@ -17,6 +16,7 @@
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/config_options.hpp"
 #include "tasks/runs/config.hpp"
+#include "tasks/runs/files.hpp"
 
 namespace tally {
 namespace {
@@ -170,10 +170,8 @@ std::string CommandLine::look_ahead(std::string_view name) const {
 }
 
 std::string CommandLine::look_ahead_folder() const {
-  const auto found = std::ranges::find_if(words_, [](const std::string& word) {
-    std::error_code error;
-    return !word.starts_with('-') && std::filesystem::exists(word + "/config.json", error);
-  });
+  const auto found =
+      std::ranges::find_if(words_, [](const std::string& word) { return !word.starts_with('-') && has_config(word); });
   return found == words_.end() ? "" : *found;
 }
 

@@ -161,14 +161,6 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
              "number of steps. Parameters that only one of the two encodings has start fresh or are dropped",
              {.excludes = {"--task", "--preset", "--config"}});
   }
-  std::vector<const PresetEntry*> suite;
-  if (several) {
-    const std::string name = line.look_ahead("--suite");
-    if (!name.empty()) suite = as_usage([&] { return find_suite(name).presets; });
-    line.add("--suite", &options->suite_,
-             formatted("presets of several tasks instead of one: {} ('tally describe suites')", suite_names()),
-             {.excludes = {"--task", "--preset", "--config"}});
-  }
   as_usage([&] {
     ConfigOptions ahead;
     ahead.task_ = line.look_ahead("--task");
@@ -178,20 +170,14 @@ std::shared_ptr<ConfigOptions> ConfigOptions::declare(CommandLine& line, bool se
     ahead.from_ = several ? "" : line.look_ahead("--from");
     if (several && !ahead.encoding_.empty()) ahead.encoding_ = sum_of(split_encodings(ahead.encoding_));
     if (ahead.file_.empty() && ahead.from_.empty()) {
-      if (!suite.empty()) ahead.task_ = suite.front()->task, ahead.preset_ = suite.front()->name;
       if (ahead.task_.empty()) ahead.task_ = any_task, ahead.preset_.clear();
       if (ahead.encoding_.empty()) {
         ahead.encoding_ = "none";
         line.footer = about_encodings;
       }
     }
-    // An option that all tasks of a suite have is an option of the suite.
-    std::vector<RunConfig> others;
-    for (const PresetEntry* preset : suite) others.push_back(RunConfig::make(preset->task, "none", preset->name));
-    options->declare_fields(line, ahead.begin(ahead.encoding_), [&](std::string_view name) {
-      const auto has = [&](const RunConfig& config) { return config.has(name); };
-      return (!several || name != "seed") && (!name.starts_with("task.") || std::ranges::all_of(others, has));
-    });
+    options->declare_fields(line, ahead.begin(ahead.encoding_),
+                            [several](std::string_view name) { return !several || name != "seed"; });
   });
   return options;
 }
@@ -235,25 +221,13 @@ RunConfig ConfigOptions::resolve() const {
   return config;
 }
 
-void ConfigOptions::check_whole(const RunConfig& config, const PresetEntry* of_suite) const {
-  const auto check_it = [&] {
-    config.validate();
-    config.refuse_idle();
-    config.make_task();
-  };
+void ConfigOptions::check_whole(const RunConfig& config) const {
   as_usage([&] {
-    if (of_suite != nullptr) return in_file(formatted("{} {}", of_suite->task, of_suite->name), check_it);
-    blaming_file(check_it);
-  });
-}
-
-RunConfig ConfigOptions::begin(const std::string& encoding, const PresetEntry& preset) const {
-  return as_usage([&] {
-    return in_file(formatted("{} {}", preset.task, preset.name), [&] {
-      RunConfig config = RunConfig::make(preset.task, encoding, preset.name);
-      apply(config);
-      return config;
+    blaming_file([&] {
+      config.validate();
+      config.refuse_idle();
     });
+    config.make_task();
   });
 }
 

@@ -43,8 +43,7 @@ class ConfigOptions {
   // Declares the options on `line`. It first looks ahead in the words after the command, because task and encodings
   // bring options of their own. Without a task the help shows the options of flip-flop. `several` allows a list of
   // encodings, "cope,rope,cope+rope", and declares the options of each. The seed is then omitted, because a sweep has
-  // its own list of seeds. A --suite may then replace the task and its preset; a task option must then exist in all
-  // tasks of the suite.
+  // its own list of seeds.
   static std::shared_ptr<ConfigOptions> declare(CommandLine& line, bool several = false);
   // Declares only the options of a given configuration whose full names `wanted` accepts. `needs`: as in Rules.
   using Wanted = std::function<bool(std::string_view name)>;
@@ -60,16 +59,11 @@ class ConfigOptions {
   // The same with one encoding of a list, if more settings are still to be applied. Options of parts that it does not
   // have are left out. `check_whole` later validates the complete configuration.
   RunConfig begin(const std::string& encoding) const;
-  // The same with a preset, if the command line names no task.
-  RunConfig begin(const std::string& encoding, const PresetEntry& preset) const;
-  // Throws UsageError for an invalid combination, naming the file or, for a suite, the preset.
-  void check_whole(const RunConfig& config, const PresetEntry* of_suite = nullptr) const;
-  // The name of the suite that --suite gives; empty without one.
-  const std::string& suite() const { return suite_; }
+  // Throws UsageError for an invalid combination, naming the file of --config.
+  void check_whole(const RunConfig& config) const;
   // Whether no option was given.
   bool names_nothing() const {
-    return task_.empty() && encoding_.empty() && preset_.empty() && file_.empty() && suite_.empty() &&
-           settings_.empty();
+    return task_.empty() && encoding_.empty() && preset_.empty() && file_.empty() && settings_.empty();
   }
   // The encodings of a list. Throws UsageError when there is none.
   std::vector<std::string> encodings() const;
@@ -80,33 +74,22 @@ class ConfigOptions {
   void apply(RunConfig& config) const;
   // The run whose settings all others start from, as given; empty without --from.
   const std::string& from() const { return from_; }
-  // The single options by their full names, in the order given.
-  const std::vector<std::pair<std::string, std::string>>& given() const { return settings_; }
   // The given options of encodings: "cope.p-max".
   std::vector<std::string> given_of_encodings() const;
-  // Calls f, and adds the file of --config, if there is one, to an Error that it throws.
-  template <class F>
-  auto blaming_file(F&& f) const {
-    const std::string blame = file_.empty() ? "" : file_ + ": ";
-    try {
-      return f();
-    } catch (const DamagedText&) {
-      throw;
-    } catch (const UsageError& error) {
-      throw UsageError(blame + error.what());
-    } catch (const Error& error) {
-      throw Error(blame + error.what());
-    }
-  }
 
  private:
+  // Calls f. Puts the file of --config, if there is one, in front of an Error that f throws.
+  template <class F>
+  auto blaming_file(F&& f) const {
+    return file_.empty() ? f() : in_file(file_, f);
+  }
   // The default of --pe: "none" for a model that does not use encodings, else nothing.
   std::string missing_encoding() const;
   void declare_fields(CommandLine& line, const RunConfig& given, const Wanted& wanted,
                       const std::vector<std::string>& needs = {});
 
-  std::string task_, encoding_, preset_, file_, suite_, from_;  // encoding_ as given, perhaps a list
-  std::vector<std::pair<std::string, std::string>> settings_;   // in the order given
+  std::string task_, encoding_, preset_, file_, from_;         // encoding_ as given, perhaps a list
+  std::vector<std::pair<std::string, std::string>> settings_;  // in the order given
 };
 
 // The elements of "cope,rope". An encoding by layer or head contains commas, so it is a single element, or semicolons

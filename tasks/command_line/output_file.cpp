@@ -5,10 +5,12 @@
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
+#include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
 #include "tasks/foreign/foreign_model.hpp"
 #include "tasks/results/report.hpp"
 #include "tasks/results/varied.hpp"
+#include "tasks/runs/files.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -25,10 +27,7 @@ fs::path settled(const std::string& path) {
 
 // The run, sweep, prepared text or foreign model that contains this file; empty for none.
 fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
-  const auto is_run = [&](const fs::path& folder) {
-    std::error_code error;
-    return folder == new_run || fs::exists(folder / "config.json", error);
-  };
+  const auto is_run = [&](const fs::path& folder) { return folder == new_run || has_config(folder); };
   const fs::path folder = file.parent_path(), name = file.filename();
   const bool of_a_run = name == "config.json" || name == "metrics.jsonl" || name == "results.json" ||
                         name == varied_file_name || name == imported_file_name;
@@ -36,9 +35,8 @@ fs::path keeper_of(const fs::path& file, const fs::path& new_run) {
   // Also checkpoints that were set aside, in checkpoints.old.
   if (folder.filename().string().starts_with("checkpoints") && is_run(folder.parent_path()))
     return folder.parent_path();
-  std::error_code error;
-  const bool of_a_text = fs::exists(folder / "manifest.json", error);
-  if ((name == sweep_file_name || of_a_text || is_foreign_model(folder)) && fs::exists(file, error)) return folder;
+  const bool of_a_text = path_exists(folder / "manifest.json");
+  if ((name == sweep_file_name || of_a_text || is_foreign_model(folder)) && path_exists(file)) return folder;
   return {};
 }
 
@@ -53,21 +51,14 @@ void check_output(const std::string& path, const std::string& new_run) {
         "[usage] '{}' is kept by what was trained or prepared in '{}' and is not written over; choose another name",
         path, keeper.string()));
   }
-  std::error_code error;
-  if (file.parent_path() == run && !fs::exists(run, error)) return;  // it will be created
-  const AtomicFile trial(path);                                      // removes its temporary file
+  if (file.parent_path() == run && !path_exists(run)) return;  // it will be created
+  const AtomicFile trial(path);                                // removes its temporary file
 }
 
 std::string known_ending(const std::string& path, const std::vector<std::string>& known) {
-  std::string ending = fs::path(path).extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  if (std::find(known.begin(), known.end(), ending) != known.end()) return ending;
-  std::string all;
-  for (const std::string& one : known) {
-    if (!one.empty()) all += formatted("{}{}", all.empty() ? "" : ", ", one);
-  }
-  throw UsageError(formatted("[usage] cannot write '{}': names of such files end in {}", path, all));
+  const std::string ending = fs::path(path).extension().string();
+  if (std::ranges::count(known, ending) > 0) return ending;
+  throw UsageError(formatted("[usage] cannot write '{}': names of such files end in {}", path, joined(known)));
 }
 
 }  // namespace tally

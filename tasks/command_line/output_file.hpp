@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace tally {
@@ -13,8 +12,7 @@ namespace tally {
 // `new_run`: the folder of the run that the work is for; it need not exist yet.
 void check_output(const std::string& path, const std::string& new_run = "");
 
-// The extension of the file's name in lower case, ".svg"; empty without one. Throws UsageError naming the known ones
-// for any other extension.
+// The extension of the file's name, ".svg". Throws UsageError naming the known ones for any other extension.
 std::string known_ending(const std::string& path, const std::vector<std::string>& known);
 
 }  // namespace tally

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,6 +30,7 @@
 #include "tasks/print/table.hpp"
 #include "tasks/print/terminal.hpp"
 #include "tasks/results/report.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/train.hpp"
 #include "tasks/training/tree_sum.hpp"
 
@@ -157,9 +157,9 @@ void ProgressPrinter::started(const RunConfig& config, const SequenceModel& mode
     split_width_ = std::max(split_width_, split.name.size());
   }
   sequences_of_epoch_ = task->epoch();
-  print(formatted("{} with {}: {} parameters, {} tokens a step, device {}, BLAS {}, {}{}", config.task->name,
+  print(formatted("{} with {}: {} parameters, {} tokens a step, device {}, BLAS {}, {}", config.task->name,
                   config.label(), with_commas(model.parameter_count()), with_commas(tokens), model.device(),
-                  blas_info().core, thread_count(), thread_count() == 1 ? " thread" : " threads"));
+                  blas_info().core, plural(thread_count(), "thread")));
   if (from_step > 0) print(formatted("continues from step {} of {}", from_step, steps_));
 }
 
@@ -381,8 +381,7 @@ namespace {
 // Also writes the curves of a run that was killed after its results were written.
 void write_curves(const RunFolder& folder, bool was_finished) {
   const std::string path = folder.path() + "/curves.svg";
-  std::error_code error;
-  if (was_finished && std::filesystem::exists(path, error)) return;
+  if (was_finished && path_exists(path)) return;
   write_file_atomically(path, svg_text(report_chart(make_report({folder.path()}))));
 }
 

@@ -170,7 +170,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   const std::int64_t wrong = std::ranges::count_if(
       properties.elements(), [](const JsonValue& property) { return property.integer("wrong") > 0; });
   const JsonValue cost = alone && settings.only.empty() ? report_cost(choice, common) : JsonValue();
-  const char* const promises = wrong == 1 ? " promise" : " promises";
+  const std::string promises = plural(wrong, "promise");
   Result result{.code = wrong > 0 ? exit_code::failed : exit_code::done,
                 .value = JsonValue::object({{"pe", settings.encoding},
                                             {"options", labels.front()},
@@ -180,7 +180,7 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
                 .notice = true};
   if (cost.is_object()) result.value.set("cost", cost);
   if (alone) {
-    result.text = wrong > 0 ? formatted("{}{}{} not kept\n", wrong, promises, wrong == 1 ? " is" : " are")
+    result.text = wrong > 0 ? formatted("{} not kept\n", promises)
                             : formatted("{} promises are kept\n", settings.only.empty() ? "all" : "these");
   } else {
     result.value.set("against", settings.against);
@@ -188,9 +188,9 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
                             settings.against);
   }
   if (wrong > 0) {
-    complain(formatted(
-        "[check] {}{}", settings.encoding,
-        alone ? formatted(" does not keep {}{}", wrong, promises) : formatted(" differs from {}", settings.against)));
+    complain(
+        formatted("[check] {}{}", settings.encoding,
+                  alone ? formatted(" does not keep {}", promises) : formatted(" differs from {}", settings.against)));
   }
   return result;
 }

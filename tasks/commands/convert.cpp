@@ -18,7 +18,7 @@
 #include "tasks/foreign/foreign_model.hpp"
 #include "tasks/foreign/weights.hpp"
 #include "tasks/print/printable.hpp"
-#include "tasks/print/statistics.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tasks/text/byte_characters.hpp"
 #include "tasks/text/prepare/text_tokens.hpp"
@@ -57,16 +57,9 @@ void write_folder(const std::string& partial, const Fill& fill) {
   }
 }
 
-void move_folder(const std::string& from, const std::string& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  check(!error, "convert", "cannot move '{}' to '{}': {}", printable(from), printable(to), error.message());
-}
-
 // The tokenizer of the folder; nothing if it has none.
 std::optional<TokenizerParts> tokenizer_in(const std::string& folder) {
-  std::error_code error;
-  const bool there = fs::exists(folder + "/tokenizer.json", error) || fs::exists(folder + "/vocab.json", error);
+  const bool there = path_exists(folder + "/tokenizer.json") || path_exists(folder + "/vocab.json");
   return there ? std::optional(read_tokenizer(folder)) : std::nullopt;
 }
 
@@ -135,9 +128,7 @@ std::string name_of(const TokenizerParts& parts, std::int32_t id) {
 // text.
 void write_tokenizer(const std::string& folder, const TokenizerParts& parts, std::optional<std::int32_t> end) {
   const std::string text = tokenizer_json(parts);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check(!error, "convert", "cannot make the folder '{}': {}", folder, error.message());
+  make_folder("convert", folder);
   write_file_atomically(folder + "/tokenizer.json", text);
   if (!end) return;
   const JsonValue tokenizer = JsonValue::object(
@@ -178,7 +169,7 @@ void write_run(const ConvertSettings& settings, RunConfig config, const Sequence
     folder.check_can_write_checkpoints(0, 0);
     folder.write_checkpoint({0, 0, 0, model_record(config, *task)}, model.parameters(), {});
     const FileDescriptor lock_of_old = RunFolder::make_way(run, settings.force);
-    move_folder(partial, run);
+    move_path("convert", partial, run);
   });
 }
 
@@ -209,13 +200,6 @@ Result convert_to_run(const ConvertSettings& settings, const ConfigOptions& opti
                                       {"parameters", loaded.model->parameter_count()},
                                       {"vocabulary", description.model.vocabulary},
                                       {"not_in_file", std::move(started)}}),
-          .text = formatted("{} model with {} parameters and a vocabulary of {}, encoding {}\n{}run: {}, at step 0\n",
-                            description.family->name, with_commas(loaded.model->parameter_count()),
-                            with_commas(description.model.vocabulary), config.encoding.text(),
-                            loaded.not_in_file.empty() ? ""
-                                                       : formatted("not in the file, with their start values: {}\n",
-                                                                   joined(loaded.not_in_file)),
-                            printable(settings.target)),
           .notice = true};
 }
 
@@ -288,14 +272,13 @@ Result convert_to_folder(const ConvertSettings& settings) {
       write_file_atomically(partial + "/tokenizer_config.json", tokenizer_config_of(json, parts));
     }
     write_file_atomically(partial + "/config.json", write_json(json, 2) + "\n");
-    move_folder(partial, out);
+    move_path("convert", partial, out);
   });
   return result_of(settings, trained, tensors.size());
 }
 
 bool is_run(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(folder + "/checkpoints", error) || fs::exists(folder + "/metrics.jsonl", error);
+  return path_exists(folder + "/checkpoints") || path_exists(folder + "/metrics.jsonl");
 }
 
 }  // namespace

@@ -26,7 +26,6 @@
 #include <limits>
 #include <memory>
 #include <numeric>
-#include <span>
 #include <string>
 #include <vector>
 

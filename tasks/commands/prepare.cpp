@@ -10,6 +10,9 @@
 #include "core/cpu/parallel.hpp"
 #include "tasks/command_line/command.hpp"
 #include "tasks/print/printable.hpp"
+#include "tasks/print/statistics.hpp"
+#include "tasks/print/table.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/text/prepare/prepare.hpp"
 #include "tasks/text/tokenizer_files.hpp"
 
@@ -52,17 +55,15 @@ std::string table(const JsonValue& manifest) {
   std::string text = formatted("{} of {} texts kept; dropped by", counts.integer("kept"), counts.integer("found"));
   for (const JsonMember& rule : counts.members("dropped")) text += formatted(" {} {}", rule.name, rule.value.integer());
   text += "\n";
-  char row[160];
-  std::snprintf(row, sizeof row, "%-12s %9s %14s %14s %12s  %-8s  %-8s\n", "split", "texts", "bytes", "tokens", "words",
-                "text", "tokens");
-  text += row;
+  TableRows rows{{"split", "texts", "bytes", "tokens", "words", "checksum of the text", "of the tokens"}};
   for (const JsonMember& split : manifest.members("splits")) {
-    const auto count = [&](const char* name) { return static_cast<long long>(split.value.integer(name)); };
-    std::snprintf(row, sizeof row, "%-12s %9lld %14lld %14lld %12lld  %-8s  %-8s\n", split.name.c_str(),
-                  count("documents"), count("bytes"), count("tokens"), count("words"),
-                  split.value.string("text_checksum").c_str(), split.value.string("token_checksum").c_str());
-    text += row;
+    std::vector<std::string>& row = rows.emplace_back(1, split.name);
+    for (const char* name : {"documents", "bytes", "tokens", "words"}) {
+      row.push_back(with_commas(split.value.integer(name)));
+    }
+    for (const char* name : {"text_checksum", "token_checksum"}) row.push_back(split.value.string(name));
   }
+  text += markdown_table(rows);
   const JsonValue& tokenizer = manifest.at("tokenizer");
   return text + formatted("tokenizer: vocabulary {}, pattern {}, checksum {}\n", tokenizer.integer("vocabulary"),
                           printable(tokenizer.string("pattern")), tokenizer.string("checksum"));
@@ -70,12 +71,10 @@ std::string table(const JsonValue& manifest) {
 
 // Refuses `prepare SOURCE OUT`, the order of cp: it would move the corpus aside as an old output.
 void refuse_swapped_folders(const Choices& choices) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const auto exists = [&](const std::string& path) { return fs::exists(path, error); };
   const std::string& out = choices.out;
-  if (!exists(out) || exists(out + "/manifest.json") || fs::is_empty(out, error)) return;
-  const auto missing = std::ranges::find_if_not(choices.sources, exists);
+  std::error_code ignored;
+  if (!path_exists(out) || path_exists(out + "/manifest.json") || std::filesystem::is_empty(out, ignored)) return;
+  const auto missing = std::ranges::find_if_not(choices.sources, path_exists);
   throw UsageError(formatted("'{}' exists and holds no prepared text; the output comes first: {}", out,
                              missing == choices.sources.end() ? "tally prepare OUT SOURCE ..."
                                                               : formatted("tally prepare {} {}", *missing, out)));

@@ -18,18 +18,12 @@
 #include "tasks/commands/parts/evaluate_over.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/reproduction.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/machine.hpp"
 #include "tasks/sweep/run_plan.hpp"
 
 namespace tally {
 namespace {
-
-struct ReproducedPage {
-  std::string path;     // path of the page
-  std::string command;  // that makes it
-  std::string picture;  // next to the page; empty: none
-  std::string work;     // the runs that this call trained
-};
 
 constexpr const char* reading_name = "reading.md";
 
@@ -43,20 +37,22 @@ std::string today() {
 
 // A link to the discussion of the results next to the page, or nothing.
 std::string reading_text(const std::string& path) {
-  std::error_code error;
-  const bool exists = std::filesystem::is_regular_file(std::filesystem::path(path).parent_path() / reading_name, error);
-  return exists ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name) : "";
+  return path_exists(std::filesystem::path(path).parent_path() / reading_name)
+             ? formatted("Agreement with the paper: [{}]({})\n\n", reading_name, reading_name)
+             : "";
 }
 
 // The origin of the table, then every run with its counts and machine. Links to a file reading.md next to the page.
-std::string page_text(const Reproduced& result, const ReproducedPage& page) {
-  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(page.path));
-  if (!page.picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, page.picture);
+// command: that makes the page. picture: next to it; empty for none. work: the runs that this call trained.
+std::string page_text(const Reproduced& result, const std::string& path, const std::string& command,
+                      const std::string& picture, const std::string& work) {
+  std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(path));
+  if (!picture.empty()) text += formatted("![{}]({})\n\n", result.table->title, picture);
   text += formatted(
       "```\n{}\n```\n\nWritten on {}. The finished runs trained for {} together, each for itself. This call: {}, on "
       "{}.\n\n## The "
       "settings\n\n{}\n## The runs\n\n",
-      page.command, today(), duration_text(result.seconds), page.work, printable(Machine::here().text()),
+      command, today(), duration_text(result.seconds), work, printable(Machine::here().text()),
       presets_text(*result.table, result.setting.scale));
   return result.paths.empty() ? text : text + report_text(make_report(result.paths));
 }
@@ -101,12 +97,11 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting, 
   for (const ReproductionColumn& column : table.columns) {
     if (column.text == nullptr) continue;
     const std::string data = settings_of(run_of(table, table.rows.front(), column, setting, 1)->config).at("task.data");
-    std::error_code error;
-    if (std::filesystem::exists(data, error)) continue;
+    if (path_exists(data)) continue;
     for (const ReproductionRow& row : table.rows) {
       for (const std::int64_t seed : setting.seeds) {
         const std::string run = run_of(table, row, column, setting, seed)->name;
-        if (std::filesystem::exists(formatted("{}/{}/results.json", folder, run), error)) continue;
+        if (path_exists(formatted("{}/{}/results.json", folder, run))) continue;
         throw UsageError(formatted("[reproduce] there is no {}, which {} trains on; it is made by: {}", data,
                                    table.name, column.text->made_by.at(setting.scale)));
       }
@@ -114,85 +109,44 @@ void check_texts(const Reproduction& table, const ReproductionSetting& setting, 
   }
 }
 
-// A cell that is evaluated after training, at a context of its own.
-struct ContextCell {
-  std::string path;  // of its run
-  std::int64_t steps = 0;
-  ContextQuestion question;
+// Evaluates a finished run at a context of the table, and stores the result with the run, unless it is stored already.
+// Returns false if the run cannot be evaluated there.
+bool evaluate_context(const std::string& path, std::int64_t steps, const VariedQuestion& question,
+                      const CommonOptions& common) {
+  const std::atomic<bool>& stop = watch_signals();
+  if (stop.load() || !has_config(path)) return true;
+  try {
+    const RunSummary run = read_run(path);
+    VariedKey key = question.key(steps);
+    if (run.state != RunState::finished || VariedFile(path).find(key) != nullptr) return true;
+    VariedRun work(run, common, stop);
+    std::string refusal;
+    const std::optional<Evaluation> found = work.evaluate(question, refusal);
+    if (!found) return refusal.empty();
+    key.step = work.step();
+    VariedFile(path).add(key, *found);
+    return true;
+  } catch (const Error& why) {  // of one run; the others are still evaluated
+    complain(formatted("{}: {}", path, why.what()));
+    return false;
+  }
+}
 
-  VariedKey key() const { return question.key(steps); }
-};
-
-// Throws Error if the stored evaluations of the run cannot be read.
-bool is_stored(const ContextCell& cell) { return VariedFile(cell.path).find(cell.key()) != nullptr; }
-
-// All context cells, grouped by run and row.
-std::vector<ContextCell> context_cells(const Reproduction& table, const ReproductionSetting& setting,
-                                       const std::string& folder) {
-  std::vector<ContextCell> cells;
+// Evaluates all runs at the contexts of the table, grouped by run. Returns whether all of them could be evaluated.
+bool evaluate_contexts(const Reproduction& table, const ReproductionSetting& setting, const std::string& folder,
+                       const CommonOptions& common) {
+  bool all = true;
   for (const std::int64_t seed : setting.seeds) {
     for (const ReproductionRow& row : table.rows) {
       for (const ReproductionColumn& column : table.columns) {
-        std::optional<ContextQuestion> question = context_of(table, row, column, setting.scale);
+        const std::optional<VariedQuestion> question = context_of(table, row, column, setting.scale);
         if (!question) continue;
         const ReproductionRun run = *run_of(table, row, column, setting, seed);
-        cells.push_back({formatted("{}/{}", folder, run.name), run.config.run.steps, std::move(*question)});
+        all &= evaluate_context(formatted("{}/{}", folder, run.name), run.config.run.steps, *question, common);
       }
     }
   }
-  return cells;
-}
-
-// Evaluates the finished runs at the contexts of the table, and stores the results with the runs. Returns whether all
-// contexts were evaluated.
-bool evaluate_contexts(const std::vector<ContextCell>& cells, const CommonOptions& common) {
-  const std::atomic<bool>& stop = watch_signals();
-  bool all = true;
-  for (const ContextCell& cell : cells) {
-    std::error_code error;
-    if (stop.load() || !std::filesystem::exists(cell.path + "/config.json", error)) continue;
-    try {
-      const RunSummary run = read_run(cell.path);
-      if (run.state != RunState::finished || is_stored(cell)) continue;
-      VariedRun work(run, cell.question.changes, common, stop);
-      VariedCell found;
-      work.evaluate({"task.length", cell.question.value, cell.question.beside, cell.question.split}, found);
-      all &= found.refusal.empty();
-      if (found.results.empty()) continue;
-      VariedKey key = cell.key();
-      key.step = work.step();
-      VariedFile(cell.path).add(key, found.results.front());
-    } catch (const Error& why) {  // of one run; the others are still evaluated
-      complain(formatted("{}: {}", cell.path, why.what()));
-      all = false;
-    }
-  }
   return all;
-}
-
-// The number of cells without a stored evaluation.
-std::int64_t count_missing(const std::vector<ContextCell>& cells) {
-  return std::ranges::count_if(cells, [](const ContextCell& cell) {
-    try {
-      return !is_stored(cell);
-    } catch (const Error&) {  // reported later, when the file is read for the table
-      return true;
-    }
-  });
-}
-
-// contexts: number of missing evaluations.
-std::string left_text(const RunPlan& plan, const std::optional<double>& seconds, std::int64_t jobs,
-                      std::int64_t contexts) {
-  const std::string evaluations =
-      contexts == 0 ? ""
-                    : formatted("{}{} at other contexts", contexts, contexts == 1 ? " evaluation" : " evaluations");
-  if (plan.count(RunState::finished) == static_cast<std::int64_t>(plan.runs().size())) {
-    return contexts == 0 ? "nothing is left" : formatted("what is left is {}", evaluations);
-  }
-  const std::string then = contexts == 0 ? "" : formatted("; then {}", evaluations);
-  if (!seconds) return formatted("the time of the others is known when one has finished{}", then);
-  return formatted("what is left takes about {}, {} at a time{}", duration_text(*seconds), jobs, then);
 }
 
 Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& common) {
@@ -218,21 +172,14 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
   RunPlan plan(folder, std::move(runs), common);
   plan.take_stock();
   const std::int64_t jobs = plan.jobs(settings.jobs);
-  const std::optional<double> left = plan.seconds_left(jobs);
-  const std::vector<ContextCell> cells = context_cells(table, setting, folder);
-  const std::int64_t missing = count_missing(cells);
-  tally::say(common,
-             formatted("{}, scale {}: {} of {} runs are finished; {}", printable(folder), settings.scale,
-                       plan.count(RunState::finished), plan.runs().size(), left_text(plan, left, jobs, missing)));
+  tally::say(common, formatted("{}, scale {}: {}", printable(folder), settings.scale, plan.left_text(jobs)));
   if (settings.dry_run) {
-    Result result = plan.overview();
+    Result result = plan.overview(jobs);
     result.value.set("scale", settings.scale);
-    if (left) result.value.set("seconds_left", *left);
-    if (missing > 0) result.value.set("contexts_left", missing);
     return result;
   }
   plan.execute(jobs);
-  const bool contexts = evaluate_contexts(cells, common);
+  const bool contexts = evaluate_contexts(table, setting, folder, common);
   const Reproduced result = reproduced(table, setting, folder);
   JsonValue json = reproduced_json(result);
   json.set("folder", folder);
@@ -245,7 +192,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       json.set("picture", path);
     }
     write_file_atomically(settings.out,
-                          page_text(result, {settings.out, command_of(settings), picture, plan.work_text()}));
+                          page_text(result, settings.out, command_of(settings), picture, plan.work_text()));
     json.set("page", settings.out);
     say(common, formatted("page: {}", printable(settings.out)));
   }

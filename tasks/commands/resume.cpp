@@ -1,5 +1,4 @@
 // tally resume: continues a run, possibly with other settings, but never with another model.
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <optional>

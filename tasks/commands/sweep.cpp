@@ -1,6 +1,5 @@
 // tally sweep: trains a grid of runs, several at a time: every encoding with every seed and every combination of
-// settings. With a suite, it does so for each of its presets. It runs on one machine, or with workers on any number of
-// machines.
+// settings. It runs on one machine, or with workers on any number of machines.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +15,6 @@
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/results/report.hpp"
-#include "tasks/runs/preset.hpp"
 #include "tasks/runs/run_folder.hpp"
 #include "tasks/sweep/run_plan.hpp"
 
@@ -41,70 +39,41 @@ struct SweepSettings {
   }
 };
 
-struct SweepVariant {
-  std::string folder;  // subfolder of the sweep's folder: "mqar/", or empty for a single task
-  RunConfig config;
-  const PresetEntry* preset = nullptr;  // of a suite
-};
-
-// "mqar/", the same path that tally reproduce uses; "group-word-quick-a5/" for a preset other than quick.
-std::string folder_of(const PresetEntry& preset) {
-  return formatted("{}{}/", preset.task, preset.name == "quick" ? "" : "-" + preset.name);
-}
-
-// Every encoding, for a suite on every preset. The grid is not applied yet, since its settings may contradict the rest.
-std::vector<SweepVariant> variants_of(const ConfigOptions& options) {
-  std::vector<SweepVariant> variants;
-  const std::vector<std::string> encodings = options.encodings();
-  if (options.suite().empty()) {
-    for (const std::string& encoding : encodings) variants.push_back({"", options.begin(encoding)});
-    return variants;
-  }
-  const SuiteEntry& suite = as_usage([&]() -> const SuiteEntry& { return find_suite(options.suite()); });
-  for (const PresetEntry* preset : suite.presets) {
-    for (const std::string& encoding : encodings) {
-      variants.push_back({folder_of(*preset), options.begin(encoding, *preset), preset});
-    }
-  }
-  return variants;
-}
-
 // Every encoding with every combination of values, one seed after the other, so that an unfinished sweep already
 // compares all variants. The name of a run omits settings that its encoding does not have.
 std::vector<PlannedRun> make_plan(const SweepSettings& settings, const ConfigOptions& options) {
   const std::vector<GridDimension> dimensions = parse_grid(settings.grid);
-  const std::vector<SweepVariant> bases = variants_of(options);
-  std::vector<std::pair<Settings, SweepVariant>> variants;
+  std::vector<std::pair<Settings, RunConfig>> variants;
   std::set<std::string> used;
-  for (const SweepVariant& base : bases) {
+  for (const std::string& encoding : options.encodings()) {
+    const RunConfig base = options.begin(encoding);  // the grid's settings may contradict the rest
     std::vector<GridDimension> own;
     for (const GridDimension& dimension : dimensions) {
       if (dimension.key == "seed") throw UsageError("[sweep] seeds are given with --seeds");
-      if (dimension.key.starts_with("pe.") && !base.config.has(dimension.key)) continue;
+      if (dimension.key.starts_with("pe.") && !base.has(dimension.key)) continue;
       own.push_back(dimension);
       used.insert(dimension.key);
     }
     for (const Settings& combination : combinations(own)) {
-      RunConfig config = base.config.clone();
+      RunConfig config = base.clone();
       as_usage([&] {
         for (const auto& [key, value] : combination) config.set(key, value);
       });
       config.shorten_warmup();
-      options.check_whole(config, base.preset);
-      variants.emplace_back(combination, SweepVariant{base.folder, std::move(config)});
+      options.check_whole(config);
+      variants.emplace_back(combination, std::move(config));
     }
   }
   for (const GridDimension& dimension : dimensions) {
     if (!used.contains(dimension.key)) {
       throw UsageError(formatted("[sweep] no encoding has the option {}{}", dimension.key,
-                                 did_you_mean_option(bases.front().config, dimension.key)));
+                                 did_you_mean_option(options.begin(options.encodings().front()), dimension.key)));
     }
   }
   std::vector<PlannedRun> plan;
   for (const std::int64_t seed : parse_seeds(settings.seeds)) {
-    for (const auto& [combination, variant] : variants) {
-      plan.push_back(
-          {variant.folder + run_name(variant.config.encoding.text(), combination, seed), variant.config.clone()});
+    for (const auto& [combination, config] : variants) {
+      plan.push_back({run_name(config.encoding.text(), combination, seed), config.clone()});
       plan.back().config.run.seed = seed;
     }
   }
@@ -130,7 +99,6 @@ std::vector<PlannedRun> planned(const SweepSettings& settings, const ConfigOptio
 // script that is restarted, or runs next to others, trains only the remaining runs.
 Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions common) {
   plan.write_list();
-  std::error_code error;
   const std::string folder = std::filesystem::canonical(plan.folder());
   // Quotes would be part of the name in a line of options; %a is the element.
   for (const char c : folder) {
@@ -139,7 +107,7 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
   }
   if (common.threads == 0) common.threads = 1;
   common.quiet = common.json = false;
-  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe", error), "sweep", folder, "--worker",
+  std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe"), "sweep", folder, "--worker",
                                  "--jobs=1"};
   for (const std::string& word : common.words()) words.push_back(word);
   for (std::string& word : words) word = shell_word(word);
@@ -171,18 +139,12 @@ Result print_script(const SweepSettings& settings, RunPlan& plan, CommonOptions 
 }
 
 Result run_sweep(const SweepSettings& settings, const ConfigOptions& options, const CommonOptions& common) {
-  RunPlan plan = options.blaming_file([&] {
-    RunPlan made(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
-    made.take_stock();
-    return made;
-  });
+  RunPlan plan(settings.folder, planned(settings, options), common, static_cast<double>(settings.lease));
+  plan.take_stock();
   if (settings.dry_run) {
-    const std::optional<double> left = plan.seconds_left(plan.jobs(settings.jobs));
-    say(common, formatted("{} of {} runs are finished{}", plan.count(RunState::finished), plan.runs().size(),
-                          left && *left > 0 ? formatted("; about {} left", duration_text(*left)) : ""));
-    Result result = plan.overview();
-    if (left) result.value.set("seconds_left", *left);
-    return result;
+    const std::int64_t jobs = plan.jobs(settings.jobs);
+    say(common, plan.left_text(jobs));
+    return plan.overview(jobs);
   }
   if (!settings.print.empty()) return print_script(settings, plan, common);
   if (settings.worker) plan.work_beside_others();

@@ -1,20 +1,19 @@
 // tally tokenizer: trains a tokenizer on texts, or shows how one tokenizes a text.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
-#include <numeric>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
+#include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/print/printable.hpp"
-#include "tasks/print/terminal.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
 #include "tasks/text/prepare/token_file.hpp"
@@ -58,8 +57,7 @@ void write_config(const TokenizerParts& parts, const std::string& path, const Co
   const std::filesystem::path config = std::filesystem::path(path).parent_path() / "tokenizer_config.json";
   if (std::filesystem::path(path).filename() != "tokenizer.json") return;
   const std::string text = tokenizer_config_json(parts, parts.end_of_text(), parts.end_of_text());
-  std::error_code error;
-  if (!std::filesystem::exists(config, error)) return write_file_atomically(config.string(), text);
+  if (!path_exists(config)) return write_file_atomically(config.string(), text);
   if (read_whole_file(config.string(), 1 << 24) != text) {
     say(common, formatted("{}: stays as it is; it may be that of another tokenizer", printable(config.string())));
   }
@@ -153,45 +151,27 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
           .text = escape_for_print(bytes, bytes.size()) + "\n"};
 }
 
-// Shows the tokens of a text as pieces of text, and the compression.
+// The tokens of a text as pieces of it, and the compression.
 Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   const Tokenizer tokenizer = open_tokenizer(settings, common);
-  std::vector<std::int32_t> by_length(static_cast<std::size_t>(tokenizer.vocabulary()));
-  std::iota(by_length.begin(), by_length.end(), 0);
-  std::ranges::stable_sort(by_length, std::greater(), [&](std::int32_t id) { return tokenizer.bytes_of(id).size(); });
   const auto shown = [&](std::int32_t id) {
     const std::string_view bytes = tokenizer.bytes_of(id);
     return bytes.empty() ? "<special>" : escape_for_print(bytes, 60);
   };
-  JsonValue longest = JsonValue::array();
-  std::string text = formatted("vocabulary {}, {} merges, pattern {}\nlongest tokens:", tokenizer.vocabulary(),
-                               tokenizer.parts().merges.size(), escape_for_print(tokenizer.parts().pattern()));
-  for (std::size_t index = 0; index < std::min<std::size_t>(10, by_length.size()); ++index) {
-    text += formatted(" '{}'", shown(by_length[index]));
-    longest.push(shown(by_length[index]));
-  }
   JsonValue value = JsonValue::object({{"vocabulary", tokenizer.vocabulary()},
                                        {"merges", tokenizer.parts().merges.size()},
-                                       {"pattern", escape_for_print(tokenizer.parts().pattern())},
-                                       {"longest", std::move(longest)}});
-  text += "\n";
+                                       {"pattern", tokenizer.parts().pattern()}});
   if (!settings.text.empty() || !settings.files.empty()) {
     const std::string source = text_of(settings);
     std::vector<std::int32_t> ids;
     Encoder(tokenizer).encode(source, settings.specials, ids);
-    const bool coloured = shows_colours(stdout);
-    for (std::size_t index = 0; index < ids.size(); ++index) {
-      const std::string token = shown(ids[index]);
-      text += coloured ? formatted("\x1b[4{}m{}\x1b[0m", index % 6 + 1, token)
-                       : formatted("{}{}", index == 0 ? "" : "|", token);
-    }
+    std::vector<std::string> pieces;
+    for (const std::int32_t id : ids) pieces.push_back(shown(id));
     const double ratio = ids.empty() ? 0 : static_cast<double>(source.size()) / static_cast<double>(ids.size());
-    char figure[32];
-    std::snprintf(figure, sizeof figure, "%.2f", ratio);
-    text += formatted("\n{} bytes, {} tokens, {} bytes per token\n", source.size(), ids.size(), figure);
-    value.set("bytes", source.size()).set("tokens", ids.size()).set("bytes_per_token", ratio);
+    value.set("pieces", joined(pieces, "|")).set("bytes", source.size());
+    value.set("tokens", ids.size()).set("bytes_per_token", ratio);
   }
-  return {.value = std::move(value), .text = text};
+  return {.value = std::move(value)};
 }
 
 }  // namespace
@@ -199,8 +179,7 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
 std::function<Result()> declare_tokenizer(CommandLine& line) {
   const auto settings = std::make_shared<TokenizerSettings>();
   line.add("WHAT", &settings->what,
-           "train: make a tokenizer from texts; encode: text to ids; decode: ids to text; show: the tokens of a text, "
-           "and the longest tokens",
+           "train: make a tokenizer from texts; encode: text to ids; decode: ids to text; show: the tokens of a text",
            {.allowed = {"train", "encode", "decode", "show"}, .required = true});
   line.add(
       "TOKENIZER", &settings->tokenizer,

@@ -67,8 +67,7 @@ Result run_train(const TrainSettings& settings, const ConfigOptions& options, co
       config.origin = source->origin();
     });
   }
-  MemoryEstimate need;
-  options.blaming_file([&] { need = check_can_train(config, settings.state()); });
+  const MemoryEstimate need = check_can_train(config, settings.state());
   check_ranks(config);
   if (settings.dry_run) {
     say(common, config_text(config, true));

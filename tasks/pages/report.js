@@ -104,7 +104,7 @@ const page = {
     this.keep();
     this.drawBar();
     this.drawPictures();
-    this.drawTable();
+    document.getElementById("table").innerHTML = this.here.tables;
   },
   drawPictures() {
     this.drawDots();
@@ -330,38 +330,6 @@ const page = {
     }));
   },
 
-  drawTable() {
-    const head = element("tr", {}, element("th", {}, "encoding"), ...this.columns.map(split => element("th", {}, split)), element("th", {}, "runs"));
-    const rows = this.groups.map(group => element("tr", {}, element("td", {}, group.label), ...this.columns.map(split => {
-      const finals = this.finals(group, split);
-      if (!finals.length) return element("td", {}, "–");
-      const shares = finals.map(final => final.share), [wrong, of] = finals.reduce(([w, o], {counts}) => [w + counts[0], o + counts[1]], [0, 0]);
-      const [low, high] = wilson(wrong, of);
-      const mark = group.untrained.includes(split) ? "†" : "";
-      return element("td", {}, percent(meanOf(shares)) + (shares.length > 1 ? ` (${percentNumber(deviationOf(shares))})` : "") + mark,
-                     element("div", {class: "counts"}, `${withCommas(wrong)} of ${withCommas(of)}: ${percentNumber(low)}–${percent(high)}`),
-                     ...this.overKeys(group, split));
-    }), element("td", {}, this.states(group))));
-    document.getElementById("table").replaceChildren(element("table", {}, head, ...rows));
-    const untrained = this.groups.some(group => this.finished(group).length && group.untrained.some(split => this.columns.includes(split)));
-    document.getElementById("untrained").hidden = !untrained;
-  },
-  // The mean over the keys of a split's breakdown, each with equal weight.
-  overKeys(group, split) {
-    const means = this.finished(group).filter(run => run.keys[split])
-      .map(run => meanOf(run.keys[split].map(([, ...counts]) => rate(counted(counts, this.sequences)))));
-    return means.length ? [element("div", {class: "counts"}, `each ${this.here.breakdown} alike: ${percent(meanOf(means))}`)] : [];
-  },
-  // "3", "2 of 4, 1 diverged"
-  states(group) {
-    const counts = new Map();
-    for (const run of group.runs) counts.set(run.state, (counts.get(run.state) ?? 0) + 1);
-    const done = counts.get("finished") ?? 0;
-    if (done === group.runs.length) return String(done);
-    counts.delete("finished");
-    return [`${done} of ${group.runs.length}`, ...[...counts].map(([state, count]) => `${count} ${state}`)].join(", ");
-  },
-
   // The address of a file by its path. Names may contain characters with a meaning in addresses, such as '#'.
   address: path => path.split("/").map(encodeURIComponent).join("/"),
 
@@ -395,5 +363,14 @@ if (page.data.problems.length) {
   section.hidden = false;
   section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
 }
-drawOverview(page.data.overview, page.data.tasks.map(task => task.name), task => page.choose(task));
+// In the overview, the name of a task, which may end in its preset, leads to its pictures.
+document.getElementById("overview").hidden = page.data.overview === "";
+document.getElementById("overviewtable").innerHTML = page.data.overview;
+for (const head of document.querySelectorAll("#overviewtable th")) {
+  const task = page.data.tasks.findIndex(({name}) => head.textContent === name || head.textContent.startsWith(name + " "));
+  if (task < 0) continue;
+  const button = element("button", {title: "its pictures"}, head.textContent);
+  button.onclick = () => page.choose(task);
+  head.replaceChildren(button);
+}
 page.open();

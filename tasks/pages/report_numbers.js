@@ -1,4 +1,4 @@
-// Statistics of runs: errors from counts, means, standard deviations, intervals, and their formatting.
+// Statistics of runs: errors from counts, means, and their formatting.
 
 // [wrong, all] of an evaluation [wrong tokens, all tokens, wrong sequences, all sequences].
 function counted(evaluation, sequences) {
@@ -13,30 +13,9 @@ function meanOf(values) {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-// Standard deviation of a sample; 0 for one value.
-function deviationOf(values) {
-  if (values.length < 2) return 0;
-  const mean = meanOf(values);
-  return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
-}
-
-// Wilson's 95% interval of a share.
-function wilson(wrong, of) {
-  if (of === 0) return [0, 1];
-  const z = 1.959963984540054, p = wrong / of, scale = 1 / (1 + z * z / of);
-  const middle = (p + z * z / (2 * of)) * scale;
-  const half = z * Math.sqrt(p * (1 - p) / of + z * z / (4 * of * of)) * scale;
-  return [Math.max(0, wrong === 0 ? 0 : middle - half), Math.min(1, wrong === of ? 1 : middle + half)];
-}
-
-// "4.9", "0.015": percent in three significant digits.
-function percentNumber(share) {
-  const percent = 100 * share;
-  return percent === 0 ? "0" : String(Number(percent.toPrecision(3)));
-}
-
+// "4.9%", "0.015%": percent in three significant digits.
 function percent(share) {
-  return percentNumber(share) + "%";
+  return `${share === 0 ? 0 : Number((100 * share).toPrecision(3))}%`;
 }
 
 function withCommas(count) {

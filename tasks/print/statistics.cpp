@@ -92,6 +92,10 @@ std::string with_commas(std::int64_t value) {
   return digits;
 }
 
+std::string plural(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string short_number(double value, int digits) {
   if (std::isnan(value)) return "nan";  // never "-nan"
   char buffer[48];

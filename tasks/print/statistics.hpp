@@ -58,6 +58,8 @@ class RunningMean {
 
 // "0.03125", "24.65": at most `digits` significant digits, without trailing zeros.
 std::string short_number(double value, int digits = 4);
+// "1 thread", "3 threads".
+std::string plural(std::int64_t count, std::string_view noun);
 // "26,400".
 std::string with_commas(std::int64_t value);
 // "12.3", "0.015": percent with at most three significant digits, without trailing zeros.

@@ -1,8 +1,10 @@
 #include "tasks/print/table.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
+#include "tasks/print/page.hpp"
 
 namespace tally {
 namespace {
@@ -75,6 +77,27 @@ std::string ResultTable::text() const {
   return all;
 }
 
+std::string ResultTable::html(bool shaded) const {
+  const auto paragraph = [](const std::string& text) { return formatted("<p class=\"soft\">{}</p>", html_text(text)); };
+  std::string all = title.empty() ? "" : paragraph(title);
+  all += "<table><tr>";
+  for (const ResultColumn& column : columns) all += formatted("<th>{}</th>", html_text(column.title));
+  for (const std::vector<ResultCell>& row : rows) {
+    all += "</tr><tr>";
+    for (const ResultCell& cell : row) {
+      const JsonValue* mean = shaded && cell.json.is_object() ? cell.json.find("mean") : nullptr;
+      const std::string style = mean == nullptr
+                                    ? ""
+                                    : formatted(" style=\"background:color-mix(in srgb,#d55e00 {}%,transparent)\"",
+                                                std::llround(70 * std::sqrt(mean->real())));
+      all += formatted("<td{}>{}</td>", style, html_text(cell.text));
+    }
+  }
+  all += "</tr></table>";
+  for (const std::string& note : notes) all += paragraph(note);
+  return all;
+}
+
 JsonValue ResultTable::json() const {
   JsonValue below = JsonValue::array();
   for (const std::string& note : notes) below.push(note);
@@ -97,6 +120,12 @@ std::string text_of(const std::vector<ResultTable>& tables) {
   std::string text;
   for (const ResultTable& table : tables) text += table.text();
   return text;
+}
+
+std::string html_of(const std::vector<ResultTable>& tables, bool shaded) {
+  std::string html;
+  for (const ResultTable& table : tables) html += table.html(shaded);
+  return html;
 }
 
 JsonValue json_of(const std::vector<ResultTable>& tables) {

@@ -1,4 +1,4 @@
-// Tables of results. A table is computed once and printed as text, which is also Markdown, or as JSON.
+// Tables of results. A table is computed once and printed as text, which is also Markdown, as JSON, or as HTML.
 #pragma once
 
 #include <cstdint>
@@ -54,6 +54,8 @@ struct ResultTable {
 
   // Title, table and notes, each followed by an empty line.
   std::string text() const;
+  // The same as elements of a page. shaded: cells of errors are darker for larger ones.
+  std::string html(bool shaded = false) const;
   // {"title", "rows", "notes"}
   JsonValue json() const;
   // An object for each row, with a member for each column.
@@ -61,6 +63,7 @@ struct ResultTable {
 };
 
 std::string text_of(const std::vector<ResultTable>& tables);
+std::string html_of(const std::vector<ResultTable>& tables, bool shaded = false);
 JsonValue json_of(const std::vector<ResultTable>& tables);
 
 }  // namespace tally

@@ -10,6 +10,7 @@
 #include "core/version.hpp"
 #include "tasks/print/page.hpp"
 #include "tasks/runs/checkpoint.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/model_shapes.hpp"
 #include "tasks/runs/run_folder.hpp"
 
@@ -37,7 +38,7 @@ class Gatherer {
   // Collects the runs in a folder and its subfolders. Returns false if there is none.
   bool visit(const std::string& folder) {
     std::error_code error;
-    if (fs::exists(folder + "/config.json", error) && !is_foreign_model(folder)) {
+    if (has_config(folder) && !is_foreign_model(folder)) {
       if (seen_.insert(fs::canonical(folder, error).string()).second) {
         or_problem(folder, [&] { report_.runs.push_back(read_run(folder)); });
       }
@@ -50,7 +51,7 @@ class Gatherer {
     bool found = false;
     for (const std::string& path : below) found |= visit(path);
     const std::string sweep = formatted("{}/{}", folder, sweep_file_name);
-    if (!fs::exists(sweep, error)) return found;
+    if (!path_exists(sweep)) return found;
     or_problem(sweep, [&] { add_sweep(folder, read_sweep_file(sweep)); });
     return true;
   }
@@ -72,10 +73,9 @@ class Gatherer {
       const RunState state = run_state_from_text(run.string("state"));
       const auto known = std::find_if(report_.runs.begin(), report_.runs.end(),
                                       [&](const RunSummary& summary) { return summary.path == path; });
-      std::error_code error;
       if (known != report_.runs.end()) {
         if (known->state == RunState::unfinished && ended_badly(state)) known->state = state;
-      } else if (!fs::exists(path + "/config.json", error)) {  // else it is among the problems
+      } else if (!has_config(path)) {  // else it is among the problems
         RunSummary summary;
         summary.path = path;
         summary.config = RunConfig::from_json(run.at("config"));
@@ -246,8 +246,7 @@ Report make_report(const std::vector<std::string>& paths) {
   Gatherer gatherer(report);
   for (const std::string& given : paths) {
     const std::string path = without_slashes(given);
-    std::error_code error;
-    check(fs::is_directory(path, error), "report", "there is no folder '{}'", path);
+    check(is_folder(path), "report", "there is no folder '{}'", path);
     check(gatherer.visit(path), "report", "'{}' holds no run: no config.json in it or below", path);
   }
   std::vector<const TaskEntry*> tasks;
@@ -320,8 +319,7 @@ JsonValue run_json(const RunSummary& run, const std::string& folder) {
                                       {"curves", curves_json(run)},
                                       {"keys", keys_json(run)}});
   const fs::path page = fs::path(run.path) / "inspect.html";
-  std::error_code error;
-  if (fs::exists(page, error)) json.set("inspect", fs::proximate(page, folder.empty() ? "." : folder, error).string());
+  if (path_exists(page)) json.set("inspect", fs::proximate(page, folder.empty() ? "." : folder).string());
   return json;
 }
 
@@ -336,14 +334,11 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
     for (const ReportGroup& group : task.groups) {
       JsonValue runs = JsonValue::array();
       for (const RunSummary* run : group.runs) runs.push(run_json(*run, folder));
-      JsonValue untrained = JsonValue::array();
-      for (const std::string& split : group.untrained) untrained.push(split), untrained.push(generated_title(split));
       const Colour colour = colour_of(group.encoding());
       groups.push(JsonValue::object(
           {{"label", group.label()},
            {"pe", group.encoding()},
            {"colour", JsonValue::object({{"light", std::string(colour.light)}, {"dark", std::string(colour.dark)}})},
-           {"untrained", std::move(untrained)},
            {"runs", std::move(runs)}}));
     }
     tasks.push(JsonValue::object({{"name", task.task->name},
@@ -352,11 +347,12 @@ JsonValue report_page_json(const Report& report, const std::string& folder) {
                                   {"breakdown", breakdown_of(task)},
                                   {"splits", std::move(splits)},
                                   {"generated", std::move(generated)},
+                                  {"tables", html_of(tables_of(task))},
                                   {"groups", std::move(groups)}}));
   }
   for (const std::string& problem : report.problems) problems.push(problem);
   return JsonValue::object({{"version", version},
-                            {"overview", json_of(overview_tables(report))},
+                            {"overview", html_of(overview_tables(report), true)},
                             {"tasks", std::move(tasks)},
                             {"problems", std::move(problems)}});
 }

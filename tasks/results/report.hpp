@@ -98,6 +98,7 @@ std::vector<ResultTable> overview_tables(const Report& report);
 // For each task: the mean (standard deviation) over seeds, with a mark on splits that reach
 // untrained rows; the same with each key of a breakdown at equal weight; and pooled counts with 95% intervals.
 std::vector<ResultTable> report_tables(const Report& report);
+std::vector<ResultTable> tables_of(const ReportTask& task);
 // These tables, then the machines and the problems. In JSON: {"overview", "tables", "runs", "problems"}.
 std::string report_text(const Report& report);
 JsonValue report_json(const Report& report);
@@ -119,12 +120,5 @@ JsonValue report_page_json(const Report& report, const std::string& folder);
 
 // The complete page (tasks/pages/report.html), which needs no network and no other file.
 std::string report_page(const Report& report, const std::string& folder);
-
-// Compares two language models on the same tokens.
-
-// The difference of their losses, with its standard error over the same parts of the text, on every split that both
-// runs evaluated at their end. Throws Error naming the run without such a result, and if text, tokenizer, context or
-// stride differ.
-ResultTable paired(const RunSummary& first, const RunSummary& second);
 
 }  // namespace tally

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "core/error.hpp"
 #include "tasks/evaluation/error_rates.hpp"
@@ -105,7 +104,8 @@ bool has_text(const ReportTask& task) {
 }
 
 // Errors over seeds, the same with each key of a breakdown at equal weight, and pooled counts.
-void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, bool sequences) {
+std::vector<ResultTable> error_tables(const ReportTask& task) {
+  const bool sequences = task.scores_sequences;
   ResultTable means{formatted("{}, wrong {} at the end: mean over seeds (standard deviation)", task.task->name,
                               sequences ? "sequences" : "tokens"),
                     first_columns(task)};
@@ -153,9 +153,10 @@ void add_error_tables(std::vector<ResultTable>& tables, const ReportTask& task, 
   }
   if (any_untrained) means.notes.push_back(formatted("{} {}", untrained_mark, untrained_note));
   over_keys.title = formatted("The same, each {} with equal weight", breakdown);
-  tables.push_back(std::move(means));
+  std::vector<ResultTable> tables{std::move(means)};
   if (!breakdown.empty()) tables.push_back(std::move(over_keys));
   if (!counts.rows.empty()) tables.push_back(std::move(counts));
+  return tables;
 }
 
 // "Trained on: <machine> (3 runs)", one line per machine.
@@ -167,8 +168,7 @@ std::string machines_text(const std::vector<RunSummary>& runs) {
   }
   std::string text;
   for (const auto& [machine, count] : machines) {
-    text +=
-        formatted("Trained on: {}{}", printable(machine), count == 1 ? " (1 run)\n" : formatted(" ({} runs)\n", count));
+    text += formatted("Trained on: {} ({})\n", printable(machine), plural(count, "run"));
   }
   return text;
 }
@@ -264,17 +264,17 @@ std::vector<ResultTable> overview_tables(const Report& report) {
   return {std::move(in), std::move(out)};
 }
 
+std::vector<ResultTable> tables_of(const ReportTask& task) {
+  // For a text, the rate of wrong tokens adds little to the perplexity.
+  return has_text(task) ? std::vector<ResultTable>{text_table(task)} : error_tables(task);
+}
+
 std::vector<ResultTable> report_tables(const Report& report) {
-  std::vector<ResultTable> tables;
+  std::vector<ResultTable> all;
   for (const ReportTask& task : report.tasks) {
-    // For a text, the rate of wrong tokens adds little to the perplexity.
-    if (has_text(task)) {
-      tables.push_back(text_table(task));
-    } else {
-      add_error_tables(tables, task, task.scores_sequences);
-    }
+    for (ResultTable& table : tables_of(task)) all.push_back(std::move(table));
   }
-  return tables;
+  return all;
 }
 
 std::string report_text(const Report& report) {
@@ -336,67 +336,6 @@ Chart report_chart(const Report& report) {
   chart.x_label = "training step";
   chart.y_label = any_tokens && any_sequences ? "wrong" : any_sequences ? "wrong sequences" : "wrong tokens";
   return chart;
-}
-
-namespace {
-
-void check_texts(const RunSummary& run) {
-  check(run.state == RunState::finished, "paired", "'{}' is {}: it has no results yet", printable(run.path),
-        name_of(run.state));
-  check(std::ranges::any_of(run.results, [](const Evaluation& e) { return !e.blocks.nats.empty(); }), "paired",
-        "'{}' has no losses of the parts of a text: it is no language model, or of an earlier version",
-        printable(run.path));
-}
-
-// Whether the difference is not 0 by Student's t test over the parts.
-bool differs(const LossDifference& difference, std::size_t parts) {
-  if (difference.error == 0) return difference.mean != 0;
-  return student_p(difference.mean / difference.error, static_cast<double>(parts - 1)) < test_level;
-}
-
-}  // namespace
-
-ResultTable paired(const RunSummary& first, const RunSummary& second) {
-  check_texts(first);
-  check_texts(second);
-  const auto name = [](const RunSummary& run) { return formatted("{} ({})", printable(run.path), run.config.label()); };
-  ResultTable table{formatted("Nats per token at the end, and the difference on the same tokens with its standard "
-                              "error over the parts of the text,\nwhich covers no difference between seeds. It differs "
-                              "from 0 if Student's t test says so at the 5% level.\n\nA: {}\nB: {}",
-                              name(first), name(second)),
-                    {{"split"},
-                     {"A", "a"},
-                     {"B", "b"},
-                     {"A - B", "difference"},
-                     {"+-", "error"},
-                     {"differs"},
-                     {"tokens"},
-                     {"parts"},
-                     {"context"},
-                     {"stride"}}};
-  for (const Evaluation& a : first.results) {
-    const auto b = std::ranges::find(second.results, a.split, &Evaluation::split);
-    if (!a.text || b == second.results.end() || !b->text) continue;
-    const auto same = [&](std::string_view what, const auto& ours, const auto& theirs) {
-      check(ours == theirs, "paired", "{}: the {} is {} in '{}' and {} in '{}'", a.split, what, ours,
-            printable(first.path), theirs, printable(second.path));
-    };
-    same("tokenizer's checksum", a.text->tokenizer_checksum, b->text->tokenizer_checksum);
-    same("tokens' checksum", a.text->token_checksum, b->text->token_checksum);
-    same("context", a.text->context, b->text->context);
-    same("stride", a.text->stride, b->text->stride);
-    const LossDifference difference = paired_difference(a.blocks, b->blocks);
-    const bool differ = differs(difference, a.blocks.nats.size());
-    const auto number = [](double value, int digits) { return ResultCell(short_number(value, digits), value); };
-    table.rows.push_back({a.split, number(a.loss, 4), number(b->loss, 4), number(difference.mean, 4),
-                          number(difference.error, 2), ResultCell(differ ? "yes" : "no", differ),
-                          count_cell(a.text->tokens), count_cell(static_cast<std::int64_t>(a.blocks.nats.size())),
-                          ResultCell(to_text(a.text->context), a.text->context),
-                          ResultCell(to_text(a.text->stride), a.text->stride)});
-  }
-  check(!table.rows.empty(), "paired", "'{}' and '{}' were evaluated on no split in common", printable(first.path),
-        printable(second.path));
-  return table;
 }
 
 }  // namespace tally

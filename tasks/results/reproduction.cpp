@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include "nn/options.hpp"
 #include "tasks/evaluation/error_rates.hpp"
 #include "tasks/print/statistics.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/model_shapes.hpp"
 #include "tasks/runs/preset.hpp"
 #include "tasks/runs/run_folder.hpp"
@@ -29,9 +29,8 @@ class Runs {
     if (known != runs_.end()) return known->second ? &*known->second : nullptr;
     std::optional<RunSummary>& read = runs_[run.name];
     const std::string path = folder_ + "/" + run.name;
-    std::error_code error;
     RunState state = RunState::waiting;
-    if (std::filesystem::exists(path + "/config.json", error)) {
+    if (has_config(path)) {
       try {
         read = read_run(path);
         const std::vector<std::string> other = differences(read->config, run.config);
@@ -58,7 +57,7 @@ class Runs {
 
 // The evaluation for a cell: at the end, or at the context of the column.
 std::optional<Evaluation> evaluation_of(const RunSummary& run, const ReproductionColumn& column,
-                                        const std::optional<ContextQuestion>& context) {
+                                        const std::optional<VariedQuestion>& context) {
   if (run.state != RunState::finished) return std::nullopt;
   if (context) {
     const VariedFile file(run.path);
@@ -154,12 +153,8 @@ std::string preset_of(const ReproductionColumn& column, Scale scale) {
   return column.text == nullptr ? std::string(name_of(scale)) : column.text->preset.at(scale);
 }
 
-VariedKey ContextQuestion::key(std::int64_t step) const {
-  return {step, "task.length", value, split, changes_text(beside, changes)};
-}
-
-std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
-                                          const ReproductionColumn& column, Scale scale) {
+std::optional<VariedQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
+                                         const ReproductionColumn& column, Scale scale) {
   const auto length_of = [&](const ReproductionColumn& any) {
     return std::int64_t{std::llround(any.context.at(scale))};
   };
@@ -168,7 +163,7 @@ std::optional<ContextQuestion> context_of(const Reproduction& table, const Repro
   for (const ReproductionColumn& other : table.columns) {
     if (other.text == column.text && length_of(other) > 0) lengths.push_back(length_of(other));
   }
-  ContextQuestion question{to_text(length_of(column)), column.split, same_targets(lengths)};
+  VariedQuestion question{"task.length", to_text(length_of(column)), column.split, same_targets(lengths)};
   std::istringstream words(row.beyond.at(scale));
   for (std::string word; words >> word;) question.changes.push_back(word);
   return question;

@@ -143,18 +143,9 @@ struct ReproductionRun {
 };
 // The preset of the task in a column of runs.
 std::string preset_of(const ReproductionColumn& column, Scale scale);
-// The context of a cell that is evaluated after training, as in 'tally eval --over task.length'
-// (tasks/commands/parts/evaluate_over.hpp): the evaluation of its run, without step and count.
-struct ContextQuestion {
-  std::string value, split;                                      // of task.length
-  std::vector<std::pair<std::string, std::string>> beside = {};  // other task options that change with it
-  std::vector<std::string> changes = {};                         // of the encoding: "pe.relative.far=cap"
-
-  // The key of its stored evaluation, for the checkpoint of this step.
-  VariedKey key(std::int64_t step) const;
-};
-std::optional<ContextQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
-                                          const ReproductionColumn& column, Scale scale);
+// The evaluation of a cell at a context of its own, as in 'tally eval --over task.length'; nothing for other cells.
+std::optional<VariedQuestion> context_of(const Reproduction& table, const ReproductionRow& row,
+                                         const ReproductionColumn& column, Scale scale);
 // The run of a cell; nothing in a column without runs.
 std::optional<ReproductionRun> run_of(const Reproduction& table, const ReproductionRow& row,
                                       const ReproductionColumn& column, const ReproductionSetting& setting,

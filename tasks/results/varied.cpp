@@ -1,12 +1,12 @@
 #include "tasks/results/varied.hpp"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/file_descriptor.hpp"
 #include "tasks/runs/config.hpp"
+#include "tasks/runs/files.hpp"
 
 namespace tally {
 namespace {
@@ -15,6 +15,10 @@ const JsonLimits file_limits{.max_depth = 8, .max_values = 1'000'000};
 
 }  // namespace
 
+VariedKey VariedQuestion::key(std::int64_t step) const {
+  return {step, option, value, split, changes_text(beside, changes)};
+}
+
 VariedFile::VariedFile(std::string folder)
     : folder_(std::move(folder)), path_(formatted("{}/{}", folder_, varied_file_name)) {
   read();
@@ -22,8 +26,7 @@ VariedFile::VariedFile(std::string folder)
 
 void VariedFile::read() {
   entries_.clear();
-  std::error_code error;
-  if (!std::filesystem::exists(path_, error)) return;
+  if (!path_exists(path_)) return;
   const JsonValue file = read_json(path_, file_limits);
   in_file(path_, [&] {
     check(file.is_object(), "varied", "must be an object, not {}", file.kind());
@@ -64,13 +67,12 @@ void VariedFile::add(const VariedKey& key, const Evaluation& evaluation) {
   write_file_atomically(path_, write_json(file, 2) + "\n");
 }
 
-std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<std::int64_t>& lengths) {
+TaskSettings same_targets(const std::vector<std::int64_t>& lengths) {
   const auto [shortest, longest] = std::ranges::minmax(lengths);
   return {{"task.after", to_text(longest)}, {"task.stride", to_text(std::max<std::int64_t>(1, shortest / 2))}};
 }
 
-std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
-                         const std::vector<std::string>& changes) {
+std::string changes_text(const TaskSettings& beside, const std::vector<std::string>& changes) {
   std::vector<std::string> all;
   for (const auto& [name, value] : beside) all.push_back(formatted("{}={}", name, value));
   all.insert(all.end(), changes.begin(), changes.end());

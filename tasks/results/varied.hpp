@@ -20,6 +20,19 @@ struct VariedKey {
   bool operator==(const VariedKey&) const = default;
 };
 
+using TaskSettings = std::vector<std::pair<std::string, std::string>>;
+
+// An evaluation of a trained run.
+struct VariedQuestion {
+  std::string option, value;  // "task.length", "256"
+  std::string split;
+  TaskSettings beside = {};               // other task options that change with it
+  std::vector<std::string> changes = {};  // of the encoding: "pe.relative.far=cap"
+
+  // The key of its stored result, for the checkpoint of this step.
+  VariedKey key(std::int64_t step) const;
+};
+
 inline constexpr std::string_view varied_file_name = "varied.json";
 // The stored evaluations of one run, a file in its folder: {"format": 1, "results": [{"option", "value", "with" and the
 // members of an evaluation}]}.
@@ -41,10 +54,9 @@ class VariedFile {
 
 // Compares contexts of a text on the same targets, as 'tally eval --lengths' does: the targets begin after the longest
 // context, and all windows end at the same tokens. {{"task.after", "1024"}, {"task.stride", "128"}}
-std::vector<std::pair<std::string, std::string>> same_targets(const std::vector<std::int64_t>& lengths);
+TaskSettings same_targets(const std::vector<std::int64_t>& lengths);
 
 // VariedKey::with: "task.after=1024 pe.relative.far=cap".
-std::string changes_text(const std::vector<std::pair<std::string, std::string>>& beside,
-                         const std::vector<std::string>& changes);
+std::string changes_text(const TaskSettings& beside, const std::vector<std::string>& changes);
 
 }  // namespace tally

@@ -77,10 +77,6 @@ std::string text_of(const JsonValue& value, const OptionValue& option, std::stri
   return value.is_string() ? value.string() : write_json(value);
 }
 
-[[noreturn]] void fail_unknown_key(const std::string& name, const std::vector<std::string>& known) {
-  fail("config", "unknown key '{}'{}", name, did_you_mean(name, known));
-}
-
 const OptionInfo* find_option(const std::vector<OptionInfo>& options, std::string_view name) {
   const auto found = std::ranges::find(options, name, &OptionInfo::name);
   return found != options.end() ? &*found : nullptr;
@@ -103,7 +99,8 @@ void set_members(RunConfig& config, const std::string& key, const std::string& p
     if (option == nullptr) {
       std::vector<std::string> known;
       for (const OptionInfo& one : group.options) known.push_back(formatted("{}.{}", key, one.name));
-      fail_unknown_key(formatted("{}.{}", key, member.name), known);
+      const std::string name = formatted("{}.{}", key, member.name);
+      fail("config", "unknown key '{}'{}", name, did_you_mean(name, known));
     }
     config.set(prefix + member.name, text_of(member.value, option->value, formatted("{}.{}", key, member.name)));
   };
@@ -377,13 +374,9 @@ JsonValue RunConfig::to_json() const {
 }
 
 RunConfig RunConfig::from_json(const JsonValue& json) {
-  check(json.is_object(), "config", "the configuration must be an object, not {}", json.kind());
-  static const std::vector<std::string> known = {
-      "format", "preset",    "task", "pe",   "pe-options",
-      "model",  "optimiser", "run",  "from", "imported"};  // only the run folder uses the last one
-  for (const JsonMember& member : json.members()) {
-    if (std::find(known.begin(), known.end(), member.name) == known.end()) fail_unknown_key(member.name, known);
-  }
+  // Only the run folder uses "imported".
+  check_keys("config", json,
+             {"format", "preset", "task", "pe", "pe-options", "model", "optimiser", "run", "from", "imported"});
   if (json.contains("format")) {
     check(json.integer("format") == 1, "config", "format {} is not one this version reads (1)", json.integer("format"));
   }

@@ -11,6 +11,7 @@
 #include "core/precision.hpp"
 #include "core/tensor.hpp"
 #include "core/version.hpp"
+#include "tasks/print/statistics.hpp"
 
 namespace tally {
 namespace {
@@ -86,9 +87,9 @@ std::string Machine::text() const {
   const std::string on = !on_cpu              ? formatted("{} ({}), precision {}; ", device, device_name, precision)
                          : precision == "f32" ? ""
                                               : formatted("precision {}; ", precision);
-  return formatted("{}{}, {} cores, {}{}, BLAS kernels {}, {}, tally {}{}{}{}", on, processor, cores, threads,
-                   threads == 1 ? " thread" : " threads", blas, compiler, version, commit.empty() ? "" : " (", commit,
-                   commit.empty() ? "" : ")");
+  return formatted("{}{}, {} cores, {}, BLAS kernels {}, {}, tally {}{}", on, processor, cores,
+                   plural(threads, "thread"), blas, compiler, version,
+                   commit.empty() ? "" : formatted(" ({})", commit));
 }
 
 }  // namespace tally

@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
 #include "tasks/runs/config.hpp"
+#include "tasks/runs/files.hpp"
 
 namespace tally {
 namespace {
@@ -74,8 +74,7 @@ std::int64_t step_of(const MetricsRecord& record) {
 std::vector<MetricsRecord> read_metrics(const std::string& path) {
   constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
   std::vector<MetricsRecord> records;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) || std::filesystem::file_size(path, error) == 0) return records;
+  if (!path_exists(path)) return records;
   const std::string text = read_text(path, most_bytes);
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {

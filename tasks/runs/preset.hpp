@@ -13,7 +13,7 @@
 
 namespace tally {
 
-// The JSON files in tasks/ with presets, suites and tables of papers. The build embeds them in the program, which reads
+// The JSON files in tasks/ with presets and tables of papers. The build embeds them in the program, which reads
 // each at its first use and rejects unknown keys. An Error names the file, the entry and the key:
 //   tasks/presets.json: flip-flop/quick: [preset] unknown key 'sumary'; did you mean 'summary'?
 
@@ -68,28 +68,5 @@ const PresetEntry& find_preset(std::string_view task, std::string_view name);
 // Sets the options of the preset. Options of encodings that are not part of the run are checked but not set. Throws
 // Error naming the preset and the option.
 void apply_preset(const PresetEntry& preset, RunConfig& config);
-
-// Suites: presets of several tasks that are trained together, for one table of encodings and tasks. They are in
-// tasks/suites.json.
-
-struct SuiteEntry {
-  std::string name, summary;
-  // "mqar/quick": a task and its preset. "recall": all parts of an earlier suite. "*/quick": presets with this name, or
-  // with a name that begins with it and a hyphen ("quick-a5"), of every task that needs no files, in the order of
-  // tasks.
-  std::vector<std::string> parts;
-  std::vector<const PresetEntry*> presets;  // of the parts in order, each once
-};
-
-// Suites in JSON, sorted by name: "recall": {"summary": "...", "parts": ["mqar/quick", "n-back/quick"]}. Throws Error
-// naming file, entry and key, or a part that is neither a preset nor an earlier suite.
-std::vector<SuiteEntry> read_suites(std::string_view json, const std::string& file);
-
-// All suites of the program.
-const std::vector<SuiteEntry>& suite_registry();
-// "all, recall, state"
-std::string suite_names();
-// Throws Error with the nearest known name.
-const SuiteEntry& find_suite(std::string_view name);
 
 }  // namespace tally

@@ -8,6 +8,7 @@
 #include "core/io/folder_lock.hpp"
 #include "core/io/lease.hpp"
 #include "tasks/data/task.hpp"
+#include "tasks/runs/files.hpp"
 
 namespace tally {
 namespace fs = std::filesystem;
@@ -47,7 +48,7 @@ void refuse_runs_at_work_below(const std::string& folder) {
   std::error_code error;
   const auto readable = fs::directory_options::skip_permission_denied;
   for (fs::recursive_directory_iterator at(folder, readable, error), end; at != end; at.increment(error)) {
-    if (at->is_directory(error) && fs::exists(at->path() / "config.json", error)) lock_of(at->path().string());
+    if (at->is_directory(error) && has_config(at->path())) lock_of(at->path().string());
   }
 }
 
@@ -92,9 +93,7 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   config.validate();
   const std::string folder = without_slashes(path);
   const FileDescriptor lock_of_old = make_way(folder, force);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check(!error, "run", "cannot make the folder '{}': {}", folder, error.message());
+  make_folder("run", folder);
   RunFolder run(folder, config.clone());
   run.imported_ = imported;
   run.lock();
@@ -136,9 +135,8 @@ void RunFolder::read_to_train() {
 }
 
 void RunFolder::refuse_what_is_no_run() const {
-  std::error_code error;
-  check(fs::is_directory(path_, error), "run", "there is no folder '{}'", path_);
-  check(fs::exists(config_path(), error), "run", "'{}' holds no run: it has no config.json", path_);
+  check(is_folder(path_), "run", "there is no folder '{}'", path_);
+  check(has_config(path_), "run", "'{}' holds no run: it has no config.json", path_);
 }
 
 void RunFolder::read_config() {
@@ -165,11 +163,10 @@ void RunFolder::write_config() const { write_file_atomically(config_path(), writ
 RunConfig RunFolder::config_from(const JsonValue& stored) const {
   RunConfig config = RunConfig::from_json(stored);
   const JsonValue& task = stored.at("task");
-  std::error_code error;
   for (const std::string& name : path_options(*config.task, *config.task_options)) {
     const fs::path path = task.contains(name) ? task.string(name) : "";
     if (path.empty() || path.is_absolute()) continue;
-    if (fs::exists(path_ / path, error)) config.set("task." + name, (path_ / path).string());
+    if (path_exists(path_ / path)) config.set("task." + name, (path_ / path).string());
   }
   return config;
 }
@@ -184,8 +181,7 @@ std::string RunFolder::checkpoint_path(std::int64_t step) const {
 }
 
 bool RunFolder::finished() const {
-  std::error_code error;
-  return changes_.empty() && !last_checkpoint_damaged_ && fs::exists(results_path(), error);
+  return changes_.empty() && !last_checkpoint_damaged_ && path_exists(results_path());
 }
 
 JsonValue RunFolder::read_results() const {
@@ -223,9 +219,7 @@ void RunFolder::relocate(const RunConfig& config) {
 
 void RunFolder::begin() {
   check_still_ours();
-  std::error_code error;
-  if (writes_) fs::remove(results_path(), error);
-  check(!error, "run", "cannot remove '{}': {}", results_path(), error.message());
+  if (writes_) remove_file("run", results_path());
   last_checkpoint_damaged_ = false;
   if (changes_.empty()) return;
   if (writes_) write_config();
@@ -259,9 +253,7 @@ void RunFolder::write_checkpoint(const Checkpoint& checkpoint, const NamedTensor
 
 void RunFolder::check_can_write_checkpoints(std::int64_t first, std::int64_t last) const {
   std::error_code error;
-  const std::string folder = path_ + "/checkpoints";
-  fs::create_directories(folder, error);
-  check(!error, "checkpoint", "cannot make the folder '{}': {}", folder, error.message());
+  make_folder("checkpoint", path_ + "/checkpoints");
   for (const std::int64_t step : checkpoint_steps()) {
     const std::string path = checkpoint_path(step);
     check(step < first || step > last || fs::is_regular_file(path, error), "checkpoint",
@@ -308,31 +300,22 @@ void RunFolder::refuse_lost_start(const StoredCheckpoint& newest, const std::vec
     const std::int64_t before = std::holds_alternative<StartRecord>(record) ? 0 : first_saved;
     if (step_of(record) > before) reached = std::max(reached, step_of(record));
   }
-  std::error_code error;
-  check(reached == 0 && !fs::exists(results_path(), error), "checkpoint",
+  check(reached == 0 && !path_exists(results_path()), "checkpoint",
         "'{}' was trained{} before, and its checkpoints are gone{}", path_,
         reached == 0 ? "" : formatted(" to step {}", reached), advice);
 }
 
 std::string RunFolder::set_aside(const std::vector<std::int64_t>& steps) const {
-  std::error_code error;
-  const std::string folder = aside_path(path_ + "/checkpoints");
-  const auto done = [&](const std::string& what) {
-    check(!error, "run", "cannot move '{}' to '{}': {}", what, folder, error.message());
-  };
-  const bool metrics = fs::exists(metrics_path(), error), results = fs::exists(results_path(), error);
+  const bool metrics = path_exists(metrics_path()), results = path_exists(results_path());
   if (steps.empty() && !metrics && !results) return "";
   check_still_ours();
-  fs::create_directory(folder, error);
-  done(path_);
+  const std::string folder = aside_path(path_ + "/checkpoints");
+  make_folder("run", folder);
   for (const std::int64_t step : steps) {
-    fs::rename(checkpoint_path(step), formatted("{}/{}", folder, checkpoint_name(step)), error);
-    done(checkpoint_path(step));
+    move_path("run", checkpoint_path(step), formatted("{}/{}", folder, checkpoint_name(step)));
   }
-  if (metrics) fs::copy_file(metrics_path(), folder + "/metrics.jsonl", error);
-  done(metrics_path());
-  if (results) fs::rename(results_path(), folder + "/results.json", error);
-  done(results_path());
+  if (metrics) fs::copy_file(metrics_path(), folder + "/metrics.jsonl");
+  if (results) move_path("run", results_path(), folder + "/results.json");
   return folder;
 }
 
@@ -341,9 +324,7 @@ std::string RunFolder::restart() const {
   std::vector<std::int64_t> steps = checkpoint_steps();
   std::erase(steps, 0);
   const std::string folder = set_aside(steps);
-  std::error_code error;
-  fs::remove(metrics_path(), error);
-  check(!error, "run", "cannot remove '{}': {}", metrics_path(), error.message());
+  remove_file("run", metrics_path());
   return folder;
 }
 

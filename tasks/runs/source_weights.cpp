@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "core/error.hpp"
 #include "nn/model.hpp"
 #include "nn/options.hpp"
 #include "tasks/print/printable.hpp"
+#include "tasks/print/statistics.hpp"
 #include "tasks/runs/checkpoint.hpp"
 #include "tasks/runs/model_shapes.hpp"
 
@@ -88,7 +88,7 @@ std::string by_layers(const std::vector<std::string>& names) {
   }
   for (std::string& name : order) {
     const int own = count[name];
-    if (own > 0) name += formatted(" ({}{})", own, own == 1 ? " layer" : " layers");
+    if (own > 0) name += formatted(" ({})", plural(own, "layer"));
   }
   return order.empty() ? "none" : joined(order);
 }

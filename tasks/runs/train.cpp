@@ -13,7 +13,6 @@
 #include "core/distributed/process_group.hpp"
 #include "nn/parameter_choice.hpp"
 #include "tasks/evaluation/generate.hpp"
-#include "tasks/print/statistics.hpp"
 #include "tasks/runs/metrics.hpp"
 #include "tasks/training/parameter_shares.hpp"
 
@@ -21,50 +20,6 @@ namespace tally {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Whether changed settings change the training sequences from number `next` on, or their order.
-bool other_sequences(const RunConfig& before, const RunConfig& now, const Task& task, std::int64_t next) {
-  const Split& split = task.splits().front();
-  if (split.count > 0 && before.run.seed != now.run.seed) return true;
-  try {
-    const std::unique_ptr<Task> old = before.with_paths_of(now).make_task();
-    if (old->splits().front().count != split.count) return true;
-    constexpr std::int64_t some = 4;
-    for (std::int64_t index = next; index < next + some; ++index) {
-      const std::int64_t number = split.count > 0 ? index % split.count : index;
-      const Example a = old->example(split.name, number), b = task.example(split.name, number);
-      if (a.tokens != b.tokens || a.targets != b.targets || a.loss_mask != b.loss_mask) return true;
-    }
-    return false;
-  } catch (const Error&) {  // the earlier task no longer exists
-    return true;
-  }
-}
-
-// Effects of changed settings on a run at a step, which the names of the settings do not show.
-std::vector<std::string> consequences(const RunConfig& before, const RunConfig& now, const Task& task,
-                                      std::int64_t step, std::int64_t sequences) {
-  std::vector<std::string> texts;
-  const std::string next = formatted("step {}", step + 1);
-  if (other_sequences(before, now, task, sequences)) {
-    texts.push_back(
-        formatted("from {} on the training sequences are others than before: some of those that were trained on may "
-                  "come again, and some of the rest never come",
-                  next));
-  } else if (before.run.batch != now.run.batch) {
-    texts.push_back(
-        formatted("{} begins with training sequence number {}, the next one: with the other batch none is left out and "
-                  "none comes again",
-                  next, sequences));
-  }
-  if (step > before.run.steps || step >= now.run.steps) return texts;
-  const double rate = learning_rate(before.optimiser, step, before.run.steps);
-  if (rate != learning_rate(now.optimiser, step, now.run.steps)) {
-    texts.push_back(formatted("the learning rate was {} at step {} and is {} at {}", short_number(rate), step,
-                              short_number(learning_rate(now.optimiser, step + 1, now.run.steps)), next));
-  }
-  return texts;
-}
 
 // One run, from its newest checkpoint on.
 class Run {
@@ -178,9 +133,6 @@ class Run {
     ranks_.check_same(step, "the step of the newest checkpoint");  // all ranks have finished reading
 
     for (const std::string& change : changes) observer_.message(formatted("changed: {}", change));
-    if (trained && step > 0 && !changes.empty()) {
-      for (const std::string& text : consequences(*trained, config_, *task_, step, sequences_)) observer_.message(text);
-    }
     if (folder_.writes()) set_aside_after(step);
     folder_.begin();
     if (folder_.writes()) rewrite_metrics(folder_.metrics_path(), records);

@@ -1,4 +1,5 @@
 #include "tasks/sweep/run_claims.hpp"
+#include "tasks/runs/files.hpp"
 
 #include <filesystem>
 
@@ -19,9 +20,7 @@ void RunClaims::take_stock(const std::string& path) {
 }
 
 RunClaims::Answer RunClaims::take(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  check(!error, "sweep", "cannot make the folder of '{}': {}", path, error.message());
+  make_folder("sweep", fs::path(path).parent_path());
   found_ = newest_claim(path);
   const bool past = found_.number <= past_[path] || found_.state == released;
   if (found_.open() ? !watched_[path].stale(found_) : !past) return found_.open() ? Answer::in_use : Answer::ended;

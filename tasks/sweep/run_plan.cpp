@@ -28,6 +28,7 @@
 #include "tasks/command_line/training.hpp"
 #include "tasks/print/printable.hpp"
 #include "tasks/print/statistics.hpp"
+#include "tasks/runs/files.hpp"
 #include "tasks/runs/run_folder.hpp"
 
 namespace tally {
@@ -162,12 +163,10 @@ bool RunPlan::can_finish() const {
 }
 
 void RunPlan::take_stock() {
-  std::error_code error;
-  if (const std::string file = formatted("{}/{}", folder_, sweep_file_name); fs::exists(file, error))
-    read_sweep_file(file);
+  if (const std::string file = formatted("{}/{}", folder_, sweep_file_name); path_exists(file)) read_sweep_file(file);
   for (PlannedRun& run : runs_) {
     claims_.take_stock(path_of(run));
-    if (!fs::exists(path_of(run) + "/config.json", error)) continue;
+    if (!has_config(path_of(run))) continue;
     try {
       look_at(run);
     } catch (const OtherRun&) {
@@ -272,8 +271,8 @@ void RunPlan::execute(std::int64_t jobs) {
   for (const std::string& note : notes) {
     if (!note.empty()) say(note);
   }
-  say(formatted("{} runs, {} of them finished before; {} at a time with {}{} each", runs_.size(),
-                count(RunState::finished), jobs, child_.threads, child_.threads == 1 ? " thread" : " threads"));
+  say(formatted("{} runs, {} of them finished before; {} at a time with {} each", runs_.size(),
+                count(RunState::finished), jobs, plural(child_.threads, "thread")));
   bool told_to_stop = false;
   while (true) {
     if (!stop) fill();
@@ -303,8 +302,8 @@ void RunPlan::fill() {
 }
 
 std::string RunPlan::work_text() const {
-  return formatted("{}{} trained in {}, {} at a time with {}{} each", trained_, trained_ == 1 ? " run" : " runs",
-                   duration_text(seconds_), jobs_, child_.threads, child_.threads == 1 ? " thread" : " threads");
+  return formatted("{} trained in {}, {} at a time with {} each", plural(trained_, "run"), duration_text(seconds_),
+                   jobs_, plural(child_.threads, "thread"));
 }
 
 void RunPlan::say(const std::string& text) const { tally::say(common_, printable(text)); }
@@ -314,8 +313,7 @@ void RunPlan::start(std::size_t index) {
   const std::string path = path_of(run);
   try {
     // A process that trains the run outside a plan, or that is about to exit, holds no claim.
-    std::error_code error;
-    const bool begun = fs::exists(path + "/config.json", error);
+    const bool begun = has_config(path);
     if (begun) RunFolder::open_to_train(path);
     if (is_too_large(run) && !(begun && look_at(run))) throw DoesNotFit(run.too_large);  // and leaves it to others
     switch (claims_.take(path)) {
@@ -340,8 +338,7 @@ void RunPlan::start_claimed(std::size_t index) {
   PlannedRun& run = runs_[index];
   const std::string path = path_of(run);
   // A plan of another table may have created the run after take_stock().
-  std::error_code error;
-  const bool begun = fs::exists(path + "/config.json", error);
+  const bool begun = has_config(path);
   if (!begun) RunFolder::create(path, run.config, false);
   if (begun && look_at(run)) {
     claims_.end(path, run.state);
@@ -359,8 +356,7 @@ void RunPlan::start_claimed(std::size_t index) {
 void RunPlan::wait_for_others(PlannedRun& run, const std::string& who) {
   const auto index = static_cast<std::size_t>(&run - runs_.data());
   if (told_.insert(index).second) say(formatted("{}: {} is training it", run.name, who));
-  std::error_code error;
-  run.state = fs::exists(path_of(run) + "/config.json", error) ? RunState::unfinished : RunState::waiting;
+  run.state = has_config(path_of(run)) ? RunState::unfinished : RunState::waiting;
   in_use_.push_back(index);
 }
 
@@ -431,7 +427,15 @@ int RunPlan::code() const {
   return count(RunState::finished) < static_cast<std::int64_t>(runs_.size()) ? exit_code::failed : exit_code::done;
 }
 
-Result RunPlan::overview() const {
+std::string RunPlan::left_text(std::int64_t jobs) const {
+  const std::optional<double> seconds = seconds_left(jobs);
+  return formatted("{} of {} runs are finished; {}", count(RunState::finished), runs_.size(),
+                   std::ranges::none_of(runs_, is_open) ? "nothing is left to train"
+                   : !seconds                           ? "the time is known when one has finished"
+                              : formatted("the rest takes about {}, {} at a time", duration_text(*seconds), jobs));
+}
+
+Result RunPlan::overview(std::int64_t jobs) const {
   Result result;
   JsonValue runs = JsonValue::array(), states = JsonValue::object();
   std::map<std::string, std::int64_t> counts;
@@ -469,6 +473,7 @@ Result RunPlan::overview() const {
   }
   for (const auto& [state, count] : counts) states.set(state, count);
   result.value = JsonValue::object({{"folder", folder_}, {"states", std::move(states)}, {"runs", std::move(runs)}});
+  if (const std::optional<double> left = seconds_left(jobs)) result.value.set("seconds_left", *left);
   result.code = can_finish() ? exit_code::done : exit_code::failed;
   return result;
 }
@@ -481,8 +486,7 @@ JsonValue RunPlan::states_json() const {
 
 std::vector<PlannedRun> listed_runs(const std::string& folder) {
   const std::string file = formatted("{}/{}", folder, sweep_file_name);
-  std::error_code error;
-  check(fs::exists(file, error), "sweep",
+  check(path_exists(file), "sweep",
         "'{}' holds no sweep: it has no {}; what it is to train is said with --task, --pe and --seeds", folder,
         sweep_file_name);
   std::vector<PlannedRun> runs;
@@ -501,9 +505,7 @@ std::vector<PlannedRun> listed_runs(const std::string& folder) {
 }
 
 void RunPlan::write_list() {
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  check(!error, "sweep", "cannot make the folder '{}': {}", folder_, error.message());
+  make_folder("sweep", folder_);
   write_state();
 }
 
@@ -518,8 +520,7 @@ void RunPlan::write_state() const {
   std::map<std::string, const PlannedRun*> own;
   for (const PlannedRun& run : runs_) own[run.name] = &run;
   JsonValue runs = JsonValue::array(), before;
-  std::error_code error;
-  if (fs::exists(file, error)) {
+  if (path_exists(file)) {
     before = read_sweep_file(file);
     for (const JsonValue& entry : before.elements("runs")) {
       const auto known = own.find(entry.string("name"));

@@ -64,9 +64,11 @@ class RunPlan {
   bool is_too_large(const PlannedRun& run) const;
   // Whether no run is known to fail.
   bool can_finish() const;
-  // After take_stock(): the state of each run, the step that it has saved, and who trains it. Writes nothing. Exit
-  // code 1 if a run is known to fail.
-  Result overview() const;
+  // After take_stock(): the state of each run, the step that it has saved, and who trains it; the time left with `jobs`
+  // runs at a time. Writes nothing. Exit code 1 if a run is known to fail.
+  Result overview(std::int64_t jobs) const;
+  // "3 of 4 runs are finished; the rest takes about 2 min 5 s, 2 at a time".
+  std::string left_text(std::int64_t jobs) const;
 
   // Reads the state of existing runs, estimates the memory of the others, and writes nothing. A run that cannot be read
   // is reported as failed. A run that does not fit in memory is skipped and fails. Throws UsageError for a run that

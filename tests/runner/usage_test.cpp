@@ -1,7 +1,13 @@
-// Wrong command lines and configurations: exit code, message, and that nothing is written.
+// Command lines: wrong ones and wrong configurations (exit code, message, and that nothing is written); options of all
+// commands; targets of --out and --profile, which are never a file that a run keeps; and untrusted names, whose control
+// characters never reach the terminal unescaped.
 #include <gtest/gtest.h>
 
+#include <variant>
+
 #include "tasks/command_line/command.hpp"
+#include "tasks/foreign/foreign_model.hpp"
+#include "tasks/print/printable.hpp"
 #include "tasks/runs/preset.hpp"
 #include "tests/devices.hpp"
 #include "tests/runner/run_files.hpp"
@@ -227,6 +233,183 @@ TEST_F(Usage, RunsThatAreNoneAreNamed) {
             1);
   }
   EXPECT_EQ(shell("exec '" TALLY_RUNNER "' describe > /dev/full").code, 1) << "an output that cannot be written";
+}
+
+// Another value than the default.
+void change(const Option& option) {
+  if (bool* const* flag = std::get_if<bool*>(&option.target)) {
+    **flag = true;
+  } else if (std::int64_t* const* number = std::get_if<std::int64_t*>(&option.target)) {
+    **number += 1;
+  } else {
+    std::string& text = *std::get<std::string*>(option.target);
+    text = option.rules.allowed.empty() ? text + "-other" : option.rules.allowed.back();
+  }
+}
+
+class SharedOptions : public Program {};
+
+TEST_F(SharedOptions, AllReachTheRunsOfASweep) {
+  CommonOptions given;
+  std::vector<std::string> before = given.words();
+  for (const Option& option : given.options()) {
+    SCOPED_TRACE(option.names);
+    change(option);
+    EXPECT_NE(given.words(), before) << "the words for a child do not tell it";
+    before = given.words();
+  }
+  CommandLine child(given.words());
+  EXPECT_EQ(child.parse("resume", "", ""), "");
+  EXPECT_EQ(child.common.words(), given.words());
+}
+
+TEST_F(SharedOptions, OfASweepAreThoseOfOneRun) {
+  const std::string there = " --device=cuda-host --precision=tf32 --debug-nan";
+  done(tiny("there", "cope", "--seed=1" + there));
+  done(tiny("here", "cope", "--seed=1"));
+  done(tiny("sweep", "cope", "--seeds=1" + there, "sweep"));
+  EXPECT_TRUE(checkpoints_of(folder_ / "sweep/cope-seed1") == checkpoints_of(folder_ / "there"));
+  EXPECT_FALSE(checkpoints_of(folder_ / "sweep/cope-seed1") == checkpoints_of(folder_ / "here"));
+}
+
+// With rounded matmul operands, for any number of threads; the result differs from f32.
+TEST_F(SharedOptions, InBf16TheCpuTrainsToTheSameBytesToo) {
+  const auto trained = [&](const std::string& name, const std::string& options) {
+    done(tiny(name, "cope", options));
+    return checkpoints_of(folder_ / name);
+  };
+  const auto one = trained("one", "--precision=bf16 --threads=1");
+  EXPECT_TRUE(trained("three", "--precision=bf16 --threads=3") == one);
+  EXPECT_FALSE(trained("f32", "") == one);
+}
+
+class Outputs : public Program {
+ protected:
+  void SetUp() override { done(tiny("run", "none")); }
+  std::map<std::string, std::string> files() const {
+    std::map<std::string, std::string> all = checkpoints_of(folder_ / "run");
+    for (const char* name : {"config.json", "metrics.jsonl", "results.json", "imported.json"})
+      all[name] = file(std::string("run/") + name);
+    return all;
+  }
+};
+
+TEST_F(Outputs, WhatARunKeepsIsNotWrittenOver) {
+  write_imported(folder_ / "run", {});
+  const auto before = files();
+  std::filesystem::create_symlink(folder_ / "run/config.json", folder_ / "link");
+  for (const std::string out :
+       {"run/config.json", "run/metrics.jsonl", "run/results.json", "run/varied.json", "run/imported.json",
+        "run//./config.json", "run/checkpoints/step-00000004.safetensors", "run/checkpoints/new", "link"}) {
+    const std::string kept = "'" + out + "' is kept by";
+    refused({{"convert run " + out, kept},
+             {tiny("new", "none", "--profile=" + out), kept},
+             {"resume run --profile " + out, kept}});
+  }
+  EXPECT_FALSE(exists("new"));
+  // Other existing files may be replaced, any number of times.
+  for (int n = 0; n < 2; ++n) {
+    for (const std::string out : {"run/weights.safetensors", "weights"}) {
+      done("convert run " + out);
+      EXPECT_TRUE(holds(file(out), "tally weights")) << out;
+    }
+    done("report run --out run/curves.svg");
+  }
+  EXPECT_TRUE(files() == before);
+}
+
+TEST_F(Outputs, FilesOfATextAModelOrASweepAreNotWrittenOver) {
+  write_file(folder_ / "text.txt", "one text of a few words\n");
+  done("prepare data text.txt --tokenizer=bytes --validation-part=0 --quiet");
+  std::filesystem::create_directory(folder_ / "model");
+  write_file(folder_ / "model/config.json", "{\"model_type\": \"llama\"}\n");
+  write_file(folder_ / "sweep.json", "{}");
+  for (const char* name : {"model/model.safetensors", "model/tokenizer.json"}) write_file(folder_ / name, "a model's");
+  for (const std::string out : {"data/tokenizer.json", "data/train.bin", "data/manifest.json", "model/config.json",
+                                "model/model.safetensors", "model/tokenizer.json", "sweep.json"}) {
+    const std::string before = file(out), kept = "'" + out + "' is kept by";
+    refused({{"convert run " + out, kept}, {"tokenizer encode data text.txt --out " + out, kept}});
+    EXPECT_EQ(file(out), before);
+  }
+  // A new file may be written. A config.json of another kind protects only itself.
+  done("convert run model/new.safetensors");
+  for (const std::string text : {"{\"colour\": 1}", "{", "[]"}) {
+    write_file(folder_ / "model/config.json", text);
+    refused("convert run model/config.json", "is kept by");
+    for (int n = 0; n < 2; ++n) done("report run --out model/curves.svg");
+  }
+}
+
+TEST_F(Outputs, AProfileIsRefusedBeforeTheTraining) {
+  const std::string metrics = file("run/metrics.jsonl");
+  refused({{tiny("new", "none", "--profile=missing/trace.json"), "missing/trace.json"},
+           {tiny("new", "none", "--profile=run"), "not a regular file"},
+           {"resume run --steps=6 --profile missing/trace.json", "missing/trace.json"}},
+          1);
+  for (const std::string name : {"new/config.json", "new/checkpoints/step-00000004.safetensors", "new"}) {
+    refused(tiny("new", "none", "--profile=" + name), "'" + name + "' is ");
+  }
+  EXPECT_FALSE(exists("new"));
+  EXPECT_EQ(file("run/metrics.jsonl"), metrics);
+  // In the folder that training creates.
+  done(tiny("new", "none", "--profile=new/trace.json"));
+  EXPECT_TRUE(holds(file("new/trace.json"), "traceEvents"));
+}
+
+TEST_F(Outputs, AnEndingSaysWhatIsWritten) {
+  const std::string sequences = "describe flip-flop --sequences=10 --out ";
+  refused({{"report run --out x.png", "end in .svg"},
+           {"report run --out x", "end in .svg"},
+           {sequences + "x.csv", "end in .npy"}});
+  for (const char* name : {"x.png", "x", "x.csv"}) EXPECT_FALSE(exists(name));
+}
+
+const std::string evil = "na\x1b[31mme\nnext\x9b\xff";
+const std::string escaped = "na\\x1b[31mme\\nnext\\x9b\\xff";
+
+// Whether the only control characters are line ends.
+bool is_safe(const std::string& text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == '\n' || (' ' <= c && c <= '~'); });
+}
+
+TEST(Printable, ControlCharactersAreEscapedOnce) {
+  EXPECT_EQ(printable(evil), escaped);
+  EXPECT_EQ(printable(printable(evil)), escaped);
+  EXPECT_EQ(printable("C:\\x, äöü"), "C:\\x, äöü");
+  EXPECT_EQ(printable("\\\x07\\"), "\\\\x07\\");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(printable(""), "");
+}
+
+class PrintedNames : public Program {};
+
+TEST_F(PrintedNames, InErrorsOfTheCommandLine) {
+  const std::string train = "train run --task=flip-flop --pe=cope ";
+  for (const std::string& line :
+       {evil, "train run --pe=cope --task=" + evil, "train run --task=flip-flop --pe=" + evil,
+        train + "--preset=" + evil, train + "--" + evil + "=3", train + "--optimiser.name=" + evil,
+        train + "--steps=" + evil, train + "--threads=" + evil, "train run --config=" + evil, "eval " + evil,
+        "resume " + evil, "report " + evil, "inspect " + evil, "describe " + evil,
+        "describe flip-flop --sequences=1 --split=" + evil, "sweep run --task=flip-flop --pe=cope --set " + evil}) {
+    const Finished result = tally(line);
+    EXPECT_GT(result.code, 0) << line;
+    EXPECT_TRUE(is_safe(result.err + result.out)) << line << "\n" << result.err;
+    EXPECT_TRUE(holds(result.err, "na\\x1b[31mme\\n")) << line << "\n" << result.err;
+  }
+  write_file(folder_ / "config.json", R"({"task": {"name": "flip-flop"}, "pe": "cope", "mo\u001b[2Jdel": {}})");
+  refused("train run --config config.json", "unknown key 'mo\\x1b[2Jdel'");
+}
+
+TEST_F(PrintedNames, OfRunsAndOutputs) {
+  const std::string run = "r\x1b[31mun";
+  for (const std::string& line :
+       {loud(tiny(run, "none")), "eval " + run, "resume " + run, "report " + run + " --out " + run + ".svg",
+        "convert " + run + " " + run + ".safetensors", "inspect " + run + " --out " + run + ".safetensors",
+        "describe flip-flop --sequences=2 --out " + run + ".npy", "describe " + run + ".safetensors"}) {
+    const Finished result = tally(line);
+    EXPECT_EQ(result.code, 0) << line << "\n" << result.err;
+    EXPECT_TRUE(is_safe(result.out + result.err)) << line << "\n" << result.out << result.err;
+  }
 }
 
 }  // namespace tally::testing::usage_test

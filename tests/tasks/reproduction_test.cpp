@@ -108,7 +108,7 @@ TEST(Reproductions, TablesShareTheirRuns) {
 TEST(Reproductions, ContextsOfAFigureScoreTheSameTargets) {
   const Reproduction& figure = find_reproduction("figure3");
   const auto capped = std::ranges::find(figure.rows, "relative, capped", &ReproductionRow::label);
-  const ContextQuestion question = context_of(figure, *capped, figure.columns[1], Scale::quick).value();
+  const VariedQuestion question = context_of(figure, *capped, figure.columns[1], Scale::quick).value();
   EXPECT_EQ(question.value, "512");
   EXPECT_EQ(changes_text(question.beside, question.changes), "task.after=1024 task.stride=128 pe.relative.far=cap");
   EXPECT_EQ(context_of(figure, *capped, figure.columns[2], Scale::paper).value().value, "4096");

@@ -1,7 +1,6 @@
 #include "tasks/commands/parts/evaluate_over.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -23,41 +22,40 @@ namespace tally {
 
 namespace {
 
-// A run's task with another value of the option, "task.length", and of others that change with it. Throws UsageError
-// for an invalid value, and if the model does not know the symbols.
-std::unique_ptr<Task> varied_task(const RunConfig& config, const std::string& option, const std::string& value,
-                                  const TaskSettings& beside) {
-  const auto of_task = [](const std::string& name) { return name.substr(std::string_view("task.").size()); };
-  std::vector<ChangedOption> changes{{of_task(option), value, "--over"}};
-  for (const auto& [name, setting] : beside) changes.push_back({of_task(name), setting, "--over"});
+// A run's task with the value of the question. Throws UsageError for an invalid value, and if the model does not know
+// the symbols.
+std::unique_ptr<Task> varied_task(const RunConfig& config, const VariedQuestion& question) {
+  const auto change = [](const std::string& name, const std::string& value) {
+    return ChangedOption{name.substr(std::string_view("task.").size()), value, "--over"};
+  };
+  std::vector<ChangedOption> changes{change(question.option, question.value)};
+  for (const auto& [name, value] : question.beside) changes.push_back(change(name, value));
   return make_other_task(config, *config.make_task(), changes);
 }
 
 }  // namespace
 
-VariedRun::VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
-                     const std::atomic<bool>& stop)
-    : run_(run), changes_(std::move(changes)), common_(common), stop_(stop) {}
-
-void VariedRun::evaluate(const VariedQuestion& question, VariedCell& cell) {
+std::optional<Evaluation> VariedRun::evaluate(const VariedQuestion& question, std::string& refusal, std::int64_t count,
+                                              bool generate) {
   const std::string label = formatted("{}, {}={}", run_.path, question.option, question.value);
   try {
-    const auto task = varied_task(run_.config, question.option, question.value, question.beside);
+    const auto task = varied_task(run_.config, question);
     const Split& split = task->split(question.split);
-    const std::int64_t count = question.count == 0 ? split.count : question.count;
-    if (!trained_) trained_.emplace(load_trained(run_.path, "newest", changes_));
+    if (!trained_) trained_.emplace(load_trained(run_.path, "newest", question.changes));
     const RunConfig& config = trained_->config;
     trained_->model->check_length(split.length);
-    const std::int64_t batch = question.generate ? config.run.eval_batch : sequences_at_once(split);
+    const std::int64_t batch = generate ? config.run.eval_batch : sequences_at_once(split);
     check_fits(estimate_evaluation(config, *task, batch, split.length));
-    const auto& evaluate_as = question.generate ? evaluate_generated : tally::evaluate;
-    const Evaluation found = evaluate_as(*trained_->model, *task, split.name, count, batch, &stop_, {});
-    if (stop_.load()) return;
+    const auto& evaluate_as = generate ? evaluate_generated : tally::evaluate;
+    const Evaluation found =
+        evaluate_as(*trained_->model, *task, split.name, count == 0 ? split.count : count, batch, &stop_, {});
+    if (stop_.load()) return std::nullopt;
     say(common_, formatted("{}: {}", printable(label), evaluation_text(found, common_.json ? stderr : stdout)));
-    cell.results.push_back(found);
+    return found;
   } catch (const Error& why) {
     complain(formatted("{}: {}", label, why.what()));
-    cell.refusal = printable(why.what());
+    refusal = printable(why.what());
+    return std::nullopt;
   }
 }
 
@@ -107,9 +105,7 @@ std::string option_of(const RunConfig& config, const std::string& name, std::str
 // The evaluations of one task's runs. All are validated before the first one is computed.
 struct Plan {
   const ReportTask* report;
-  std::string option, split;
-  TaskSettings beside = {};  // other task options that change with it
-  std::string with = {};     // the other changes, as text
+  VariedQuestion question;  // without a value
 };
 
 std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, const GridDimension& over) {
@@ -125,10 +121,11 @@ std::vector<Plan> plans_of(const Report& report, const OverSettings& settings, c
     }
     const std::unique_ptr<Task> made = config.make_task();
     const std::string split = settings.split.empty() ? evaluation_splits(*made).front().name : settings.split;
-    plans.push_back({&task, option, split, beside(config, option, over.values)});
-    plans.back().with = changes_text(plans.back().beside, settings.changes);
+    plans.push_back({&task, {option, "", split, beside(config, option, over.values), settings.changes}});
+    VariedQuestion question = plans.back().question;
     for (const std::string& value : over.values) {
-      const auto varied = varied_task(config, option, value, plans.back().beside);
+      question.value = value;
+      const auto varied = varied_task(config, question);
       const Split& of = as_usage([&]() -> const Split& { return varied->split(split); });
       if (of.count == 0 && settings.count == 0) {
         throw UsageError(formatted("[eval] the split '{}' is endless; say how many sequences with --count", split));
@@ -151,17 +148,21 @@ ResultTable evaluated(const Plan& plan, const GridDimension& over, const OverSet
   bool of_text = false;
   std::set<std::string> counts;
   std::vector<std::string> refusals;
+  struct Cell {
+    std::vector<Evaluation> results = {};
+    std::string refusal = {};  // why a run has no result
+  };
   for (const ReportGroup& group : plan.report->groups) {
-    std::vector<VariedCell> cells(over.values.size());
+    std::vector<Cell> cells(over.values.size());
     for (const RunSummary* run : group.runs) {
       if (run->state != RunState::finished) continue;
-      std::vector<std::string> changes;
-      std::ranges::copy_if(settings.changes, std::back_inserter(changes),
-                           [&](const std::string& change) { return concerns(change, run->config); });
-      VariedRun work(*run, std::move(changes), common, stop);
+      VariedQuestion question = plan.question;
+      std::erase_if(question.changes, [&](const std::string& change) { return !concerns(change, run->config); });
+      VariedRun work(*run, common, stop);
       for (std::size_t n = 0; n < cells.size() && !stop.load(); ++n) {
-        work.evaluate({plan.option, over.values[n], plan.beside, plan.split, settings.count, settings.generate},
-                      cells[n]);
+        question.value = over.values[n];
+        const auto found = work.evaluate(question, cells[n].refusal, settings.count, settings.generate);
+        if (found) cells[n].results.push_back(*found);
       }
     }
     std::vector<ResultCell>& row = table.rows.emplace_back(1, group.label());
@@ -182,9 +183,11 @@ ResultTable evaluated(const Plan& plan, const GridDimension& over, const OverSet
   }
   const std::string wrong =
       formatted("wrong {}{}", sequences ? "sequences" : "tokens", settings.generate ? " of generated answers" : "");
+  const VariedQuestion& question = plan.question;
+  const std::string with = changes_text(question.beside, question.changes);
   table.title =
-      formatted("{}, {}, {} against {}{}: mean over seeds (standard deviation)", plan.report->task->name, plan.split,
-                of_text ? "perplexity" : wrong, plan.option, plan.with.empty() ? "" : " with " + plan.with);
+      formatted("{}, {}, {} against {}{}: mean over seeds (standard deviation)", plan.report->task->name,
+                question.split, of_text ? "perplexity" : wrong, question.option, with.empty() ? "" : " with " + with);
   for (const auto& notes : {std::vector<std::string>(counts.begin(), counts.end()), refusals}) {
     if (!notes.empty()) table.notes.push_back(joined(notes, "\n"));
   }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tasks/command_line/command.hpp"
@@ -18,36 +17,21 @@ namespace tally {
 // Evaluations of a trained run at other values of a task option, for tally eval --over and the contexts of tally
 // reproduce.
 
-using TaskSettings = std::vector<std::pair<std::string, std::string>>;
-
-struct VariedQuestion {
-  std::string option, value;
-  TaskSettings beside = {};  // other task options that change with it
-  std::string split;
-  std::int64_t count = 0;  // sequences; 0: the whole split
-  bool generate = false;   // answers are fed back
-};
-
-// Runs that differ only in the seed, at one value.
-struct VariedCell {
-  std::vector<Evaluation> results = {};
-  std::string refusal = {};  // why a run has no result: its encoding does not support this length
-};
-
+// A finished run. The changes of all questions are the same.
 class VariedRun {
  public:
-  // A finished run. changes: to its encoding, for the evaluation.
-  VariedRun(const RunSummary& run, std::vector<std::string> changes, const CommonOptions& common,
-            const std::atomic<bool>& stop);
+  VariedRun(const RunSummary& run, const CommonOptions& common, const std::atomic<bool>& stop)
+      : run_(run), common_(common), stop_(stop) {}
 
-  // Adds a result or a refusal. Adds nothing after `stop`.
-  void evaluate(const VariedQuestion& question, VariedCell& cell);
-  // The step of the evaluated checkpoint, once evaluate() has added a result.
+  // Evaluates `count` sequences (0: the whole split), perhaps of generated answers. Nothing after `stop`, or if the
+  // encoding does not accept this value; then `refusal` says why.
+  std::optional<Evaluation> evaluate(const VariedQuestion& question, std::string& refusal, std::int64_t count = 0,
+                                     bool generate = false);
+  // The step of the evaluated checkpoint, once evaluate() has returned a result.
   std::int64_t step() const { return trained_->step; }
 
  private:
   const RunSummary& run_;
-  std::vector<std::string> changes_;
   const CommonOptions& common_;
   const std::atomic<bool>& stop_;
   std::optional<TrainedModel> trained_;

@@ -1,13 +1,91 @@
-// Finished runs whose checkpoints are damaged afterwards; the best checkpoint; the machines that computed a run.
+// The folder of a run: only one process trains in it; damaged checkpoints, the best checkpoint, the machines that
+// computed a run; and the record of its model, so that a configuration changed by hand is not mistaken for the trained
+// one.
 #include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <array>
 
 #include "core/cpu/parallel.hpp"
+#include "core/io/file_descriptor.hpp"
+#include "tasks/runs/checkpoint.hpp"
 #include "tasks/runs/train.hpp"
+#include "tests/error_of.hpp"
 #include "tests/runner/run_files.hpp"
 
-namespace tally::testing::damage_test {
+namespace tally::testing::run_folder_test {
 
 namespace fs = std::filesystem;
+
+// The lock that a training process holds.
+FileDescriptor lock_of(const std::string& folder) {
+  FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(::flock(file.number(), LOCK_EX | LOCK_NB), 0) << folder;
+  return file;
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Lock : public Program {};
+
+TEST_F(Lock, ForceDoesNotMoveARunAtWork) {
+  const pid_t process = start(tiny("run", "none", "--steps=1000000 --save-every=1000000"), "first");
+  EXPECT_TRUE(comes_true([&] { return lines_of(folder_ / "run/metrics.jsonl") >= 3; }));
+  const std::string config = file("run/config.json");
+  refused(tiny("run", "rope", "--force"), "another process is training in 'run'", 1);
+  EXPECT_FALSE(exists("run.old"));
+  EXPECT_EQ(file("run/config.json"), config);
+  send_signal(process, SIGKILL);
+  finish(process, "first");
+  done(tiny("run", "rope", "--force"));
+  EXPECT_EQ(file("run.old/config.json"), config);
+}
+
+TEST_F(Lock, ForceDoesNotMoveASweepWithARunAtWork) {
+  done(tiny("sweep/cope-seed1", "cope"));
+  {
+    const FileDescriptor lock = lock_of(folder_ / "sweep/cope-seed1");
+    refused(tiny("sweep", "none", "--force"), "another process is training in 'sweep/cope-seed1'", 1);
+    EXPECT_EQ(names_in(folder_.path().string()), (std::vector<std::string>{"program.err", "program.out", "sweep"}));
+  }
+  done(tiny("sweep", "none", "--force"));
+}
+
+// Before its configuration is written.
+TEST_F(Lock, ANewRunTakesItFirst) {
+  std::filesystem::create_directory(folder_ / "run");
+  const FileDescriptor lock = lock_of(folder_ / "run");
+  refused(tiny("run", "none"), "another process is training", 1);
+  EXPECT_TRUE(names_in(folder_ / "run").empty());
+}
+
+TEST_F(Lock, OfRunsStartedTogetherOneGoesOn) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    const std::string run = formatted("run{}", attempt);
+    std::vector<pid_t> processes;
+    const auto name = [](std::size_t seed) { return formatted("\"seed\": {}", seed); };
+    for (std::size_t seed = 1; seed <= 4; ++seed) {
+      processes.push_back(start(tiny(run, "none", formatted("--steps=30 --seed={}", seed)), name(seed)));
+    }
+    int trained = 0;
+    for (std::size_t seed = 1; seed <= 4; ++seed) {
+      const Finished result = finish(processes[seed - 1], name(seed));
+      if (result.code != 0) {
+        EXPECT_EQ(result.code, 1);
+        EXPECT_TRUE(holds(result.err, "another process") || holds(result.err, "holds a run already")) << result.err;
+        continue;
+      }
+      ++trained;
+      for (const std::string of : {"/config.json", "/results.json"}) expect_parts(file(run + of), {name(seed)});
+    }
+    EXPECT_EQ(trained, 1);
+  }
+}
 
 class Damage : public Program {
  protected:
@@ -167,4 +245,80 @@ TEST_F(Starts, EachIsRecordedWithItsMachine) {
   EXPECT_EQ(starts[1].machine.threads, 3);
 }
 
-}  // namespace tally::testing::damage_test
+class ModelRecords : public Program {
+ protected:
+  // Trains a run and makes it an unfinished one.
+  void train(const std::string& encoding) {
+    std::filesystem::remove_all(run_);
+    done(tiny("run", encoding));
+    std::filesystem::remove(run_ + "/results.json");
+    std::filesystem::remove(run_ + "/checkpoints/step-00000004.safetensors");
+    config_ = file("run/config.json");
+  }
+  void edit(const std::string& from, const std::string& to) {
+    std::string text = config_;
+    ASSERT_TRUE(holds(text, from)) << from << "\n" << text;
+    text.replace(text.find(from), from.size(), to);
+    if (from.starts_with("\"pe\"")) {  // its options differ then too
+      const std::size_t begin = text.find("\"pe-options\""), end = text.find("\"model\"");
+      text.erase(begin, end - begin);
+    }
+    write_file(run_ + "/config.json", text);
+  }
+
+  const std::string run_ = folder_ / "run";
+  std::string config_;
+};
+
+// None of these changes affects the shapes of parameters.
+TEST_F(ModelRecords, AnotherModelIsRefusedWithBothValues) {
+  train("rope");
+  const auto before = checkpoints_of(run_);
+  for (const auto& [from, to, names] : std::vector<std::array<std::string, 3>>{
+           {"\"heads\": 2", "\"heads\": 4", "model.heads 2, the configuration has 4"},
+           {"\"base\": 10000", "\"base\": 500", "pe.rope.base 10000, the configuration has 500"},
+           {"\"norm-place\": \"pre\"", "\"norm-place\": \"post\"", "model.norm-place pre, the configuration has post"},
+           {"\"pe\": \"rope\"", "\"pe\": \"alibi\"", "pe rope, the configuration has alibi"}}) {
+    edit(from, to);
+    for (const std::string line : {"eval run", "resume run", "convert run weights"}) {
+      refused({{line, "made with " + names}, {line, "checkpoints/step-00000002.safetensors"}}, 1);
+    }
+    EXPECT_TRUE(checkpoints_of(run_) == before);
+  }
+  write_file(run_ + "/config.json", config_);
+  done("eval run");
+}
+
+// Settings used only in training and evaluation are excluded. Otherwise resumed runs would end with other bytes.
+TEST(ModelRecord, HoldsWhatTheFunctionNeeds) {
+  RunConfig config = RunConfig::make("flip-flop", "cope", "quick");
+  const ModelRecord record = model_record(config, *config.make_task());
+  EXPECT_EQ(record.at("vocabulary"), "w r i 0 1");
+  EXPECT_EQ(record.at("pe.cope.p-max"), "64");
+  EXPECT_EQ(model_record_from_text(model_record_text(record), "text"), record);
+  const std::string counted = "300 tokens", one = "300 tokens, 1a2b3c4d", other = "300 tokens, 5e6f7a8b";
+  EXPECT_TRUE(same_vocabulary(one, one));
+  EXPECT_FALSE(same_vocabulary(one, other));
+  EXPECT_TRUE(same_vocabulary(counted, one)) << "of token files the number of ids is known";
+  EXPECT_FALSE(same_vocabulary("301 tokens", one));
+  EXPECT_FALSE(same_vocabulary("w r i 0 1", "w r i 0"));
+  ModelRecord earlier = record;
+  earlier["vocabulary"] = one;
+  EXPECT_TRUE(holds(error_of([&] { check_same_model(earlier, config, *config.make_task()); }),
+                    "made with 300 tokens of the tokenizer with the checksum 1a2b3c4d, and the configuration has the "
+                    "symbols w r i 0 1"));
+  for (const auto& [setting, value] : {std::pair{"steps", "1"},
+                                       {"seed", "5"},
+                                       {"optimiser.lr", "1"},
+                                       {"model.dropout", "0.5"},
+                                       {"model.init", "gpt2"},
+                                       {"task.sparse-count", "1"}}) {
+    config.set(setting, value);
+    EXPECT_EQ(model_record(config, *config.make_task()), record) << setting;
+  }
+  const RunConfig counting = RunConfig::make("counting", "cope", "quick");
+  EXPECT_TRUE(holds(error_of([&] { check_same_model(record, counting, *counting.make_task()); }),
+                    "made with task flip-flop, the configuration has counting"));
+}
+
+}  // namespace tally::testing::run_folder_test
