@@ -21,7 +21,7 @@ namespace tally {
 namespace {
 
 struct GenerateSettings {
-  std::string run, checkpoint = "newest", prompt, prompt_file, stop;
+  std::string run, checkpoint = "newest", prompt, prompt_file, stop, full = "stop";
   std::int64_t count = 200, samples = 1, seed = 1;
   bool raw = false;
   std::vector<std::string> specials;
@@ -61,14 +61,13 @@ class Generator {
     const std::atomic<bool>& stop = watch_signals();
     const NoGrad no_grad;
     const auto begin = std::chrono::steady_clock::now();
-    feed(prompt_, 1);  // once, whatever the number of texts
-    repeat();
+    begin_with_prompt();
     for (std::int64_t n = 0; n < settings_.count && !stop.load() && !all_done(); ++n) {
       std::vector<std::int32_t> chosen;
       for (std::size_t text = 0; text < texts_.size(); ++text) chosen.push_back(choose(text, n));
       ++made_;
-      if (n + 1 == settings_.count || all_done() || !is_room()) break;
-      feed(chosen, std::ssize(chosen));
+      if (n + 1 == settings_.count || all_done()) break;
+      if (!go_on(chosen)) break;
     }
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     for (Text& text : texts_) print(text, text.shown.finish());
@@ -138,6 +137,39 @@ class Generator {
     return trained_.task->encode(prompt);
   }
 
+  // Feeds the prompt once, whatever the number of texts.
+  void begin_with_prompt() {
+    std::vector<std::int32_t> tokens = prompt_;
+    while (settings_.full == "slide" && tokens.size() > 1 && !takes(static_cast<std::int64_t>(tokens.size()))) {
+      tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(tokens.size() / 2));
+    }
+    if (tokens.size() < prompt_.size()) {
+      tell_beside(formatted("of the prompt's {} tokens the model takes the last {}", prompt_.size(), tokens.size()));
+    }
+    feed(tokens, 1);
+    if (state_.length > 0 && state_.layers.empty()) {
+      tell_beside(formatted("each token computes the whole text anew: {} keeps nothing to go on from",
+                            trained_.config.model.attention == "composed"
+                                ? "attention in composed form"
+                                : formatted("a model with the encoding {}", trained_.config.encoding.text())));
+    }
+    repeat();
+  }
+
+  // Prints a note to stderr, apart from the text.
+  void tell_beside(const std::string& line) const {
+    if (!common_.quiet) std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+  bool takes(std::int64_t length) const {
+    try {
+      trained_.model->check_length(length);
+    } catch (const Error&) {
+      return false;
+    }
+    return true;
+  }
+
   // Feeds the next tokens of `rows` texts, stored text after text, to the model.
   void feed(const std::vector<std::int32_t>& tokens, std::int64_t rows) {
     const Tensor all = Tensor::from(tokens, {rows, static_cast<std::int64_t>(tokens.size()) / rows});
@@ -198,17 +230,32 @@ class Generator {
     std::fflush(stdout);
   }
 
-  // Whether the model takes another token. Notes that it has reached its own or the trained length.
-  bool is_room() {
+  // Feeds the chosen tokens. When the model's length is reached, either stops or restarts from the last half of the
+  // text. Returns whether it continued.
+  bool go_on(const std::vector<std::int32_t>& chosen) {
     try {
       trained_.model->check_length(state_.length + 1);
     } catch (const Error& error) {
-      note_ = formatted("; ended: {}", error.what());
-      return false;
+      if (settings_.full == "stop") {
+        note_ = formatted("; ended: {}", error.what());
+        return false;
+      }
+      const auto half = static_cast<std::size_t>(std::max<std::int64_t>(1, state_.length / 2));
+      state_ = {};
+      std::vector<std::int32_t> all;
+      for (std::size_t n = 0; n < texts_.size(); ++n) {
+        std::vector<std::int32_t> seen = prompt_;
+        seen.insert(seen.end(), texts_[n].ids.begin(), texts_[n].ids.end());
+        if (texts_[n].done) seen.resize(prompt_.size() + static_cast<std::size_t>(made_), chosen[n]);
+        all.insert(all.end(), seen.end() - static_cast<std::ptrdiff_t>(half), seen.end());
+      }
+      feed(all, std::ssize(chosen));
+      return true;
     }
     const std::int64_t trained_length = trained_.task->splits().front().length;
     if (state_.length >= trained_length)
       note_ = formatted("; beyond the {} tokens that it was trained on", trained_length);
+    feed(chosen, std::ssize(chosen));
     return true;
   }
 
@@ -251,6 +298,8 @@ std::function<Result()> declare_generate(CommandLine& line) {
   line.add("--specials", &settings->specials,
            "on text: treat the name of this special token in the prompt as the token; default: as ordinary text");
   line.add("--stop", &settings->stop, "stop before this text");
+  line.add("--full", &settings->full, "at the model's longest text: stop, or continue from its second half",
+           {.allowed = {"stop", "slide"}});
   line.add("--raw", &settings->raw, "print raw bytes: no escapes and no final line end");
   line.add("--checkpoint", &settings->checkpoint, checkpoint_help);
   return [settings, &common = line.common] {

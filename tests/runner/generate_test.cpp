@@ -70,13 +70,28 @@ TEST_F(Generate, TextsGoOnFromOnePrompt) {
   }
 }
 
-// The table holds 16 tokens.
-TEST_F(Generate, EndsBeforeItsStopAndAtTheEndOfATable) {
+// The table holds 16 tokens. A prompt of 40 tokens is halved until it fits, to its last 10.
+TEST_F(Generate, EndsOrSlidesAtTheEndOfATable) {
   train("absolute");
   const std::string whole = text("--count=20 --seed=3"), stop = whole.substr(5, 2);
   EXPECT_EQ(text("--count=20 --seed=3 --stop " + stop), whole.substr(0, whole.find(stop)));
   EXPECT_EQ(text("--count=60").size(), 13u) << "12 more are fed, and one more is told";
-  EXPECT_EQ(tally("generate run --count=6 --prompt w0i1i0r1i1i0r1w0i1i0r1").code, 1);
+  EXPECT_EQ(text("--count=60 --full=slide").size(), 60u);
+  std::string prompt;
+  for (int n = 0; n < 10; ++n) prompt += n % 3 == 0 ? "w0i1" : "i0r1";
+  const auto line = [](const std::string& from, const std::string& options) {
+    return "generate run --seed=5 --prompt " + from + options;
+  };
+  const Finished slid = tally(line(prompt, " --full=slide --count=6"));
+  EXPECT_TRUE(holds(slid.err, "of the prompt's 40 tokens the model takes the last 10")) << slid.err;
+  EXPECT_EQ(slid.out, done(line(prompt.substr(30), " --count=6")));
+  EXPECT_EQ(done(line(prompt, " --full=slide --count=30 --quiet")).size(), 31u);
+  EXPECT_EQ(tally(line(prompt, " --count=6")).code, 1);
+  const std::string anew = "each token computes the whole text anew: a model with the encoding absolute+hard ";
+  EXPECT_FALSE(holds(slid.err, "anew"));
+  train("absolute+hard");
+  const std::string note = tally(line("w0i1", " --count=4")).err;
+  EXPECT_TRUE(holds(note, anew) && note.find(anew) == note.rfind(anew)) << note;
 }
 
 // The examples of Unicode 15, table 3-8, and of the text around it.
