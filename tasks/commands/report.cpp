@@ -13,9 +13,21 @@ namespace {
 struct ReportSettings {
   std::vector<std::string> folders;
   std::string out;
+  bool paired = false;
 };
 
+Result run_paired(const ReportSettings& settings) {
+  if (settings.folders.size() != 2) {
+    throw UsageError(formatted("[report] --paired compares two runs, not {}", settings.folders.size()));
+  }
+  const RunSummary first = read_run(settings.folders[0]), second = read_run(settings.folders[1]);
+  const ResultTable table = paired(first, second);
+  return {exit_code::done, JsonValue::object({{"a", first.path}, {"b", second.path}, {"paired", table.rows_json()}}),
+          table.text()};
+}
+
 Result run_report(const ReportSettings& settings, const CommonOptions& common) {
+  if (settings.paired) return run_paired(settings);
   if (!settings.out.empty()) {
     known_ending(settings.out, {".svg", ".html"});
     check_output(settings.out);
@@ -40,6 +52,8 @@ std::function<Result()> declare_report(CommandLine& line) {
   const auto settings = std::make_shared<ReportSettings>();
   line.add("DIR", &settings->folders, "runs, or folders with runs in them", {.required = true});
   line.add("--out", &settings->out, "file to write: learning curves, .svg, or a page to look at, .html");
+  line.add("--paired", &settings->paired, "two language models: the difference of their losses on the same tokens",
+           {.excludes = {"--out"}});
   return [settings, &common = line.common] { return run_report(*settings, common); };
 }
 

@@ -68,6 +68,15 @@ std::optional<double> standard_error(const LossBlocks& blocks) {
   return std::sqrt(squares * parts / (parts - 1)) / static_cast<double>(total(blocks.tokens));
 }
 
+LossDifference paired_difference(const LossBlocks& a, const LossBlocks& b) {
+  check(a.tokens == b.tokens, "paired", "the two were not evaluated on the same tokens: {} in {} parts and {} in {}",
+        total(a.tokens), a.tokens.size(), total(b.tokens), b.tokens.size());
+  check(a.tokens.size() >= 2, "paired", "the text has {} part; at least two are needed", a.tokens.size());
+  LossBlocks difference = a;
+  for (std::size_t n = 0; n < a.nats.size(); ++n) difference.nats[n] -= b.nats[n];
+  return {difference.mean(), *standard_error(difference)};
+}
+
 void LossBlockCounter::add(std::int32_t target, double nats) {
   if (ended_) begin_part(documents_);
   ended_ = target == end_of_text_;

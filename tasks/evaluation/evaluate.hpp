@@ -19,8 +19,9 @@
 
 namespace tally {
 
-// The uncertainty of a perplexity. The loss of a text is summed by document. From these sums follows the standard error
-// of the mean, which covers the choice of text, not of seeds.
+// The uncertainty of a perplexity. The loss of a text is summed by document. From these sums follow the standard error
+// of the mean, and the standard error of the difference between two models on the same tokens. Both cover the choice of
+// text, not of seeds.
 
 // A text in consecutive parts.
 struct LossBlocks {
@@ -34,6 +35,13 @@ struct LossBlocks {
 //   error² = n/(n-1) sum_i (nats_i - mean tokens_i)² / (sum_i tokens_i)²
 // Nothing for fewer than two parts.
 std::optional<double> standard_error(const LossBlocks& blocks);
+
+struct LossDifference {
+  double mean = 0, error = 0;  // nats per token, a - b
+};
+// The same for the difference of two models, part by part. Throws Error if the parts differ, or if there are fewer than
+// two.
+LossDifference paired_difference(const LossBlocks& a, const LossBlocks& b);
 
 // Sums token by token, in the order of the text. Parts are documents. If there are fewer than 20 documents, parts are
 // stretches of 10,000 tokens, provided that there are more of those. While there are more than 1,000 parts, neighbours

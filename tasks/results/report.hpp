@@ -121,4 +121,11 @@ JsonValue report_page_json(const Report& report, const std::string& folder);
 // The complete page (tasks/pages/report.html), which needs no network and no other file.
 std::string report_page(const Report& report, const std::string& folder);
 
+// Compares two language models on the same tokens.
+
+// The difference of their losses, with its standard error over the same parts of the text, on every split that both
+// runs evaluated at their end. Throws Error naming the run without such a result, and if text, tokenizer, context or
+// stride differ.
+ResultTable paired(const RunSummary& first, const RunSummary& second);
+
 }  // namespace tally

@@ -66,6 +66,24 @@ TEST_F(TextRuns, GoOnFromAPromptAndFromNone) {
            {"generate run --prompt-file nothing", "nothing"}});
 }
 
+TEST_F(TextRuns, AreComparedOnTheSameTokens) {
+  done(training("a"));
+  done(training("b", "--seed=2"));
+  const auto evaluation = [&](const std::string& run) {
+    return file_json(run + "/results.json").elements("evaluations")[0];
+  };
+  const JsonValue a = evaluation("a"), b = evaluation("b");
+  double sum = 0;
+  for (const JsonValue& nats : a.at("text").at("parts").elements("nats")) sum += nats.real();
+  EXPECT_NEAR(sum, a.real("loss") * static_cast<double>(a.at("text").integer("tokens")), 1e-9);
+  expect_parts(done("report a b --paired"), {"| validation |"});
+  EXPECT_NEAR(json("report a b --paired").elements("paired")[0].real("difference"), a.real("loss") - b.real("loss"),
+              1e-12);
+  refused("report a --paired", "two");
+  done(training("c", "--task.stride=4"));
+  refused("report a c --paired", "the stride is 16 in '", 1);
+}
+
 // Figure 3: contexts on the same targets, including longer ones than trained, with options that may change after
 // training.
 TEST_F(TextRuns, VaryTheirContextOnTheSameTargets) {
