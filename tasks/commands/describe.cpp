@@ -119,6 +119,13 @@ Result TaskSequences::print(const std::string& name, bool as_json) const {
           .notice = true};
 }
 
+constexpr std::string_view npy_magic = "\x93NUMPY", checksum_prefix = "checksum";
+
+bool is_npy(const std::string& path) {
+  const FileReader reader(path);
+  return reader.size() >= npy_magic.size() && reader.read_string(0, npy_magic.size()) == npy_magic;
+}
+
 JsonValue sizes_of(const Shape& shape) {
   JsonValue sizes = JsonValue::array();
   for (int axis = 0; axis < shape.rank; ++axis) sizes.push(shape[axis]);
@@ -142,11 +149,8 @@ JsonValue safetensors_contents(const SafetensorsFile& file) {
     bytes += entry.end - entry.begin;
     elements += entry.shape.numel();
   }
-  constexpr std::string_view checksum = "checksum";  // and "checksum.<tensor>"
-  for (const auto& [key, value] : file.metadata()) {
-    if (!key.starts_with(checksum)) metadata.set(key, value);
-  }
-  if (file.metadata().contains(std::string(checksum))) {
+  for (const auto& [key, value] : file.metadata()) metadata.set(key, value);
+  if (metadata.contains(checksum_prefix)) {
     for (const std::string& name : verify_checksums(file)) wrong.push(name);
   }
   return JsonValue::object({{"file", file.path()},
@@ -160,15 +164,22 @@ JsonValue safetensors_contents(const SafetensorsFile& file) {
 // Names, types, shapes and metadata. A tensor with a wrong checksum is named, and the command fails. Throws Error for
 // other files.
 Result file_contents(const std::string& path) {
-  if (path.ends_with(".npy")) return {.value = npy_contents(path)};
+  if (is_npy(path)) return {.value = npy_contents(path)};
+  JsonValue value;
   try {
-    JsonValue value = safetensors_contents(SafetensorsFile::open(path));
-    const bool is_good = value.elements("bad_checksums").empty();
-    return {is_good ? exit_code::done : exit_code::failed, std::move(value)};
+    value = safetensors_contents(SafetensorsFile::open(path));
   } catch (const Error& error) {
     if (path.ends_with(".safetensors")) throw;
     fail("describe", "{}: is neither a safetensors nor a .npy file: {}", escape_for_print(path, 1000), error.what());
   }
+  JsonValue shown = value;
+  JsonValue metadata = JsonValue::object();
+  for (const JsonMember& member : value.at("metadata").members()) {
+    if (!member.name.starts_with(checksum_prefix)) metadata.set(member.name, member.value);
+  }
+  std::string text = value_text(shown.set("metadata", std::move(metadata)));
+  const bool is_good = value.elements("bad_checksums").empty();
+  return {is_good ? exit_code::done : exit_code::failed, std::move(value), std::move(text)};
 }
 
 // [{"name": "pe.p-max", "default": 64, "values": "1 to 8", "help": ...}]
@@ -271,6 +282,27 @@ JsonValue value_of(const EncodingChoice& choice) {
                             {"parts", std::move(parts)}});
 }
 
+// --model.kind lstm
+JsonValue lstm_value() {
+  ModelOptions model;
+  model.kind = "lstm";
+  model.layers = 1;
+  model.width = width;
+  JsonValue tensors = JsonValue::array();
+  for (const auto& [path, shape] : parameter_shapes(model, EncodingChoice::parse("none"), symbols, max_length))
+    tensors.push(tensor_value(path, shape));
+  return JsonValue::object(
+      {{"kind", "model"},
+       {"name", "lstm"},
+       {"summary", "LSTM layers, which read tokens in order; --model.kind lstm, without --pe"},
+       {"formula", "i, f, o = sigmoid, g = tanh of W x_t + b + U h_{t-1};  c_t = f c_{t-1} + i g;  h_t = o tanh(c_t)"},
+       {"sizes", "1 layer; D width, V symbols; blocks of D rows for i, f, g, o"},
+       {"parameters", std::move(tensors)},
+       {"paper",
+        "Hochreiter and Schmidhuber 1997; forget gate: Gers, Schmidhuber and Cummins 2000; on flip-flop: Liu et al. "
+        "2023, arXiv 2306.00946"}});
+}
+
 JsonValue value_of(const TaskEntry& entry) {
   const std::unique_ptr<Options> options = entry.make_options();
   JsonValue value = JsonValue::object({{"kind", "task"},
@@ -370,6 +402,8 @@ Result describe(const std::string& name) {
     consider(entry.name, entry);
     consider(formatted("{} {}", entry.task, entry.name), entry);  // as 'tally describe presets' prints it
   }
+  known.emplace_back("lstm");
+  if (name == known.back()) found.push(lstm_value());
   if (found.elements().empty() && is_file(name)) return file_contents(name);
   if (name.find_first_of("+:@,[") != std::string::npos) {
     found.push(as_usage([&] { return value_of(EncodingChoice::parse(name)); }));
@@ -390,8 +424,8 @@ std::function<Result()> declare_describe(CommandLine& line) {
   line.json_help = "print one JSON object at the end; with --sequences one a line, for each sequence";
   line.add("NAME", words.get(),
            "tasks, encodings, optimisers or presets (all without a name); a task, an encoding, an optimiser, a "
-           "preset (of all tasks that have it, or of one: flip-flop paper), or a combination of encodings (cope+rope; "
-           "0:none,1-3:cope); or a .safetensors or .npy file");
+           "preset (of all tasks that have it, or of one: flip-flop paper), a combination of encodings (cope+rope; "
+           "0:none,1-3:cope), or lstm; or a .safetensors or .npy file");
   const auto sequences = TaskSequences::declare(line);
   return [words, sequences, &common = line.common] {
     const std::string name = joined(*words, " ");
