@@ -138,10 +138,6 @@ Tensor interpolate(const Tensor& table, const Tensor& position);
 
 // --- scan over the last axis ---
 Tensor cumsum(const Tensor& x, bool reverse = false);
-// y[..., j] = decay[..., j] y[..., j-1] + x[..., j]: a running sum with decay, carried in double. x [..., N]; decay
-// broadcasts to it, and usually is from 0 to 1. Example: one per head and token for all channels, [B, H, 1, T] with x
-// [B, H, d, T].
-Tensor decayed_cumsum(const Tensor& x, const Tensor& decay);
 // x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions, computed from gates.
 Tensor causal_suffix_sum(const Tensor& x);
 

@@ -73,21 +73,6 @@ Reference cumsum_reference(bool reverse, bool causal) {
   };
 }
 
-// Every y[j] directly: the sum of all earlier x with the decays between them.
-Array decayed_reference(const std::vector<Array>& in) {
-  const Array &x = in[0], &decay = in[1];
-  Array y(x.shape);
-  for_each_index(y.shape, [&](const Index& index) {
-    long double sum = 0, weight = 1;
-    for (std::int64_t k = index.back(); k >= 0; --k) {
-      sum += weight * static_cast<long double>(x[with_last(index, k)]);
-      weight *= static_cast<long double>(decay[with_last(index, k)]);
-    }
-    y[index] = static_cast<double>(sum);
-  });
-  return y;
-}
-
 Array norm_reference(const std::vector<Array>& x, bool centred, double eps) {
   Array y(x[0].shape);
   const std::int64_t width = y.shape.back();
@@ -275,19 +260,6 @@ std::vector<OpCase> row_cases() {
       scan_case(
           "cumsum_reverse", false, [](const Tensor& x) { return cumsum(x, true); }, cumsum_reference(true, false)),
       scan_case("causal_suffix_sum", true, causal_suffix_sum, cumsum_reference(true, true)),
-      {.name = "decayed_cumsum",
-       .kernels = {"decayed_cumsum", "decayed_cumsum_backward"},
-       .operands = {{Kind::real, -1, 2}, {Kind::real, 0, 1}},
-       .shapes = {{{2, 5}, {2, 5}},
-                  {{2, 3, 4}, {2, 1, 4}},  // of a head for all its channels
-                  {{2, 3, 4}, {3, 1}},     // the same at every token
-                  {{4}, {4}},
-                  {{3, 1}, {3, 1}},
-                  {{2, 0}, {2, 0}},
-                  {{0, 2}, {2}}},
-       .large = {{40, 1100}, {40, 1100}},
-       .run = [](const auto& x) { return decayed_cumsum(x[0], x[1]); },
-       .reference = decayed_reference},
   };
   for (OpCase& op : cases) {
     if (op.name == "max_last" || op.name == "max_first_kept") op.kernels = {"reduce", "argmax", "compare", "where"};

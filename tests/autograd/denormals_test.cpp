@@ -57,7 +57,6 @@ std::vector<std::pair<std::string, std::function<Tensor()>>> results() {
        }},
       {"a sum", [=] { return sum(denormal, {1}); }},
       {"a running sum", [=] { return cumsum(denormal); }},
-      {"a decayed sum", [=] { return decayed_cumsum(denormal, one); }},
       {"a product of matrices", [=] { return matmul(vectors, row); }},
       {"a product of matrices of denormal operands", [=] { return matmul(denormal, one); }},
   };

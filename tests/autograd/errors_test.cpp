@@ -190,11 +190,6 @@ const std::vector<WrongCall>& wrong_calls() {
        },
        {"[causal_suffix_sum]", "[3, 4]"}},
       {"cumsum_scalar", [] { cumsum(floats({})); }, {"[cumsum]", "[]"}},
-      {"decayed_cumsum_shape",
-       [] {
-         decayed_cumsum(floats({2, 3}), floats({2, 4}));
-       },
-       {"[decayed_cumsum]", "[2, 3]", "[2, 4]"}},
       {"solve_unit_lower_shape",
        [] {
          solve_unit_lower(floats({2, 3, 3}), floats({2, 4, 5}));

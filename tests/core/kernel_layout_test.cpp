@@ -349,8 +349,6 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   cpu::softmax(square.view, other.view, true);
   cpu::softmax_backward(square.view, other.view, other.view, true);
   cpu::cumsum(square.view, other.view, true, true);
-  cpu::decayed_cumsum(square.view, other.view, other.view);
-  cpu::decayed_cumsum_backward(square.view, other.view, other.view, other.view, other.view);
   cpu::interpolate(square.view, table.view, other.view, true);
   cpu::interpolate_backward(d_table.view, square.view, other.view, table.view, other.view, true,
                             Workspace(cpu::interpolate_backward_workspace(d_table.view), {}).data());

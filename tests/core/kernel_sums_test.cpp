@@ -47,19 +47,4 @@ TEST(KernelSums, RunningSumsAreRoundedOnce) {
   }
 }
 
-TEST(KernelSums, DecayedSumsAreRoundedOnce) {
-  constexpr std::int64_t length = 5000;
-  Array<float> x({1, length}), decay({1, length}, 2), y({1, length});
-  for (std::int64_t j = 0; j < length; ++j) {
-    x.at(j) = std::abs(x.at(j));
-    decay.at(j) = 1 - 1e-4f * std::abs(decay.at(j));
-  }
-  cpu::decayed_cumsum(y.view, decay.view, x.view);
-  double sum = 0;
-  for (std::int64_t j = 0; j < length; ++j) {
-    sum = static_cast<double>(decay.at(j)) * sum + static_cast<double>(x.at(j));
-    ASSERT_NEAR(static_cast<double>(y.at(j)), sum, 0x1.01p-24 * sum) << j;
-  }
-}
-
 }  // namespace tally::kernel_sums_test
