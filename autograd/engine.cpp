@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "autograd/autocast.hpp"
-#include "autograd/completion.hpp"
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops/check.hpp"

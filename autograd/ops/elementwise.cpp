@@ -27,16 +27,9 @@ constexpr std::string_view name_of(BinaryOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
-// y (bool) = a op b.
-Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
-  const ProfileScope scope(name);
-  check_same_type(name, a, b);
-  check_numbers(name, a);
-  const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
-  kernels(y.device())
-      .compare(op, y.view(), a.detached_broadcast(name, y.shape()).view(),
-               b.detached_broadcast(name, y.shape()).view());
-  return y;
+constexpr std::string_view name_of(CompareOp op) {
+  constexpr std::array<std::string_view, 3> names = {"less", "less_equal", "equal"};
+  return names[static_cast<std::size_t>(op)];
 }
 
 // condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of a selected operand.
@@ -135,6 +128,18 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   return y;
 }
 
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+  const std::string_view name = name_of(op);
+  const ProfileScope scope(name);
+  check_same_type(name, a, b);
+  check_numbers(name, a);
+  const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
+  kernels(y.device())
+      .compare(op, y.view(), a.detached_broadcast(name, y.shape()).view(),
+               b.detached_broadcast(name, y.shape()).view());
+  return y;
+}
+
 Tensor multiply_activations(Tensor a, const Tensor& b) {
   constexpr std::string_view name = "multiply";
   const ProfileScope scope(name);
@@ -167,43 +172,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
-Tensor multiply(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
-Tensor divide(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
-Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
-
-Tensor less(const Tensor& a, const Tensor& b) { return compare(CompareOp::less, "less", a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::less_equal, "less_equal", a, b); }
-Tensor equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::equal, "equal", a, b); }
-
-Tensor add(const Tensor& x, double c) { return unary(UnaryOp::add_scalar, x, c); }
-Tensor multiply(const Tensor& x, double c) { return unary(UnaryOp::multiply_scalar, x, c); }
-Tensor power(const Tensor& x, double exponent) { return unary(UnaryOp::power, x, exponent); }
-Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
-Tensor abs(const Tensor& x) { return unary(UnaryOp::absolute, x); }
-Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
-Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
-Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
-Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
-Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
-Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
-Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
-Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
-Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
-Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
-Tensor relu(Tensor&& x) { return unary(UnaryOp::relu, std::move(x)); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   check(slope >= 0, "leaky_relu", "the slope must be at least 0, got {}", slope);
   return unary(UnaryOp::leaky_relu, x, slope);
 }
-Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
-Tensor gelu(Tensor&& x) { return unary(UnaryOp::gelu, std::move(x)); }
-Tensor gelu_tanh(const Tensor& x) { return unary(UnaryOp::gelu_tanh, x); }
-Tensor gelu_tanh(Tensor&& x) { return unary(UnaryOp::gelu_tanh, std::move(x)); }
-Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
-Tensor silu(Tensor&& x) { return unary(UnaryOp::silu, std::move(x)); }
-Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
 
 }  // namespace tally

@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "autograd/completion.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"

@@ -29,9 +29,9 @@ Values gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
 Values values_of(const Tensor& x) { return x.to_vector<double>(); }
 
 TEST_P(Kinks, ReluAndAbsHaveNoGradientAtZero) {
-  for (Tensor (*function)(const Tensor&) : {&relu, static_cast<Tensor (*)(const Tensor&)>(&abs)}) {
+  for (const UnaryOp op : {UnaryOp::relu, UnaryOp::absolute}) {
     const Tensor x = leaf({0, -0.0});
-    backward(sum(function(x)));
+    backward(sum(unary(op, x)));
     EXPECT_EQ(gradient_of(x), Values({0, 0}));
   }
 }

@@ -33,7 +33,7 @@ struct Case {
 
 using Run = Tensor (*)(const Case& c, DType dtype);
 
-template <Tensor (*function)(const Tensor&)>
+template <auto function>
 Tensor of_one(const Case& c, DType dtype) {
   return function(c.in(0, dtype));
 }

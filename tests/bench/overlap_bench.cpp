@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/completion.hpp"
 #include "core/distributed/gradient_reducer.hpp"
 #include "core/error.hpp"
 #include "tasks/data/batch.hpp"
