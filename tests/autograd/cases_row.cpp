@@ -112,11 +112,12 @@ std::vector<OpCase> row_cases() {
   };
   const Reference sum_middle = [](const auto& x) {
     const Shape& s = x[0].shape;
-    return sum_into(x[0], {s[0], 1, s[2]}, {s[0], s[2]});
+    return sum_into(x[0], shape(s[0], 1, s[2]), shape(s[0], s[2]));
   };
+  const std::vector<int> ends{-1, 0};
   const Reference sum_ends_kept = [](const auto& x) {
     const Shape& s = x[0].shape;
-    return sum_into(x[0], {1, s[1], 1}, {1, s[1], 1});
+    return sum_into(x[0], shape(1, s[1], 1), shape(1, s[1], 1));
   };
   std::vector<OpCase> cases = {
       reduce_case(
@@ -127,20 +128,13 @@ std::vector<OpCase> row_cases() {
           [](const auto& x) { return sum(x[0], {1}); }, sum_middle),
       reduce_case(
           "sum_first_last", {{{2, 3, 4}}, {{1, 2, 1}}, {{2, 0, 3}}}, {60, 40, 50},
-          [](const auto& x) {
-            return sum(x[0], {-1, 0}, true);
-          },
-          sum_ends_kept),
+          [=](const auto& x) { return sum(x[0], ends, true); }, sum_ends_kept),
       reduce_case(
           "sum_last_large", {{{2, 3}}}, {3, 100003}, [](const auto& x) { return sum(x[0], {1}); },
-          [](const auto& x) {
-            return sum_into(x[0], {x[0].shape[0], 1}, {x[0].shape[0]});
-          }),
+          [](const auto& x) { return sum_into(x[0], shape(x[0].shape[0], 1), shape(x[0].shape[0])); }),
       reduce_case(
           "sum_first_large", {{{2, 3}}}, {100003, 3}, [](const auto& x) { return sum(x[0], {0}); },
-          [](const auto& x) {
-            return sum_into(x[0], {1, x[0].shape[1]}, {x[0].shape[1]});
-          }),
+          [](const auto& x) { return sum_into(x[0], shape(1, x[0].shape[1]), shape(x[0].shape[1])); }),
       reduce_case(
           "mean", {{{2, 3}}, {{}}, {{1, 1}}}, {30, 90, 50}, [](const auto& x) { return mean(x[0]); },
           divided_by_count(sum_all)),
@@ -149,12 +143,8 @@ std::vector<OpCase> row_cases() {
           divided_by_count(sum_middle)),
       reduce_case(
           "sum_to", {{{2, 3, 4}}, {{1, 3, 1}}, {{0, 3, 2}}}, {40, 3, 700},
-          [](const auto& x) {
-            return sum_to(x[0], {3, 1});
-          },
-          [](const auto& x) {
-            return sum_into(x[0], {1, 3, 1}, {3, 1});
-          }),
+          [](const auto& x) { return sum_to(x[0], shape(3, 1)); },
+          [](const auto& x) { return sum_into(x[0], shape(1, 3, 1), shape(3, 1)); }),
       reduce_case(
           "max_last", {{{2, 3, 4}}, {{5}}, {{1, 1}}, {{0, 3}}}, {300, 170}, [](const auto& x) { return max(x[0], -1); },
           [](const auto& x) {
