@@ -281,6 +281,14 @@ TEST(Backward, AResultChangedThroughAViewIsAnError) {
   expect_error(error_of([&] { backward(loss); }), {"[exp]", "changed in place"});
 }
 
+TEST(Backward, AGradientThatIsAddedToIsChangedInPlace) {
+  const Tensor x = leaf({2}), y = leaf({5});
+  backward(sum(x * x));
+  const Tensor kept = sum(y * gradient(x));  // its derivative needs the gradient of x as it is now
+  backward(sum(x * x));                      // adds to that
+  expect_error(error_of([&] { backward(kept); }), {"changed in place"});
+}
+
 TEST(Backward, WhatIsNotKeptMayChange) {
   const Tensor x = leaf({2});
   const Tensor y = x + 1.0;  // its derivative needs no value
