@@ -74,6 +74,7 @@ class Tensor {
   // Size of one axis, negative counted from the end. Throws when out of range.
   std::int64_t size(int axis) const { return shape_[normalise_axis("size", axis, shape_)]; }
   std::int64_t numel() const { return shape_.numel(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }  // of all elements
   DType dtype() const { return dtype_; }
   Device device() const;
   bool dense() const { return is_dense(shape_, strides_); }

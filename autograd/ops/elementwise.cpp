@@ -32,6 +32,16 @@ constexpr std::string_view name_of(CompareOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
+// x in the shape of a result that it broadcasts to.
+View broadcast(const Tensor& x, const Tensor& y) { return x.detached_broadcast("broadcast", y.shape()).view(); }
+
+// An empty tensor for the result of an operation on numbers.
+Tensor broadcast_result(std::string_view name, const Tensor& a, const Tensor& b, DType dtype) {
+  check_same_type(name, a, b);
+  check_numbers(name, a);
+  return Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), dtype, a.device());
+}
+
 // condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of a selected operand.
 Tensor gradient_where(const Tensor& condition, const Tensor& d_y, bool flip, const Shape& shape) {
   const Tensor zero = Tensor::scalar(0.0, d_y.dtype(), d_y.device());
@@ -58,14 +68,12 @@ Backward derivative_of_product(Saved a, Saved b) {
 Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y) {
   switch (op) {
     case BinaryOp::add:
-      return [](const Tensor& d_y, Gradients& d) {
-        if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
-        if (d.wants(1)) d.set(1, sum_to(d_y, d.shape(1)));
-      };
     case BinaryOp::subtract:
-      return [](const Tensor& d_y, Gradients& d) {
+      return [op](const Tensor& d_y, Gradients& d) {
         if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
-        if (d.wants(1)) d.set(1, negate(sum_to(d_y, d.shape(1))));
+        if (!d.wants(1)) return;
+        const Tensor d_b = sum_to(d_y, d.shape(1));
+        d.set(1, op == BinaryOp::add ? d_b : negate(d_b));
       };
     case BinaryOp::multiply:
       return derivative_of_product(Saved("multiply", requires_grad(b) ? a : Tensor()),
@@ -119,11 +127,8 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
-  check_same_type(name, a, b);
-  check_numbers(name, a);
-  Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), a.dtype(), a.device());
-  kernels(y.device())
-      .binary(op, y.view(), a.detached_broadcast(name, y.shape()).view(), b.detached_broadcast(name, y.shape()).view());
+  Tensor y = broadcast_result(name, a, b, a.dtype());
+  kernels(y.device()).binary(op, y.view(), broadcast(a, y), broadcast(b, y));
   if (needs_grad({a, b})) record(name, y, {a, b}, binary_derivative(op, a, b, y));
   return y;
 }
@@ -131,12 +136,8 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
-  check_same_type(name, a, b);
-  check_numbers(name, a);
-  const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
-  kernels(y.device())
-      .compare(op, y.view(), a.detached_broadcast(name, y.shape()).view(),
-               b.detached_broadcast(name, y.shape()).view());
+  const Tensor y = broadcast_result(name, a, b, DType::boolean);
+  kernels(y.device()).compare(op, y.view(), broadcast(a, y), broadcast(b, y));
   return y;
 }
 
@@ -162,9 +163,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
         condition.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
-  kernels(y.device())
-      .where(y.view(), condition.detached_broadcast("where", shape).view(), a.detached_broadcast("where", shape).view(),
-             b.detached_broadcast("where", shape).view());
+  kernels(y.device()).where(y.view(), broadcast(condition, y), broadcast(a, y), broadcast(b, y));
   record("where", y, {a, b}, [kept = Saved("where", condition)](const Tensor& d_y, Gradients& d) {
     if (d.wants(0)) d.set(0, gradient_where(kept.get(), d_y, false, d.shape(0)));
     if (d.wants(1)) d.set(1, gradient_where(kept.get(), d_y, true, d.shape(1)));

@@ -20,22 +20,12 @@ template <class V>
 constexpr auto lanes = static_cast<std::int64_t>(sizeof(V) / sizeof(Scalar<V>));
 
 // As many words of 16 bits as V has floats.
-template <std::size_t bytes>
-struct HalvesOf;
-template <>
-struct HalvesOf<64> {
-  typedef std::uint16_t Type __attribute__((vector_size(32)));
-};
-template <>
-struct HalvesOf<32> {
-  typedef std::uint16_t Type __attribute__((vector_size(16)));
-};
-template <>
-struct HalvesOf<16> {
-  typedef std::uint16_t Type __attribute__((vector_size(8)));
+template <class V>
+struct HalvesOf {
+  typedef std::uint16_t Type __attribute__((vector_size(sizeof(V) / 2)));
 };
 template <class V>
-using HalfWords = typename HalvesOf<sizeof(V)>::Type;
+using HalfWords = typename HalvesOf<V>::Type;
 
 template <class V>
 TALLY_INLINE V load(const Scalar<V>* x) {
