@@ -160,22 +160,6 @@ TEST(JsonParse, NumberOfValues) {
   expect_refused("[[1,[2]]]", "more than 3 values", limits);
 }
 
-// Texts that the library would hold twice. It never gets blanks, or strings without escapes.
-TEST(JsonParse, LengthOfTokens) {
-  const JsonLimits limits{.max_token_bytes = 100};
-  const std::string plain(1000, 'x'), blanks(1000, ' '), escaped = plain + "\\n";
-  EXPECT_EQ(parse(formatted("{}[\"{}\",{}2]", blanks, plain, blanks), limits).elements().front().string(), plain);
-  expect_refused(formatted("{{ \"{}\":1}}", escaped), "byte 1: a token of more than 100 bytes", limits);
-  expect_refused(formatted("[1,\"{}\"]", escaped), "a token of more than 100 bytes", limits);
-  expect_refused(formatted("[{}]", std::string(101, '1')), "byte 1: a token of more than 100 bytes", limits);
-}
-
-// Strings with and without escapes, long and empty, ends of escapes at ends of strings.
-TEST(JsonParse, StringsThatTheLibrarySeesAndThoseItDoesNot) {
-  const JsonValue value = parse(R"({"":"","a\\":"\"","b":"\\","\"":"c\\\"","d":"","\\":"x"})");
-  EXPECT_EQ(write_json(value), R"({"":"","a\\":"\"","b":"\\","\"":"c\\\"","d":"","\\":"x"})");
-}
-
 TEST(JsonParse, MembersOneByOne) {
   std::string seen;
   const auto parse_members = [&](std::string_view text, const JsonLimits& limits) {
