@@ -10,7 +10,6 @@
 #include <functional>
 #include <vector>
 
-#include "core/io/safetensors.hpp"
 #include "tests/core/io_files.hpp"
 
 // The state after a loss of power depends on the order in which a file, its name and its folder reach the disk: the
@@ -69,17 +68,6 @@ TEST(AtomicFile, FullDiskKeepsTheOldFile) {
       fails_on_full_disk(4096, "a: cannot write: File too large", [&] { write_file_atomically(path, content); }));
   EXPECT_EQ(bytes_of_file(path), "old content");
   EXPECT_EQ(folder.file_count(), 1U);  // the temporary is gone
-}
-
-TEST(AtomicFile, FullDiskKeepsTheOldTensors) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("a.safetensors");
-  write_safetensors(path, {{"x", Tensor::from(std::vector<float>{1, 2, 3}, {3})}});
-  const std::string before = bytes_of_file(path);
-  const NamedTensors large = {{"x", Tensor::from(std::vector<float>(50000, 1.0F), {50000})}};
-  EXPECT_TRUE(fails_on_full_disk(1 << 16, "cannot write", [&] { write_safetensors(path, large); }));
-  EXPECT_EQ(bytes_of_file(path), before);
-  EXPECT_EQ(folder.file_count(), 1U);
 }
 
 TEST(AtomicFile, PiecesAreThereWhenFinished) {
