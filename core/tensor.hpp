@@ -138,8 +138,8 @@ class Tensor {
   std::shared_ptr<AutogradData> autograd_;
 };
 
-// The elements in NumPy's layout, as its str() gives them: rounded to 8 digits, and only the first and last 3 along
-// each axis if there are more than 1000.
+// The elements in NumPy's layout, rounded to 8 digits, and only the first and last 3 along each axis if there are more
+// than 1000.
 std::string to_text(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
