@@ -20,7 +20,7 @@ using Computed = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
 template <class T, class F>
 [[gnu::always_inline]] inline void visit_op(UnaryOp op, double parameter, F&& f) {
   if constexpr (std::is_same_v<T, Bfloat16>) {
-    functors::visit_activation_of_bf16(op, f);
+    functors::visit_activation_of<T>(op, f);
   } else {
     functors::visit(op, parameter, f);
   }

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/view.hpp"
 
 namespace tally::testing {
 
-enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
+enum class Order { rows, columns };
 
 // [batch, rows, columns] of random numbers in [-1, 1), with `pad` NaN after each row.
 template <class T>
@@ -22,14 +23,11 @@ struct Matrices {
   Matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns, Order order = Order::rows,
            std::int64_t pad = 0) {
     const bool transposed = order == Order::columns;
-    const std::int64_t length = (transposed ? rows : columns) + pad, unit = order == Order::spread ? 2 : 1;
-    const std::int64_t one = (transposed ? columns : rows) * length * unit;
+    const std::int64_t length = (transposed ? rows : columns) + pad, one = (transposed ? columns : rows) * length;
     data.reserve(1);  // an address, even without elements
     data.assign(static_cast<std::size_t>(batch * one), std::numeric_limits<T>::quiet_NaN());
-    view = {data.data(),
-            dtype_of<T>,
-            {batch, rows, columns},
-            {{one, transposed ? unit : length * unit, transposed ? length * unit : unit}}};
+    view = {data.data(), dtype_of<T>, {batch, rows, columns}, {{one, length, 1}}};
+    if (transposed) std::swap(view.strides[1], view.strides[2]);
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(-1.0, 1.0);
     for (std::int64_t matrix = 0; matrix < batch; ++matrix) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -84,8 +85,7 @@ struct Products {
 };
 
 struct Library {
-  Products<float> f32;
-  Products<double> f64;
+  std::tuple<Products<float>, Products<double>> products;
   BlasInfo info;
 };
 
@@ -110,8 +110,9 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
   Library library;
   const char* (*config)() = nullptr;
   const char* (*core)() = nullptr;
-  if (!find_symbol(handle, "cblas_sgemm", library.f32.gemm) || !find_symbol(handle, "cblas_dgemm", library.f64.gemm) ||
-      !find_symbol(handle, "cblas_sgemv", library.f32.gemv) || !find_symbol(handle, "cblas_dgemv", library.f64.gemv) ||
+  auto& [f32, f64] = library.products;
+  if (!find_symbol(handle, "cblas_sgemm", f32.gemm) || !find_symbol(handle, "cblas_dgemm", f64.gemm) ||
+      !find_symbol(handle, "cblas_sgemv", f32.gemv) || !find_symbol(handle, "cblas_dgemv", f64.gemv) ||
       !find_symbol(handle, "openblas_get_config", config) || !find_symbol(handle, "openblas_get_corename", core)) {
     tried += formatted("\n  {}: not an OpenBLAS", path);
     dlclose(handle);
@@ -122,7 +123,7 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
     set_threads(1);
   }
   Dl_info file{};
-  dladdr(reinterpret_cast<void*>(library.f32.gemm), &file);
+  dladdr(reinterpret_cast<void*>(f32.gemm), &file);
   library.info = {file.dli_fname ? file.dli_fname : path, config(), core(), true};
   // A build without threads has no locks either: two threads in it can be handed the same buffer, and then both results
   // are wrong (2 to 10 of 100 products, Debian's openblas-serial, two threads).
@@ -176,11 +177,20 @@ const Library& library() {
 
 std::mutex inside;  // held where the library is not concurrent
 
+}  // namespace
+
+BlasInfo blas_info() { return library().info; }
+
+namespace cpu {
+
+void load_blas() { library(); }
+
 // A single row goes another way, which reads b once: gemm would first copy it into its own order, and that takes
 // several times as long as the product.
 template <class T>
-void call(const Products<T>& of, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
-          const T* b, int ld_b, T beta, T* c, int ld_c) {
+void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a, const T* b,
+               int ld_b, T beta, T* c, int ld_c) {
+  const Products<T>& of = std::get<Products<T>>(library().products);
   std::unique_lock lock(inside, std::defer_lock);
   if (!library().info.concurrent) lock.lock();
   if (m == 1) {
@@ -191,23 +201,9 @@ void call(const Products<T>& of, bool transpose_a, bool transpose_b, int m, int 
           ld_b, beta, c, ld_c);
 }
 
-}  // namespace
-
-BlasInfo blas_info() { return library().info; }
-
-namespace cpu {
-
-void load_blas() { library(); }
-
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float* a, int ld_a,
-               const float* b, int ld_b, float beta, float* c, int ld_c) {
-  call(library().f32, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
-}
-
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const double* a, int ld_a,
-               const double* b, int ld_b, double beta, double* c, int ld_c) {
-  call(library().f64, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
-}
+template void gemm_tile(bool, bool, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+template void gemm_tile(bool, bool, int, int, int, double, const double*, int, const double*, int, double, double*,
+                        int);
 
 }  // namespace cpu
 }  // namespace tally
