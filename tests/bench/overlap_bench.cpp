@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/node.hpp"
 #include "core/distributed/gradient_reducer.hpp"
 #include "core/error.hpp"
 #include "tasks/data/batch.hpp"
