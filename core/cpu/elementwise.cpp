@@ -45,16 +45,8 @@ TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const
   });
 }
 
-template <class T>
-TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int64_t n) {
-  functors::visit(op, [&](auto functor) TALLY_INLINED {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
-  });
-}
-
-template <class T>
-TALLY_CLONES void compare_row(CompareOp op, bool* y, const T* a, const T* b, std::int64_t n) {
+template <class Y, class T, class Op>
+TALLY_CLONES void combine_row(Op op, Y* y, const T* a, const T* b, std::int64_t n) {
   functors::visit(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
@@ -119,7 +111,7 @@ void binary(BinaryOp op, View y, View a, View b) {
   dispatch_numbers(y.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_stretch<T, T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
-      binary_row(op, row_y, row_a, row_b, n);
+      combine_row(op, row_y, row_a, row_b, n);
     });
   });
 }
@@ -128,7 +120,7 @@ void compare(CompareOp op, View y, View a, View b) {
   dispatch_numbers(a.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_stretch<bool, T, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
-      compare_row(op, row_y, row_a, row_b, n);
+      combine_row(op, row_y, row_a, row_b, n);
     });
   });
 }
