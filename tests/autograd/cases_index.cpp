@@ -75,7 +75,7 @@ OpCase interpolate_case(const std::string& name, bool causal, std::vector<Shapes
               }};
 }
 
-// x with the first dims rotated by pairs: cosine_sine(index, pair) is of the row of an index.
+// x with the first dims rotated by pairs. cosine_sine(index, pair) returns the cosine and sine of an angle.
 template <class CosineSine>
 Array rotated(const Array& x, bool interleaved, std::int64_t pairs, const CosineSine& cosine_sine) {
   Array y = x;
