@@ -9,19 +9,14 @@
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"
 #include "tests/autograd/counted_kernels.hpp"
+#include "tests/autograd/leaf.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally::engine_test {
 
-Tensor leaf(const std::vector<double>& values) {
-  Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
-  set_requires_grad(x);
-  return x;
-}
-
-std::vector<double> gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
-
 using testing::error_of;
+using testing::gradient_of;
+using testing::leaf;
 
 void expect_error(const std::string& message, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;

@@ -7,6 +7,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "tests/autograd/leaf.hpp"
 #include "tests/devices.hpp"
 
 namespace tally::kinks_test {
@@ -18,14 +19,9 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 class Kinks : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Kinks);
 
-Tensor leaf(const Values& values, const Shape& shape) {
-  Tensor x = Tensor::from(values, shape, default_device());
-  set_requires_grad(x);
-  return x;
-}
-Tensor leaf(const Values& values) { return leaf(values, {static_cast<std::int64_t>(values.size())}); }
+using testing::gradient_of;
+using testing::leaf;
 
-Values gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
 Values values_of(const Tensor& x) { return x.to_vector<double>(); }
 
 TEST_P(Kinks, ReluAndAbsHaveNoGradientAtZero) {
