@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -95,7 +94,7 @@ bool find_symbol(void* handle, const char* name, F& function) {
   return function != nullptr;
 }
 
-// Empty when the file is not there or is no OpenBLAS; why is then added to tried.
+// Empty if the file is missing, is no OpenBLAS or may be called by one thread only; why is then added to tried.
 std::optional<Library> open_library(const std::string& path, std::string& tried) {
   int flags = RTLD_NOW | RTLD_LOCAL;
 #ifndef TALLY_SANITIZED
@@ -124,10 +123,14 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
   }
   Dl_info file{};
   dladdr(reinterpret_cast<void*>(f32.gemm), &file);
-  library.info = {file.dli_fname ? file.dli_fname : path, config(), core(), true};
-  // A build without threads has no locks either: two threads in it can be handed the same buffer, and then both results
-  // are wrong (2 to 10 of 100 products, Debian's openblas-serial, two threads).
-  library.info.concurrent = library.info.config.find("SINGLE_THREADED") == std::string::npos;
+  library.info = {file.dli_fname ? file.dli_fname : path, config(), core()};
+  // Two threads in a build without threads can be handed the same buffer, and then both results are wrong (2 to 10 of
+  // 100 products).
+  if (library.info.config.find("SINGLE_THREADED") != std::string::npos) {
+    tried += formatted("\n  {}: built without threads, so it has no locks", path);
+    dlclose(handle);
+    return std::nullopt;
+  }
   return library;
 }
 
@@ -154,16 +157,11 @@ Library find_library() {
 #endif
     paths.push_back(folder + "/openblas-pthread/libopenblas.so.0");
     paths.push_back("libopenblas.so.0");
-    paths.push_back(folder + "/openblas-serial/libopenblas.so.0");
   }
   std::string tried;
-  std::optional<Library> one_at_a_time;
   for (const std::string& path : paths) {
-    std::optional<Library> library = open_library(path, tried);
-    if (library && library->info.concurrent) return *library;
-    if (library && !one_at_a_time) one_at_a_time = library;
+    if (const std::optional<Library> library = open_library(path, tried)) return *library;
   }
-  if (one_at_a_time) return *one_at_a_time;
   fail("blas",
        "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a "
        "libopenblas.so.0. Tried:{}",
@@ -174,8 +172,6 @@ const Library& library() {
   static const Library loaded = find_library();
   return loaded;
 }
-
-std::mutex inside;  // held where the library is not concurrent
 
 }  // namespace
 
@@ -191,8 +187,6 @@ template <class T>
 void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a, const T* b,
                int ld_b, T beta, T* c, int ld_c) {
   const Products<T>& of = std::get<Products<T>>(library().products);
-  std::unique_lock lock(inside, std::defer_lock);
-  if (!library().info.concurrent) lock.lock();
   if (m == 1) {
     return of.gemv(row_major, transpose_b ? as_is : transposed, transpose_b ? n : k, transpose_b ? k : n, alpha, b,
                    ld_b, a, transpose_a ? ld_a : 1, beta, c, 1);

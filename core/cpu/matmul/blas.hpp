@@ -10,7 +10,6 @@ struct BlasInfo {
   std::string path;    // file the library came from
   std::string config;  // its version and how it was built
   std::string core;    // processor type whose kernels it uses, e.g. "SkylakeX"
-  bool concurrent;     // whether several threads can be in it at once; a build without locks is called by one at a time
 };
 
 // Loads the library if that has not happened. Throws Error when none is found.
