@@ -139,28 +139,7 @@ TEST(ReduceKernel, NothingToReduceGivesTheNeutralElement) {
               Workspace(cpu::reduce_workspace(none.view, Array<float>({0, 4}).view), {}).data());
 }
 
-// --- elementwise on mixed layouts ---
-
-TEST(ElementwiseKernel, OperandsOfDifferentLayouts) {
-  const Shape shape{3, 33, 700};
-  Array<float> a({700, 33, 3}), b({1, 33, 1}, 2), y(shape), c({3, 1, 700}, 4);
-  const View transposed = permuted(a.view, {2, 1, 0});
-  cpu::binary(BinaryOp::subtract, y.view, transposed, repeated(b.view, shape));
-  for_each_index(shape, [&](const Index& index) {
-    ASSERT_EQ(element<float>(y.view, index), element<float>(transposed, index) - element<float>(b.view, index));
-  });
-  Array<bool> less(shape);
-  cpu::compare(CompareOp::less, less.view, repeated(c.view, shape), transposed);
-  cpu::where(y.view, less.view, transposed, repeated(b.view, shape));
-  for_each_index(shape, [&](const Index& index) {
-    const float left = element<float>(c.view, index), right = element<float>(transposed, index);
-    ASSERT_EQ(element<bool>(less.view, index), left < right);
-    ASSERT_EQ(element<float>(y.view, index), left < right ? right : element<float>(b.view, index));
-  });
-  cpu::unary(UnaryOp::negate, 0.0, y.view, transposed);
-  for_each_index(
-      shape, [&](const Index& index) { ASSERT_EQ(element<float>(y.view, index), -element<float>(transposed, index)); });
-}
+// --- elementwise ---
 
 TEST(ElementwiseKernel, IntegerDivisionNeverTraps) {
   Array<std::int32_t> a({4}), b({4}), y({4});
