@@ -113,12 +113,9 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
   Tensor y = reuse_or_empty(x);
   kernels(x.device()).unary(op, parameter, y.view(), x.view());
   if (!unary_is_linear(op) && from_output) saved = save(y);
-  record(name, y, {x}, [op, parameter, saved, from_output](const Tensor& d_y, Gradients& d) {
-    const View value = saved.get().view();
+  record(name, y, {x}, [op, parameter, saved](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = reuse_or_empty(d_y);
-    kernels(d_y.device())
-        .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
-                        from_output ? value : View{});
+    kernels(d_y.device()).unary_backward(op, parameter, d_x.view(), d_y.view(), saved.get().view());
     d.set(0, d_x);
   });
   return y;

@@ -93,9 +93,8 @@ void unary(UnaryOp op, double parameter, View y, View x) {
   dispatch_floating(y.dtype, compute);
 }
 
-void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
-  // Linear operations read neither x nor y; any readable row serves as the argument.
-  const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
+void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View value) {
+  const View v = unary_is_linear(op) ? d_y : value;  // any readable row serves as the argument
   const auto compute = [&](auto type, auto mixed) {
     using T = decltype(type);
     using V = decltype(mixed);
