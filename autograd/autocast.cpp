@@ -9,12 +9,10 @@
 namespace tally {
 namespace {
 
-std::size_t bytes_of(const Tensor& x) { return static_cast<std::size_t>(x.numel()) * size_of(x.dtype()); }
-
-bool covers_storage(const Tensor& x) { return bytes_of(x) == x.storage()->bytes(); }
+bool covers_storage(const Tensor& x) { return x.bytes() == x.storage()->bytes(); }
 
 // A broadcast tensor stores fewer elements than its shape has, and converting it would store them all.
-bool is_repeated(const Tensor& x) { return bytes_of(x) > x.storage()->bytes(); }
+bool is_repeated(const Tensor& x) { return x.bytes() > x.storage()->bytes(); }
 
 // x in another type. The layout stays if x covers its storage.
 Tensor converted(const Tensor& x, DType dtype) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "autograd/autocast.hpp"
-#include "autograd/completion.hpp"
 #include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops/check.hpp"
@@ -40,20 +39,17 @@ struct Queue : std::priority_queue<Entry> {
 // sum += x. The first gradient to arrive is stored unchanged; it may share its elements with other tensors. The second
 // one therefore makes a fresh sum, which only this slot owns, and later ones are added in place. Matmuls and norms add
 // to the first, too, if no one shares it (Gradients::so_far).
-class Accumulator {
- public:
-  static void add(AutogradData& data, const Tensor& x, bool owned) {
-    if (!data.gradient.defined()) {
-      data.gradient = x;
-      return;
-    }
-    const Tensor before = to_f32(data.gradient), more = to_f32(x);  // a bf16 result may have bf16 gradients
-    const Tensor sum = owned ? before : Tensor::empty(x.shape(), before.dtype(), x.device());
-    kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());
-    sum.storage()->bump_version();
-    data.gradient = sum;
+void accumulate(AutogradData& data, const Tensor& x, bool owned) {
+  if (!data.gradient.defined()) {
+    data.gradient = x;
+    return;
   }
-};
+  const Tensor before = to_f32(data.gradient), more = to_f32(x);  // a bf16 result may have bf16 gradients
+  const Tensor sum = owned ? before : Tensor::empty(x.shape(), before.dtype(), x.device());
+  kernels(x.device()).binary(BinaryOp::add, sum.view(), before.view(), more.view());
+  sum.storage()->bump_version();
+  data.gradient = sum;
+}
 
 // How many gradients each leaf will get: it may be an input of several operations, or several inputs of one.
 using Awaited = std::unordered_map<const AutogradData*, std::int64_t>;
@@ -101,7 +97,7 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
     const bool leaf = data->producer == nullptr;
     // A leaf's gradient is the user's to read and change, so it never shares elements with the graph.
     if (leaf && first && !holds_elements_alone(gradient)) gradient = gradient.clone();
-    Accumulator::add(*data, gradient, leaf || data->deliveries > 1);
+    accumulate(*data, gradient, leaf || data->deliveries > 1);
     ++data->deliveries;
     if (!leaf && first) queue.push({data});
     if (leaf && complete && --awaited[data.get()] == 0) complete(*data);

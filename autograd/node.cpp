@@ -62,10 +62,8 @@ const Tensor& Saved::get() const {
 }
 
 bool grad_enabled() { return recording; }
-NoGrad::NoGrad() : before_(std::exchange(recording, false)) {}
-NoGrad::~NoGrad() { recording = before_; }
-WithGrad::WithGrad() : before_(std::exchange(recording, true)) {}
-WithGrad::~WithGrad() { recording = before_; }
+GradMode::GradMode(bool value) : before_(std::exchange(recording, value)) {}
+GradMode::~GradMode() { recording = before_; }
 
 bool requires_grad(const Tensor& x) { return x.autograd() != nullptr && x.autograd()->requires_grad; }
 

@@ -81,28 +81,23 @@ class Saved {
 // --- grad mode ---
 // Whether operations record on this thread.
 bool grad_enabled();
-// Within its scope, nothing is recorded on this thread.
-class NoGrad {
+// Switches recording on this thread on or off within its scope.
+class GradMode {
  public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit GradMode(bool recording);
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
 
  private:
   bool before_;
 };
-
-// Within its scope, operations record on this thread, even inside a NoGrad.
-class WithGrad {
- public:
-  WithGrad();
-  ~WithGrad();
-  WithGrad(const WithGrad&) = delete;
-  WithGrad& operator=(const WithGrad&) = delete;
-
- private:
-  bool before_;
+struct NoGrad : GradMode {
+  NoGrad() : GradMode(false) {}
+};
+// Records even inside a NoGrad.
+struct WithGrad : GradMode {
+  WithGrad() : GradMode(true) {}
 };
 
 // --- recording ---
@@ -132,6 +127,9 @@ void clear_gradient(const Tensor& leaf);
 // node frees its saved activations when it has run; a second pass through the same graph throws. First derivatives
 // only: the backward pass is not recorded.
 void backward(const Tensor& loss, Tensor d_loss = {});
+// As backward(loss). `complete` is called with each leaf as soon as nothing more will be added to its gradient in this
+// pass. It may take that gradient, so that it is sent while the pass continues.
+void backward(const Tensor& loss, const std::function<void(AutogradData& leaf)>& complete);
 
 // Number of nodes alive, for leak tests.
 std::int64_t live_nodes();

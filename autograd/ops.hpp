@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/autocast.hpp"
@@ -16,47 +17,46 @@
 namespace tally {
 
 // --- elementwise; shapes broadcast by the NumPy rule ---
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor subtract(const Tensor& a, const Tensor& b);
-Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor unary(UnaryOp op, Tensor x, double parameter = 0);  // overwrites x if no one else shares its memory
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
+
+inline Tensor add(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
+inline Tensor subtract(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
+inline Tensor multiply(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
 // The same for two activations of one shape (save_activation). If a is moved in and no one shares its memory, the
 // result overwrites a.
 Tensor multiply_activations(Tensor a, const Tensor& b);
-Tensor divide(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // if equal, the gradient goes to a
-Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor add(const Tensor& x, double c);
-Tensor multiply(const Tensor& x, double c);
-Tensor power(const Tensor& x, double exponent);
-Tensor negate(const Tensor& x);
-Tensor abs(const Tensor& x);  // gradient 0 at 0
-Tensor square(const Tensor& x);
-Tensor sqrt(const Tensor& x);
-Tensor reciprocal(const Tensor& x);
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor sin(const Tensor& x);
-Tensor cos(const Tensor& x);
-Tensor sigmoid(const Tensor& x);
-Tensor tanh(const Tensor& x);
+inline Tensor divide(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
+// If equal, the gradient goes to a.
+inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
+inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
+inline Tensor add(const Tensor& x, double c) { return unary(UnaryOp::add_scalar, x, c); }
+inline Tensor multiply(const Tensor& x, double c) { return unary(UnaryOp::multiply_scalar, x, c); }
+inline Tensor power(const Tensor& x, double exponent) { return unary(UnaryOp::power, x, exponent); }
+inline Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
+inline Tensor abs(const Tensor& x) { return unary(UnaryOp::absolute, x); }  // gradient 0 at 0
+inline Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
+inline Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
+inline Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
+inline Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
+inline Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
+inline Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
+inline Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
+inline Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
+inline Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
+inline Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
 // x for x > 0, else slope x, slope >= 0; gradient `slope` at 0
 Tensor leaky_relu(const Tensor& x, double slope);
-Tensor relu(const Tensor& x);       // gradient 0 at 0
-Tensor gelu(const Tensor& x);       // x Phi(x), by erf
-Tensor gelu_tanh(const Tensor& x);  // the same with Phi by tanh
-Tensor silu(const Tensor& x);
-// These overwrite x if no one else shares its memory.
-Tensor relu(Tensor&& x);
-Tensor gelu(Tensor&& x);
-Tensor gelu_tanh(Tensor&& x);
-Tensor silu(Tensor&& x);
-Tensor softplus(const Tensor& x);
-Tensor unary(UnaryOp op, Tensor x, double parameter = 0);
-Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+// If x is moved in and no one shares its memory, the result overwrites it.
+inline Tensor relu(Tensor x) { return unary(UnaryOp::relu, std::move(x)); }            // gradient 0 at 0
+inline Tensor gelu(Tensor x) { return unary(UnaryOp::gelu, std::move(x)); }            // x Phi(x), by erf
+inline Tensor gelu_tanh(Tensor x) { return unary(UnaryOp::gelu_tanh, std::move(x)); }  // the same with Phi by tanh
+inline Tensor silu(Tensor x) { return unary(UnaryOp::silu, std::move(x)); }
 // bool results, no derivative (an input that takes gradients is fine: the result is constant almost everywhere)
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-Tensor equal(const Tensor& a, const Tensor& b);
+inline Tensor less(const Tensor& a, const Tensor& b) { return compare(CompareOp::less, a, b); }
+inline Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::less_equal, a, b); }
+inline Tensor equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::equal, a, b); }
 // condition ? a : b
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 
@@ -138,10 +138,6 @@ Tensor interpolate(const Tensor& table, const Tensor& position);
 
 // --- scan over the last axis ---
 Tensor cumsum(const Tensor& x, bool reverse = false);
-// y[..., j] = decay[..., j] y[..., j-1] + x[..., j]: a running sum with decay, carried in double. x [..., N]; decay
-// broadcasts to it, and usually is from 0 to 1. Example: one per head and token for all channels, [B, H, 1, T] with x
-// [B, H, d, T].
-Tensor decayed_cumsum(const Tensor& x, const Tensor& decay);
 // x [..., T, T]: y[i, j] = sum_{k=j..i} x[i, k]; 0 above the diagonal. CoPE's positions, computed from gates.
 Tensor causal_suffix_sum(const Tensor& x);
 

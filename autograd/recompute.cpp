@@ -92,39 +92,33 @@ std::vector<Tensor> recomputed(std::string_view name, const std::vector<Tensor>&
   Tensor all = Tensor::zeros({1}, like.dtype(), like.device());
   record(name, all, inputs, [=, f = std::move(f)](const Tensor&, Gradients& d) {
     const WithGrad graph_of_its_own;
-    const auto leaves_of = [&](auto&& cut) {
-      std::vector<Tensor> leaves;
-      for (std::size_t n = 0; n < kept.size(); ++n) {
-        leaves.push_back(cut(kept[n].get().detach()));
-        if (d.wants(n)) set_requires_grad(leaves[n]);
-      }
-      return leaves;
-    };
-    if (bounds.size() == 2) {
-      const std::vector<Tensor> leaves = leaves_of([](const Tensor& whole) { return whole; });
-      differentiate(name, leaves, f, [&](std::size_t n, const Tensor&) { return std::exchange((*d_results)[n], {}); });
-      for (std::size_t n = 0; n < leaves.size(); ++n) {
-        if (d.wants(n)) d.set(n, gradient_or_zeros(leaves[n]));
-      }
-      return;
-    }
+    const bool in_parts = bounds.size() > 2;
     std::vector<Tensor> d_inputs(kept.size());
-    for (std::size_t n = 0; n < kept.size(); ++n) {
-      const Tensor& whole = kept[n].get();
-      if (d.wants(n)) d_inputs[n] = Tensor::empty(whole.shape(), whole.dtype(), whole.device());
-    }
     std::vector<std::int64_t> done(d_results->size(), 0);
     for (std::size_t part = 0; part + 1 < bounds.size(); ++part) {
       const std::int64_t begin = bounds[part], end = bounds[part + 1];
-      const std::vector<Tensor> leaves =
-          leaves_of([&](const Tensor& whole) { return whole.detached_slice(axis, begin, end); });
+      std::vector<Tensor> leaves;
+      for (std::size_t n = 0; n < kept.size(); ++n) {
+        const Tensor whole = kept[n].get().detach();
+        leaves.push_back(in_parts ? whole.detached_slice(axis, begin, end) : whole);
+        if (d.wants(n)) set_requires_grad(leaves[n]);
+      }
       differentiate(name, leaves, f, [&](std::size_t n, const Tensor& result) {
+        if (!in_parts) return std::exchange((*d_results)[n], {});
         const std::int64_t from = std::exchange(done[n], done[n] + result.size(axis));
         const Tensor& d_result = (*d_results)[n];
         return d_result.defined() ? d_result.detached_slice(axis, from, done[n]) : Tensor();
       });
       for (std::size_t n = 0; n < leaves.size(); ++n) {
-        if (d.wants(n)) d_inputs[n].detached_slice(axis, begin, end).copy_from(gradient_or_zeros(leaves[n]));
+        if (!d.wants(n)) continue;
+        const Tensor d_leaf = gradient_or_zeros(leaves[n]);
+        if (in_parts) {
+          const Tensor& whole = kept[n].get();
+          if (part == 0) d_inputs[n] = Tensor::empty(whole.shape(), whole.dtype(), whole.device());
+          d_inputs[n].detached_slice(axis, begin, end).copy_from(d_leaf);
+        } else {
+          d_inputs[n] = d_leaf;
+        }
       }
     }
     d_results->assign(d_results->size(), Tensor());

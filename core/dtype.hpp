@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/math/bfloat16.hpp"
 
@@ -48,38 +49,16 @@ constexpr std::string_view name_of(DType dtype) {
 
 inline std::string to_text(DType dtype) { return std::string(name_of(dtype)); }
 
-namespace detail {
-template <class T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
-template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
-template <>
-struct DTypeOf<Bfloat16> {
-  static constexpr DType value = DType::bf16;
-};
-}  // namespace detail
-
 // dtype_of<float> == DType::f32.
 template <class T>
-inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
+inline constexpr DType dtype_of = [] {
+  if constexpr (std::is_same_v<T, float>) return DType::f32;
+  if constexpr (std::is_same_v<T, double>) return DType::f64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+  if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  if constexpr (std::is_same_v<T, Bfloat16>) return DType::bf16;
+}();
 
 // Calls f(T{}) with T = float or double. Kernels only: the operation has checked the type before.
 template <class F>
@@ -103,31 +82,25 @@ void dispatch_mixed(DType dtype, DType mixed, F&& f) {
   }
 }
 
-// Calls f(T{}) with the type of numbers to compute with: any type except bool and bf16, which the operation has
-// refused.
-template <class F>
-void dispatch_numbers(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32: f(float{}); return;
-    case DType::f64: f(double{}); return;
-    case DType::i32: f(std::int32_t{}); return;
-    case DType::i64: f(std::int64_t{}); return;
-    case DType::boolean:
-    case DType::bf16: return;
-  }
-}
-
 // Calls f(T{}) with the C++ type of any DType.
 template <class F>
 void dispatch_all(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: f(float{}); return;
-    case DType::f64: f(double{}); return;
-    case DType::i32: f(std::int32_t{}); return;
-    case DType::i64: f(std::int64_t{}); return;
-    case DType::boolean: f(bool{}); return;
-    case DType::bf16: f(Bfloat16{}); return;
+    case DType::f32: return f(float{});
+    case DType::f64: return f(double{});
+    case DType::i32: return f(std::int32_t{});
+    case DType::i64: return f(std::int64_t{});
+    case DType::boolean: return f(bool{});
+    case DType::bf16: return f(Bfloat16{});
   }
+}
+
+// The same with a type of numbers to compute with: any except bool and bf16, which the operation has refused.
+template <class F>
+void dispatch_numbers(DType dtype, F&& f) {
+  dispatch_all(dtype, [&]<class T>(T zero) {
+    if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, Bfloat16>) f(zero);
+  });
 }
 
 }  // namespace tally

@@ -1,4 +1,4 @@
-// Tensors as text, by the rules of numpy.array2string with its default options.
+// Tensors as text, in the layout of NumPy.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -14,7 +14,7 @@ namespace tally {
 namespace {
 
 constexpr std::size_t line_width = 75;
-constexpr int precision = 8;            // digits after the point
+constexpr std::size_t precision = 8;    // digits after the point
 constexpr std::int64_t most = 1000;     // a tensor with more elements is shortened
 constexpr std::int64_t edge_items = 3;  // to the first and the last of each axis
 
@@ -24,32 +24,8 @@ std::string characters(Format... format) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), format...).ptr};
 }
 
-struct FloatText {
-  std::string whole, fraction, exponent;  // "-1", "25", "e-05"
-
-  // Digits after the point are at most `precision`, without zeros at the end.
-  template <class T>
-  FloatText(T x, bool scientific) {
-    if (!std::isfinite(x)) {
-      whole = std::isnan(x) ? "nan" : x < 0 ? "-inf" : "inf";
-      return;
-    }
-    const std::chars_format format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
-    split(characters(x, format));
-    if (fraction.size() <= precision) return;
-    split(characters(x, format, precision));
-    fraction.erase(fraction.find_last_not_of('0') + 1);
-  }
-
-  void split(const std::string& text) {
-    const std::size_t e = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), e);
-    whole = text.substr(0, point);
-    fraction = text.substr(std::min(point + 1, e), e - std::min(point + 1, e));
-    exponent = text.substr(e);
-  }
-};
-
-// All numbers in one format.
+// All numbers in one notation with the same number of digits: enough to read each back, at most `precision`. They have
+// an exponent if they are very large, very small or far apart.
 template <class T>
 std::vector<std::string> texts_of_floats(const std::vector<T>& values) {
   T largest = 0, least = std::numeric_limits<T>::infinity();
@@ -60,46 +36,16 @@ std::vector<std::string> texts_of_floats(const std::vector<T>& values) {
   }
   const bool scientific =
       largest > 0 && (largest >= T(1e8) || static_cast<double>(least) < 1e-4 || largest / least > T(1000));
-  std::vector<FloatText> parts;
-  std::size_t whole = 0, fraction = 0, exponent = 0, other = 0;
+  const std::chars_format format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
+  std::size_t digits = 1;
   for (const T x : values) {
-    const FloatText& text = parts.emplace_back(x, scientific);
-    if (std::isfinite(x)) whole = std::max(whole, text.whole.size());
-    if (!std::isfinite(x)) other = std::max(other, text.whole.size());
-    fraction = std::max(fraction, text.fraction.size());
-    exponent = std::max(exponent, text.exponent.size());
+    const std::string text = characters(x, format);
+    const std::size_t end = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), end);
+    if (std::isfinite(x) && point < end) digits = std::max(digits, std::min(end - point - 1, precision));
   }
-  const std::size_t width = std::max(whole + 1 + fraction + exponent, other);
   std::vector<std::string> texts;
-  for (std::size_t n = 0; n < values.size(); ++n) {
-    FloatText& part = parts[n];
-    std::string text = part.whole;
-    if (std::isfinite(values[n])) {
-      // All numbers with an exponent have the same number of digits.
-      if (scientific) {
-        part.split(characters(values[n], std::chars_format::scientific, static_cast<int>(fraction)));
-        part.exponent.insert(2, exponent - part.exponent.size(), '0');
-      }
-      part.fraction.resize(fraction, ' ');
-      text = part.whole + "." + part.fraction + part.exponent;
-    }
-    texts.push_back(std::string(width - text.size(), ' ') + text);
-  }
+  for (const T x : values) texts.push_back(characters(x, format, static_cast<int>(digits)));
   return texts;
-}
-
-// A tensor of rank 0, as Python prints a number.
-template <class T>
-std::string text_of_float(T x) {
-  if (!std::isfinite(x)) return FloatText(x, false).whole;
-  const std::string scientific = characters(x, std::chars_format::scientific);
-  if (x != 0 && (std::abs(x) < T(1e-4) || std::abs(x) >= T(1e16))) return scientific;
-  std::string text = characters(x, std::chars_format::fixed);
-  if (text.find('.') != std::string::npos) return text;
-  // Zeros replace the digits that are not needed to read the number back.
-  const std::size_t e = scientific.find('e'), digits = e - (scientific.find('.') < e ? 1 : 0);
-  for (std::size_t n = digits; n < text.size(); ++n) text[n] = '0';
-  return text + ".0";
 }
 
 // One text an element, all of one width unless there is a single element of rank 0.
@@ -110,7 +56,7 @@ std::vector<std::string> texts_of(const Tensor& x) {
     if constexpr (std::is_same_v<T, Bfloat16>) {
       texts = texts_of(x.to(DType::f32));
     } else if constexpr (std::is_floating_point_v<T>) {
-      texts = x.rank() > 0 ? texts_of_floats(x.to_vector<T>()) : std::vector{text_of_float(x.to_vector<T>()[0])};
+      texts = x.rank() > 0 ? texts_of_floats(x.to_vector<T>()) : std::vector{characters(x.to_vector<T>()[0])};
     } else {
       for (const T value : x.to_vector<T>()) {
         texts.push_back(std::is_same_v<T, bool> ? (value ? "True" : "False") : std::to_string(value));

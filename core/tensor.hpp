@@ -74,6 +74,7 @@ class Tensor {
   // Size of one axis, negative counted from the end. Throws when out of range.
   std::int64_t size(int axis) const { return shape_[normalise_axis("size", axis, shape_)]; }
   std::int64_t numel() const { return shape_.numel(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }  // of all elements
   DType dtype() const { return dtype_; }
   Device device() const;
   bool dense() const { return is_dense(shape_, strides_); }
@@ -137,8 +138,8 @@ class Tensor {
   std::shared_ptr<AutogradData> autograd_;
 };
 
-// The elements in NumPy's layout, as its str() gives them: rounded to 8 digits, and only the first and last 3 along
-// each axis if there are more than 1000.
+// The elements in NumPy's layout, rounded to 8 digits, and only the first and last 3 along each axis if there are more
+// than 1000.
 std::string to_text(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 

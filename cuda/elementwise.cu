@@ -83,9 +83,8 @@ void unary(UnaryOp op, double parameter, View y, View x) {
   });
 }
 
-void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
-  // Linear operations read neither x nor y; any readable element serves as the argument.
-  const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
+void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View value) {
+  const View v = unary_is_linear(op) ? d_y : value;  // any readable element serves as the argument
   const auto loop = make_loop(d_x.shape, d_x, d_y, v);
   if (d_x.dtype == DType::bf16) {
     return functors::visit_activation(op, [&](auto functor) {

@@ -90,8 +90,7 @@ inline void check_products_of_rows(std::string_view operation, const Tensor& que
 
 // Whether x is dense, covers its storage and is the only owner of it.
 inline bool holds_elements_alone(const Tensor& x) {
-  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
-  return x.dense() && x.storage().use_count() == 1 && bytes == x.storage()->bytes();
+  return x.dense() && x.storage().use_count() == 1 && x.bytes() == x.storage()->bytes();
 }
 
 // x itself if it is the only owner of its storage, to be overwritten in place; otherwise a new tensor like it.

@@ -27,16 +27,19 @@ constexpr std::string_view name_of(BinaryOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
-// y (bool) = a op b.
-Tensor compare(CompareOp op, std::string_view name, const Tensor& a, const Tensor& b) {
-  const ProfileScope scope(name);
+constexpr std::string_view name_of(CompareOp op) {
+  constexpr std::array<std::string_view, 3> names = {"less", "less_equal", "equal"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+// x in the shape of a result that it broadcasts to.
+View broadcast(const Tensor& x, const Tensor& y) { return x.detached_broadcast("broadcast", y.shape()).view(); }
+
+// An empty tensor for the result of an operation on numbers.
+Tensor broadcast_result(std::string_view name, const Tensor& a, const Tensor& b, DType dtype) {
   check_same_type(name, a, b);
   check_numbers(name, a);
-  const Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), DType::boolean, a.device());
-  kernels(y.device())
-      .compare(op, y.view(), a.detached_broadcast(name, y.shape()).view(),
-               b.detached_broadcast(name, y.shape()).view());
-  return y;
+  return Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), dtype, a.device());
 }
 
 // condition ? d_y : 0, or with flip the reverse, summed to `shape`: the gradient of a selected operand.
@@ -65,14 +68,12 @@ Backward derivative_of_product(Saved a, Saved b) {
 Backward binary_derivative(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y) {
   switch (op) {
     case BinaryOp::add:
-      return [](const Tensor& d_y, Gradients& d) {
-        if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
-        if (d.wants(1)) d.set(1, sum_to(d_y, d.shape(1)));
-      };
     case BinaryOp::subtract:
-      return [](const Tensor& d_y, Gradients& d) {
+      return [op](const Tensor& d_y, Gradients& d) {
         if (d.wants(0)) d.set(0, sum_to(d_y, d.shape(0)));
-        if (d.wants(1)) d.set(1, negate(sum_to(d_y, d.shape(1))));
+        if (!d.wants(1)) return;
+        const Tensor d_b = sum_to(d_y, d.shape(1));
+        d.set(1, op == BinaryOp::add ? d_b : negate(d_b));
       };
     case BinaryOp::multiply:
       return derivative_of_product(Saved("multiply", requires_grad(b) ? a : Tensor()),
@@ -112,12 +113,9 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
   Tensor y = reuse_or_empty(x);
   kernels(x.device()).unary(op, parameter, y.view(), x.view());
   if (!unary_is_linear(op) && from_output) saved = save(y);
-  record(name, y, {x}, [op, parameter, saved, from_output](const Tensor& d_y, Gradients& d) {
-    const View value = saved.get().view();
+  record(name, y, {x}, [op, parameter, saved](const Tensor& d_y, Gradients& d) {
     const Tensor d_x = reuse_or_empty(d_y);
-    kernels(d_y.device())
-        .unary_backward(op, parameter, d_x.view(), d_y.view(), from_output ? View{} : value,
-                        from_output ? value : View{});
+    kernels(d_y.device()).unary_backward(op, parameter, d_x.view(), d_y.view(), saved.get().view());
     d.set(0, d_x);
   });
   return y;
@@ -126,12 +124,17 @@ Tensor unary(UnaryOp op, Tensor x, double parameter) {
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const std::string_view name = name_of(op);
   const ProfileScope scope(name);
-  check_same_type(name, a, b);
-  check_numbers(name, a);
-  Tensor y = Tensor::empty(broadcast_shapes(name, a.shape(), b.shape()), a.dtype(), a.device());
-  kernels(y.device())
-      .binary(op, y.view(), a.detached_broadcast(name, y.shape()).view(), b.detached_broadcast(name, y.shape()).view());
+  Tensor y = broadcast_result(name, a, b, a.dtype());
+  kernels(y.device()).binary(op, y.view(), broadcast(a, y), broadcast(b, y));
   if (needs_grad({a, b})) record(name, y, {a, b}, binary_derivative(op, a, b, y));
+  return y;
+}
+
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+  const std::string_view name = name_of(op);
+  const ProfileScope scope(name);
+  const Tensor y = broadcast_result(name, a, b, DType::boolean);
+  kernels(y.device()).compare(op, y.view(), broadcast(a, y), broadcast(b, y));
   return y;
 }
 
@@ -157,9 +160,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
         condition.shape());
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = Tensor::empty(shape, a.dtype(), a.device());
-  kernels(y.device())
-      .where(y.view(), condition.detached_broadcast("where", shape).view(), a.detached_broadcast("where", shape).view(),
-             b.detached_broadcast("where", shape).view());
+  kernels(y.device()).where(y.view(), broadcast(condition, y), broadcast(a, y), broadcast(b, y));
   record("where", y, {a, b}, [kept = Saved("where", condition)](const Tensor& d_y, Gradients& d) {
     if (d.wants(0)) d.set(0, gradient_where(kept.get(), d_y, false, d.shape(0)));
     if (d.wants(1)) d.set(1, gradient_where(kept.get(), d_y, true, d.shape(1)));
@@ -167,43 +168,9 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor add(const Tensor& a, const Tensor& b) { return binary(BinaryOp::add, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b) { return binary(BinaryOp::subtract, a, b); }
-Tensor multiply(const Tensor& a, const Tensor& b) { return binary(BinaryOp::multiply, a, b); }
-Tensor divide(const Tensor& a, const Tensor& b) { return binary(BinaryOp::divide, a, b); }
-Tensor maximum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::maximum, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return binary(BinaryOp::minimum, a, b); }
-
-Tensor less(const Tensor& a, const Tensor& b) { return compare(CompareOp::less, "less", a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::less_equal, "less_equal", a, b); }
-Tensor equal(const Tensor& a, const Tensor& b) { return compare(CompareOp::equal, "equal", a, b); }
-
-Tensor add(const Tensor& x, double c) { return unary(UnaryOp::add_scalar, x, c); }
-Tensor multiply(const Tensor& x, double c) { return unary(UnaryOp::multiply_scalar, x, c); }
-Tensor power(const Tensor& x, double exponent) { return unary(UnaryOp::power, x, exponent); }
-Tensor negate(const Tensor& x) { return unary(UnaryOp::negate, x); }
-Tensor abs(const Tensor& x) { return unary(UnaryOp::absolute, x); }
-Tensor square(const Tensor& x) { return unary(UnaryOp::square, x); }
-Tensor sqrt(const Tensor& x) { return unary(UnaryOp::sqrt, x); }
-Tensor reciprocal(const Tensor& x) { return unary(UnaryOp::reciprocal, x); }
-Tensor exp(const Tensor& x) { return unary(UnaryOp::exp, x); }
-Tensor log(const Tensor& x) { return unary(UnaryOp::log, x); }
-Tensor sin(const Tensor& x) { return unary(UnaryOp::sin, x); }
-Tensor cos(const Tensor& x) { return unary(UnaryOp::cos, x); }
-Tensor sigmoid(const Tensor& x) { return unary(UnaryOp::sigmoid, x); }
-Tensor tanh(const Tensor& x) { return unary(UnaryOp::tanh, x); }
-Tensor relu(const Tensor& x) { return unary(UnaryOp::relu, x); }
-Tensor relu(Tensor&& x) { return unary(UnaryOp::relu, std::move(x)); }
 Tensor leaky_relu(const Tensor& x, double slope) {
   check(slope >= 0, "leaky_relu", "the slope must be at least 0, got {}", slope);
   return unary(UnaryOp::leaky_relu, x, slope);
 }
-Tensor gelu(const Tensor& x) { return unary(UnaryOp::gelu, x); }
-Tensor gelu(Tensor&& x) { return unary(UnaryOp::gelu, std::move(x)); }
-Tensor gelu_tanh(const Tensor& x) { return unary(UnaryOp::gelu_tanh, x); }
-Tensor gelu_tanh(Tensor&& x) { return unary(UnaryOp::gelu_tanh, std::move(x)); }
-Tensor silu(const Tensor& x) { return unary(UnaryOp::silu, x); }
-Tensor silu(Tensor&& x) { return unary(UnaryOp::silu, std::move(x)); }
-Tensor softplus(const Tensor& x) { return unary(UnaryOp::softplus, x); }
 
 }  // namespace tally

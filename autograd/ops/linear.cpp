@@ -157,11 +157,7 @@ ActivatedGradient gradient_of_activated(UnaryOp op, const Tensor& d_rows, const 
   }
   const auto precision = is_bf16 ? OutputPrecision::matmul_input : OutputPrecision::full;
   const Tensor d_result = product(d_rows, weight, precision).to(argument.dtype());
-  const View value = argument.view();
-  const bool from_output = unary_needs_output(op);
-  kernels(d_rows.device())
-      .unary_backward(op, 0, d_argument.view(), d_result.view(), from_output ? View{} : value,
-                      from_output ? value : View{});
+  kernels(d_rows.device()).unary_backward(op, 0, d_argument.view(), d_result.view(), argument.view());
   return {d_argument, {}};
 }
 

@@ -90,53 +90,37 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& 
   return cross_entropy(logits, targets, mask, Tensor::scalar(weight, logits.dtype(), logits.device()));
 }
 
-namespace {
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+  return token_cross_entropy(logits, targets, mask, weight).loss;
+}
 
-struct LossOfRows {
-  Tensor loss, rows, largest;  // [], [N] and argmax(logits) [N], if asked for
-};
-
-LossOfRows cross_entropy_of_rows(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight,
-                                 bool with_largest) {
-  const ProfileScope scope("cross_entropy");
+TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
+  constexpr std::string_view name = "cross_entropy";
+  const ProfileScope scope(name);
   check_logits(logits, targets, mask);
-  check_factor("cross_entropy", weight, logits);
+  check_factor(name, weight, logits);
   const Tensor rows = as_rows(logits), factor = weight.detach().detached_reshape({});
   const Tensor row_targets = targets.to_dense().detached_reshape({rows.size(0)});
   const Tensor row_mask = mask.to_dense().detached_reshape({rows.size(0)});
   const Tensor row_loss = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
   const Tensor log_sum = Tensor::empty({rows.size(0)}, logits.dtype(), logits.device());
-  Tensor largest;
-  if (with_largest) largest = Tensor::empty({rows.size(0)}, DType::i64, logits.device());
+  const Tensor largest = Tensor::empty({rows.size(0)}, DType::i64, logits.device());
   kernels(logits.device())
-      .cross_entropy(row_loss.view(), log_sum.view(), with_largest ? largest.view() : View(), rows.view(),
-                     row_targets.view(), row_mask.view());
+      .cross_entropy(row_loss.view(), log_sum.view(), largest.view(), rows.view(), row_targets.view(), row_mask.view());
   Tensor loss = multiply(sum(row_loss), factor);
-  record("cross_entropy", loss, {logits},
-         [log_sum, kept_factor = Saved("cross_entropy", factor), kept_rows = Saved("cross_entropy", rows),
-          kept_targets = Saved("cross_entropy", row_targets),
-          kept_mask = Saved("cross_entropy", row_mask)](const Tensor& d_loss, Gradients& d) {
-           const Tensor d_row =
-               multiply(d_loss, kept_factor.get()).detached_broadcast("cross_entropy", log_sum.shape());
-           const Tensor d_rows = Tensor::empty(kept_rows.get().shape(), d_loss.dtype(), d_loss.device());
-           kernels(d_loss.device())
-               .cross_entropy_backward(d_rows.view(), d_row.view(), log_sum.view(), kept_rows.get().view(),
-                                       kept_targets.get().view(), kept_mask.get().view());
-           d.set(0, d_rows.detached_reshape(d.shape(0)));
-         });
-  return {loss, row_loss, largest};
-}
-
-}  // namespace
-
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
-  return cross_entropy_of_rows(logits, targets, mask, weight, false).loss;
-}
-
-TokenLoss token_cross_entropy(const Tensor& logits, const Tensor& targets, const Tensor& mask, const Tensor& weight) {
-  const LossOfRows found = cross_entropy_of_rows(logits, targets, mask, weight, true);
+  record(
+      name, loss, {logits},
+      [log_sum, kept_factor = Saved(name, factor), kept_rows = Saved(name, rows),
+       kept_targets = Saved(name, row_targets), kept_mask = Saved(name, row_mask)](const Tensor& d_loss, Gradients& d) {
+        const Tensor d_row = multiply(d_loss, kept_factor.get()).detached_broadcast("cross_entropy", log_sum.shape());
+        const Tensor d_rows = Tensor::empty(kept_rows.get().shape(), d_loss.dtype(), d_loss.device());
+        kernels(d_loss.device())
+            .cross_entropy_backward(d_rows.view(), d_row.view(), log_sum.view(), kept_rows.get().view(),
+                                    kept_targets.get().view(), kept_mask.get().view());
+        d.set(0, d_rows.detached_reshape(d.shape(0)));
+      });
   const Shape leading = leading_axes(logits.shape());
-  return {found.loss, found.rows.detached_reshape(leading), found.largest.detached_reshape(leading)};
+  return {loss, row_loss.detached_reshape(leading), largest.detached_reshape(leading)};
 }
 
 TokenLoss linear_cross_entropy(const Tensor& x, const Tensor& head, const Tensor& targets, const Tensor& mask,

@@ -35,13 +35,9 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor mean = centered ? Tensor::empty(rstd.shape(), x.dtype(), x.device()) : Tensor();
   const Tensor x_bf16 = needs_grad({x, weight, bias}) ? bf16_cache_to_fill(rows) : Tensor();
-  const Kernels& on = kernels(x.device());
-  if (centered) {
-    on.layer_norm(y_rows.view(), mean.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(),
-                  own_bias.view(), eps);
-  } else {
-    on.rms_norm(y_rows.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(), eps);
-  }
+  kernels(x.device())
+      .norm(y_rows.view(), mean.view(), rstd.view(), x_bf16.view(), rows.view(), own_weight.view(), own_bias.view(),
+            eps);
   Tensor y = y_rows.detached_reshape(x.shape());
   record(name, y, {x, weight, bias},
          [centered, saved_x = save_activation(name, rows), saved_weight = Saved(name, own_weight), mean, rstd](
@@ -54,16 +50,10 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
            const bool add = sum.defined();
            const Tensor d_rows = add ? sum.detached_reshape(x_rows.shape()) : empty(x_rows.shape());
            const Tensor d_weight = empty(factor.shape()), d_bias = centered ? empty(factor.shape()) : Tensor();
-           const Kernels& on_its_device = kernels(d_y.device());
-           const Workspace workspace(on_its_device.norm_backward_workspace(x_rows.view()), d_y.device());
-           if (centered) {
-             on_its_device.layer_norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), d_y_rows.view(),
-                                               x_rows.view(), factor.view(), mean.view(), rstd.view(), add,
-                                               workspace.data());
-           } else {
-             on_its_device.rms_norm_backward(d_rows.view(), d_weight.view(), d_y_rows.view(), x_rows.view(),
-                                             factor.view(), rstd.view(), add, workspace.data());
-           }
+           const Kernels& on = kernels(d_y.device());
+           const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
+           on.norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), d_y_rows.view(), x_rows.view(),
+                            factor.view(), mean.view(), rstd.view(), add, workspace.data());
            if (add) {
              d.added_to_it(0);
            } else {
@@ -96,7 +86,7 @@ Tensor rms_norm(const Tensor& x, double eps) {
   const Tensor one = Tensor::full({rows.size(1)}, 1.0, x.dtype(), x.device());
   const Tensor rstd = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
   const Tensor y_rows = Tensor::empty(rows.shape(), x.dtype(), x.device());
-  kernels(x.device()).rms_norm(y_rows.view(), rstd.view(), {}, rows.view(), one.view(), eps);
+  kernels(x.device()).norm(y_rows.view(), {}, rstd.view(), {}, rows.view(), one.view(), {}, eps);
   Tensor y = in_order(y_rows.detached_reshape(given.shape()));
   record("rms_norm", y, {x},
          [saved = save_activation("rms_norm", y_rows), shape = given.shape(), one, rstd, in_order](const Tensor& d_y,
@@ -107,8 +97,8 @@ Tensor rms_norm(const Tensor& x, double eps) {
            const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());
            const Kernels& on = kernels(d_y.device());
            const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
-           on.rms_norm_backward(d_rows.view(), nothing.view(), as_rows(in_order(d_y)).view(), n.view(), one.view(),
-                                ones.view(), false, workspace.data());
+           on.norm_backward(d_rows.view(), nothing.view(), {}, as_rows(in_order(d_y)).view(), n.view(), one.view(), {},
+                            ones.view(), false, workspace.data());
            const Tensor factor = rstd.detached_reshape({n.size(0), 1}).detached_broadcast("rms_norm", n.shape());
            on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
            d.set(0, in_order(d_rows.detached_reshape(shape)));

@@ -1,6 +1,5 @@
 // Running sums over the last axis. The adjoint of a sum over k <= j is a sum over k >= j, and the reverse; within the
-// causal triangle too. The sum with decay, y[j] = a[j] y[j-1] + x[j], has d_x[j] = d_y[j] + a[j+1] d_x[j+1] and d_a[j]
-// = d_x[j] y[j-1].
+// causal triangle too.
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -34,25 +33,6 @@ Tensor causal_suffix_sum(const Tensor& x) {
   check_floating("causal_suffix_sum", x);
   check_square("causal_suffix_sum", x);
   return running_sum("causal_suffix_sum", x, true, true);
-}
-
-Tensor decayed_cumsum(const Tensor& x, const Tensor& decay) {
-  constexpr std::string_view name = "decayed_cumsum";
-  const ProfileScope scope(name);
-  check_same_floating(name, x, decay);
-  check_rank(name, x, 1, "[..., N]");
-  const Tensor factors = decay.detached_broadcast(name, x.shape());
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernels(x.device()).decayed_cumsum(y.view(), factors.view(), x.view());
-  record(name, y, {x, decay}, [factors = Saved(name, factors), kept = Saved(name, y)](const Tensor& d_y, Gradients& d) {
-    const Tensor d_x = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
-    const Tensor d_factors = Tensor::empty(d_y.shape(), d_y.dtype(), d_y.device());
-    kernels(d_y.device())
-        .decayed_cumsum_backward(d_x.view(), d_factors.view(), d_y.view(), factors.get().view(), kept.get().view());
-    d.set(0, d_x);
-    if (d.wants(1)) d.set(1, sum_to(d_factors, d.shape(1)));
-  });
-  return y;
 }
 
 }  // namespace tally

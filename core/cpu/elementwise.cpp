@@ -2,8 +2,10 @@
 //
 // Each kernel has one loop over contiguous elements, compiled per instruction set. Operands that are
 // broadcast or strided are brought into a small buffer first (GatheredRow), so that no loop is needed per layout.
+#include <type_traits>
+
 #include "core/cpu/matmul/gelu_piecewise.hpp"
-#include "core/cpu/strided.hpp"
+#include "core/cpu/rows.hpp"
 #include "core/device/kernels.hpp"
 #include "core/math/functors.hpp"
 
@@ -11,49 +13,40 @@ namespace tally::cpu {
 
 namespace {
 
+// bf16 is computed in f32; of the operations it has the activations only.
+template <class T>
+using Computed = std::conditional_t<std::is_same_v<T, Bfloat16>, float, T>;
+
+template <class T, class F>
+[[gnu::always_inline]] inline void visit_op(UnaryOp op, double parameter, F&& f) {
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    functors::visit_activation_of<T>(op, f);
+  } else {
+    functors::visit(op, parameter, f);
+  }
+}
+
 template <class T>
 TALLY_CLONES void unary_row(UnaryOp op, double parameter, T* y, const T* x, std::int64_t n) {
-  functors::visit(op, parameter, [&](auto functor) TALLY_INLINED {
+  visit_op<T>(op, parameter, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(x[i]);
+    for (std::int64_t i = 0; i < n; ++i) write(y + i, functor(static_cast<Computed<T>>(x[i])));
   });
 }
 
 template <class T, class V>
 TALLY_CLONES void unary_backward_row(UnaryOp op, double parameter, T* d_x, const T* d_y, const V* v, std::int64_t n) {
-  functors::visit(op, parameter, [&](auto functor) TALLY_INLINED {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) d_x[i] = d_y[i] * functor.derivative(static_cast<T>(v[i]));
-  });
-}
-
-// bf16 results, computed in f32 and written as bits: g++ does not vectorise stores of whole objects.
-TALLY_CLONES void activation_row(UnaryOp op, Bfloat16* y, const Bfloat16* x, std::int64_t n) {
-  functors::visit_activation_of_bf16(op, [&](auto functor) TALLY_INLINED {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i].bits = detail::bfloat16_bits(functor(static_cast<float>(x[i])));
-  });
-}
-TALLY_CLONES void activation_backward_row(UnaryOp op, Bfloat16* d_x, const Bfloat16* d_y, const Bfloat16* v,
-                                          std::int64_t n) {
-  functors::visit_activation_of_bf16(op, [&](auto functor) TALLY_INLINED {
+  using C = Computed<T>;
+  visit_op<T>(op, parameter, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      d_x[i].bits = detail::bfloat16_bits(static_cast<float>(d_y[i]) * functor.derivative(static_cast<float>(v[i])));
+      write(d_x + i, static_cast<C>(d_y[i]) * functor.derivative(static_cast<C>(v[i])));
     }
   });
 }
 
-template <class T>
-TALLY_CLONES void binary_row(BinaryOp op, T* y, const T* a, const T* b, std::int64_t n) {
-  functors::visit(op, [&](auto functor) TALLY_INLINED {
-#pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
-  });
-}
-
-template <class T>
-TALLY_CLONES void compare_row(CompareOp op, bool* y, const T* a, const T* b, std::int64_t n) {
+template <class Y, class T, class Op>
+TALLY_CLONES void combine_row(Op op, Y* y, const T* a, const T* b, std::int64_t n) {
   functors::visit(op, [&](auto functor) TALLY_INLINED {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) y[i] = functor(a[i], b[i]);
@@ -85,12 +78,7 @@ void for_each_stretch(const View& y, const View& a, const View& b, F&& row) {
 }  // namespace
 
 void unary(UnaryOp op, double parameter, View y, View x) {
-  if (y.dtype == DType::bf16) {
-    using X = Bfloat16;
-    return for_each_stretch<X, X, X>(
-        y, x, x, [&](X* row_y, const X* row_x, const X*, std::int64_t n) { activation_row(op, row_y, row_x, n); });
-  }
-  dispatch_floating(y.dtype, [&](auto type) {
+  const auto compute = [&](auto type) {
     using T = decltype(type);
     const auto loop = make_loop(y.shape, y, x);
     for_each_chunk(loop, [&](const auto& offset, std::int64_t n) {
@@ -100,32 +88,29 @@ void unary(UnaryOp op, double parameter, View y, View x) {
       for (std::int64_t i = 0; i < n; ++i) row_y[i] = row_x[i * loop.inner_step()[1]];
       unary_row(op, parameter, row_y, row_y, n);
     });
-  });
+  };
+  if (y.dtype == DType::bf16) return compute(Bfloat16{});
+  dispatch_floating(y.dtype, compute);
 }
 
-void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View x, View y) {
-  // Linear operations read neither x nor y; any readable row serves as the argument.
-  const View v = unary_is_linear(op) ? d_y : unary_needs_output(op) ? y : x;
-  if (d_x.dtype == DType::bf16) {
-    using X = Bfloat16;
-    return for_each_stretch<X, X, X>(d_x, d_y, v, [&](X* row_d_x, const X* row_d_y, const X* row_v, std::int64_t n) {
-      activation_backward_row(op, row_d_x, row_d_y, row_v, n);
-    });
-  }
-  dispatch_mixed(d_x.dtype, v.dtype, [&](auto type, auto mixed) {
+void unary_backward(UnaryOp op, double parameter, View d_x, View d_y, View value) {
+  const View v = unary_is_linear(op) ? d_y : value;  // any readable row serves as the argument
+  const auto compute = [&](auto type, auto mixed) {
     using T = decltype(type);
     using V = decltype(mixed);
     for_each_stretch<T, T, V>(d_x, d_y, v, [&](T* row_d_x, const T* row_d_y, const V* row_v, std::int64_t n) {
       unary_backward_row(op, parameter, row_d_x, row_d_y, row_v, n);
     });
-  });
+  };
+  if (d_x.dtype == DType::bf16) return compute(Bfloat16{}, Bfloat16{});
+  dispatch_mixed(d_x.dtype, v.dtype, compute);
 }
 
 void binary(BinaryOp op, View y, View a, View b) {
   dispatch_numbers(y.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_stretch<T, T, T>(y, a, b, [&](T* row_y, const T* row_a, const T* row_b, std::int64_t n) {
-      binary_row(op, row_y, row_a, row_b, n);
+      combine_row(op, row_y, row_a, row_b, n);
     });
   });
 }
@@ -134,7 +119,7 @@ void compare(CompareOp op, View y, View a, View b) {
   dispatch_numbers(a.dtype, [&](auto type) {
     using T = decltype(type);
     for_each_stretch<bool, T, T>(y, a, b, [&](bool* row_y, const T* row_a, const T* row_b, std::int64_t n) {
-      compare_row(op, row_y, row_a, row_b, n);
+      combine_row(op, row_y, row_a, row_b, n);
     });
   });
 }

@@ -10,6 +10,7 @@
 // steps, without synchronisation. The sequences of a thread share each row of W that it reads.
 #include <algorithm>
 
+#include "core/cpu/matmul/microkernel_f32.hpp"
 #include "core/cpu/parallel.hpp"
 #include "core/device/kernels.hpp"
 #include "core/dtype.hpp"
@@ -19,46 +20,29 @@ namespace tally::cpu {
 
 namespace {
 
-constexpr std::int64_t tile_rows = 4;      // sequences
-constexpr std::int64_t tile_columns = 32;  // of one product, held in registers
+constexpr std::int64_t tile_rows = 6;  // sequences: the rows of a block of gemm_microkernel
 
-// y [rows, n] = b [rows, n] + a [rows, k] w [k, n]; rows of y, b and a have strides of their own. y may be b.
-template <std::int64_t rows, std::int64_t columns, class T>
-TALLY_INLINE void multiply_block(T* y, std::int64_t step_y, const T* b, std::int64_t step_b, const T* a,
-                                 std::int64_t step_a, const T* w, std::int64_t k, std::int64_t n) {
-  T sum[static_cast<std::size_t>(rows)][static_cast<std::size_t>(columns)];
+// The columns from `first` on that fill no whole vector.
+template <class T>
+TALLY_CLONES void add_remainder(std::int64_t rows, T* y, std::int64_t step_y, const T* a, std::int64_t step_a,
+                                const T* w, std::int64_t k, std::int64_t n, std::int64_t first) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t j = 0; j < columns; ++j) sum[r][j] = b[r * step_b + j];
-  }
-  for (std::int64_t l = 0; l < k; ++l) {
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t l = 0; l < k; ++l) {
       const T factor = a[r * step_a + l];
 #pragma omp simd
-      for (std::int64_t j = 0; j < columns; ++j) sum[r][j] += factor * w[l * n + j];
+      for (std::int64_t j = first; j < n; ++j) y[r * step_y + j] += factor * w[l * n + j];
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t j = 0; j < columns; ++j) y[r * step_y + j] = sum[r][j];
-  }
 }
 
-template <std::int64_t rows, class T>
-TALLY_CLONES void multiply_rows(T* y, std::int64_t step_y, const T* b, std::int64_t step_b, const T* a,
-                                std::int64_t step_a, const T* w, std::int64_t k, std::int64_t n) {
-  std::int64_t j = 0;
-  for (; j + tile_columns <= n; j += tile_columns) {
-    multiply_block<rows, tile_columns>(y + j, step_y, b + j, step_b, a, step_a, w + j, k, n);
-  }
-  for (; j < n; ++j) multiply_block<rows, 1>(y + j, step_y, b + j, step_b, a, step_a, w + j, k, n);
-}
-
+// y [rows, n] = b [rows, n] + a [rows, k] w [k, n]; rows of y, b and a have strides of their own. y may be b.
 template <class T>
 void multiply(std::int64_t rows, T* y, std::int64_t step_y, const T* b, std::int64_t step_b, const T* a,
               std::int64_t step_a, const T* w, std::int64_t k, std::int64_t n) {
-  if (rows == tile_rows) return multiply_rows<tile_rows>(y, step_y, b, step_b, a, step_a, w, k, n);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    multiply_rows<1>(y + r * step_y, step_y, b + r * step_b, step_b, a + r * step_a, step_a, w, k, n);
-  }
+  for (std::int64_t r = 0; r < rows && y != b; ++r) std::copy_n(b + r * step_b, n, y + r * step_y);
+  const std::int64_t whole = n / vector_lanes<T> * vector_lanes<T>;
+  gemm_microkernel(y, step_y, a, step_a, 1, w, n, rows, whole, k, true);
+  add_remainder(rows, y, step_y, a, step_a, w, k, n, whole);
 }
 
 // One step of one sequence: turns its sums into the gates.

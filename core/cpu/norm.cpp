@@ -92,8 +92,8 @@ void add_parts(T* total, const T* parts, std::int64_t count, std::int64_t step, 
 }
 
 template <bool centered>
-void norm(const View& y, const View& mean, const View& rstd, const View& x_bf16, const View& x, const View& weight,
-          const View& bias, double eps) {
+void normalise(const View& y, const View& mean, const View& rstd, const View& x_bf16, const View& x, const View& weight,
+               const View& bias, double eps) {
   const std::int64_t rows = x.shape[0], n = x.shape[1];
   dispatch_mixed(x.dtype, y.dtype, [&](auto type, auto result) {
     using T = decltype(type);
@@ -119,7 +119,7 @@ void norm(const View& y, const View& mean, const View& rstd, const View& x_bf16,
 }
 
 template <bool centered>
-void norm_backward(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
+void differentiate(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
                    const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], step = n * (centered ? 2 : 1);
   if (rows == 0) {
@@ -158,21 +158,15 @@ std::int64_t norm_backward_workspace(View x) {
   return block_count(x.shape[0]) * 2 * x.shape[1] * static_cast<std::int64_t>(size_of(parts));
 }
 
-void layer_norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View bias, double eps) {
-  norm<true>(y, mean, rstd, x_bf16, x, weight, bias, eps);
+void norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View bias, double eps) {
+  const auto compute = bias ? normalise<true> : normalise<false>;
+  compute(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
-void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
-                         bool add, void* workspace) {
-  norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
-}
-
-void rms_norm(View y, View rstd, View x_bf16, View x, View weight, double eps) {
-  norm<false>(y, {}, rstd, x_bf16, x, weight, {}, eps);
-}
-
-void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {
-  norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, add, workspace);
+void norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd, bool add,
+                   void* workspace) {
+  const auto compute = d_bias ? differentiate<true> : differentiate<false>;
+  compute(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
 }  // namespace tally::cpu

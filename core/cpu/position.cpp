@@ -84,54 +84,26 @@ void read_distance_backward_shared(const View& d_x, const View& d_y, bool cap) {
   });
 }
 
-// Rows are taken in stretches of this many columns. The far keys of a long row are all beyond the table, so whole
-// stretches need no look-ups.
-constexpr std::int64_t stretch = 64;
-
-// The table entries below the positions of a stretch, and the weight of the entries after them. A position that is NaN
-// has a valid entry and weight NaN.
+// Two entries of a table next to a position, and the weight of the higher one. The look-ups are not compiled for newer
+// processors: the compiler would use gather instructions there, which take twice as long as single loads.
 template <class T>
-struct Places {
-  alignas(64) std::int32_t low[stretch];
-  alignas(64) T weight[stretch];
+struct Place {
+  std::int32_t low, high;
+  T weight;
+
+  Place(T position, std::int32_t last) {
+    const auto index = attention::table_index(position, static_cast<T>(last));
+    low = index.low;
+    high = low < last ? low + 1 : last;
+    weight = index.w;
+  }
 };
-
-// Whether any of the positions is within the table: if not, all are the last entry.
-template <class T>
-TALLY_CLONES bool find_places(Places<T>& places, const T* position, std::int32_t last, std::int64_t n) {
-  const T limit = static_cast<T>(last);
-  std::int32_t within = 0;
-#pragma omp simd reduction(+ : within)
-  for (std::int64_t j = 0; j < n; ++j) {
-    const auto place = attention::table_index(position[j], limit);
-    places.low[j] = place.low;
-    places.weight[j] = place.w;
-    within += position[j] >= limit ? 0 : 1;
-  }
-  return within > 0;
-}
-
-// The functions with look-ups are not compiled for newer processors: the compiler would use gather instructions there,
-// which take twice as long as single loads.
-template <class T>
-void interpolate_stretch(T* y, const T* table, const Places<T>& places, std::int32_t last, std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t j = 0; j < n; ++j) {
-    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
-    y[j] = (T{1} - places.weight[j]) * table[low] + places.weight[j] * table[high];
-  }
-}
 
 template <class T>
 void interpolate_row(T* y, const T* table, const T* position, std::int32_t last, std::int64_t n) {
-  Places<T> places;
-  for (std::int64_t begin = 0; begin < n; begin += stretch) {
-    const std::int64_t count = std::min(stretch, n - begin);
-    if (find_places(places, position + begin, last, count)) {
-      interpolate_stretch(y + begin, table, places, last, count);
-    } else {
-      std::fill_n(y + begin, count, table[last]);
-    }
+  for (std::int64_t j = 0; j < n; ++j) {
+    const Place<T> place(position[j], last);
+    y[j] = (T{1} - place.weight) * table[place.low] + place.weight * table[place.high];
   }
 }
 
@@ -141,49 +113,19 @@ constexpr std::int64_t table_copies = 4;
 // Doubles per thread: whole cache lines, and one more between threads.
 std::int64_t sums_of_thread(std::int64_t entries) { return (table_copies * entries + 7) / 8 * 8 + 8; }
 
-template <class T>
-void add_stretch(double* sums, const T* d_y, const Places<T>& places, std::int32_t last, std::int64_t n) {
-  const std::int64_t entries = std::int64_t{last} + 1;
-  for (std::int64_t j = 0; j < n; ++j) {
-    double* const sum = sums + j % table_copies * entries;
-    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
-    const double high_part = static_cast<double>(places.weight[j]) * static_cast<double>(d_y[j]);
-    sum[low] += static_cast<double>(d_y[j]) - high_part;
-    sum[high] += high_part;
-  }
-}
-
-template <class T>
-void differentiate_stretch(T* d_position, const T* d_y, const T* table, const Places<T>& places, std::int32_t last,
-                           std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t j = 0; j < n; ++j) {
-    const std::int32_t low = places.low[j], high = low < last ? low + 1 : last;
-    d_position[j] = d_y[j] * (table[high] - table[low]);
-  }
-}
-
-template <class T>
-TALLY_CLONES double sum_stretch(const T* d_y, std::int64_t n) {
-  return lane_sum(n, [&](std::int64_t j) TALLY_INLINED { return d_y[j]; });
-}
-
 // sums is scratch for table_copies rows.
 template <class T>
 void interpolate_backward_row(T* d_table, T* d_position, const T* d_y, const T* table, const T* position,
                               std::int32_t last, std::int64_t n, double* sums) {
   const std::int64_t entries = std::int64_t{last} + 1;
   std::fill_n(sums, table_copies * entries, 0.0);
-  Places<T> places;
-  for (std::int64_t begin = 0; begin < n; begin += stretch) {
-    const std::int64_t count = std::min(stretch, n - begin);
-    if (find_places(places, position + begin, last, count)) {
-      add_stretch(sums, d_y + begin, places, last, count);
-      differentiate_stretch(d_position + begin, d_y + begin, table, places, last, count);
-    } else {
-      sums[last] += sum_stretch(d_y + begin, count);
-      std::fill_n(d_position + begin, count, T{0});
-    }
+  for (std::int64_t j = 0; j < n; ++j) {
+    const Place<T> place(position[j], last);
+    double* const sum = sums + j % table_copies * entries;
+    const double d = static_cast<double>(d_y[j]), d_high = static_cast<double>(place.weight) * d;
+    sum[place.low] += d - d_high;
+    sum[place.high] += d_high;
+    d_position[j] = d_y[j] * (table[place.high] - table[place.low]);
   }
   for (std::int64_t i = 0; i < entries; ++i) {
     d_table[i] = static_cast<T>((sums[i] + sums[entries + i]) + (sums[2 * entries + i] + sums[3 * entries + i]));

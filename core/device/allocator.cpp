@@ -13,18 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/cpu/parallel.hpp"
 #include "core/error.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TALLY_UNDER_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define TALLY_UNDER_SANITIZER 1
-#endif
-#endif
-#ifndef TALLY_UNDER_SANITIZER
-#define TALLY_UNDER_SANITIZER 0
-#endif
 
 namespace tally {
 namespace {
@@ -111,12 +101,12 @@ void free_bytes(void* block, std::size_t bytes) {
   const std::lock_guard lock(c.mutex);
   c.counters.live_bytes -= size;
   --c.counters.live_blocks;
-  if (TALLY_UNDER_SANITIZER) {
-    std::free(block);
-  } else {
-    c.blocks[size].push_back(block);
-    c.counters.cached_bytes += size;
-  }
+#ifdef TALLY_SANITIZED
+  std::free(block);
+#else
+  c.blocks[size].push_back(block);
+  c.counters.cached_bytes += size;
+#endif
 }
 
 MemoryCounters memory_counters() {

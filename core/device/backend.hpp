@@ -29,11 +29,11 @@ struct Backend {
   // Work submitted between begin_capture and end_capture is recorded instead of run. launch runs the recorded graph any
   // number of times, and destroy frees it. Null on devices without graphs. See core/device/graph.hpp.
   bool (*can_capture)();
-  void (*begin_capture)();
-  void* (*end_capture)();
-  void (*launch)(void* graph);
-  GraphSize (*graph_size)(const void* graph);
-  void (*destroy)(void* graph);
+  void (*begin_capture)() = nullptr;
+  void* (*end_capture)() = nullptr;
+  void (*launch)(void* graph) = nullptr;
+  GraphSize (*graph_size)(const void* graph) = nullptr;
+  void (*destroy)(void* graph) = nullptr;
   // Timing marks in the stream of work. The time between two marks is in microseconds; asking for it waits until the
   // device has passed both.
   void* (*set_mark)();
@@ -62,7 +62,22 @@ const Backend& backend(int index);
 }
 
 namespace meta {
+
 const Backend& backend(DeviceType stands_for);
+
+// While it exists, tensors of this thread on the counting device are not counted. They must not outlive it. For work on
+// the counting device that is no part of a run.
+class Uncounted {
+ public:
+  Uncounted();
+  ~Uncounted();
+  Uncounted(const Uncounted&) = delete;
+  Uncounted& operator=(const Uncounted&) = delete;
+
+ private:
+  bool before_;
+};
+
 }  // namespace meta
 
 MemoryCounters memory_counters(Device device);

@@ -14,7 +14,6 @@
 
 #include "core/device/backend.hpp"
 #include "core/device/graph.hpp"
-#include "core/device/uncounted.hpp"
 #include "core/distributed/gradient_reducer.hpp"
 
 namespace tally::meta {

@@ -11,8 +11,7 @@ namespace tally {
 namespace {
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.view().data),
-          static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
+  return {static_cast<std::byte*>(tensor.view().data), tensor.bytes()};
 }
 
 // The sum in tree order. The result is in the memory of the first term or another; the terms are overwritten.

@@ -109,10 +109,9 @@ requires(!std::same_as<Integer, bool>) JsonValue::JsonValue(Integer value) : val
 }
 
 struct JsonLimits {
-  std::size_t max_depth = 64;              // arrays and objects within each other; [] has depth 1
-  std::size_t max_values = 10'000'000;     // in the text, or in one member where members are read one by one
-  std::size_t max_token_bytes = 16 << 20;  // of one number or string with escapes; others may be longer
-  bool integers_only = false;              // 1.0 and 1e3 are refused
+  std::size_t max_depth = 64;           // arrays and objects within each other; [] has depth 1
+  std::size_t max_values = 10'000'000;  // in the text, or in one member where members are read one by one
+  bool integers_only = false;           // 1.0 and 1e3 are refused
 };
 
 // Strict JSON (RFC 8259). Also refused: bytes that are not UTF-8, a byte order mark, lone surrogates, duplicate names

@@ -9,24 +9,16 @@
 namespace tally {
 namespace {
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
 using Take = std::function<void(JsonMember& member)>;
 
 // The text and the position up to which the library has read it; all copies of its iterator share that position.
-// Strings without escapes and runs of blanks are skipped, because the library would copy each of their bytes twice: it
-// gets "" and one blank.
 struct Source {
   std::string_view text;
   std::string name;
   std::uint64_t first_offset;
-  std::size_t max_token_bytes;
 
   std::size_t next = 0;
-  std::size_t last = 0;         // directly after the last value, name or bracket
-  std::size_t token_end = 0;    // characters before it belong to a string
-  std::size_t seen_bytes = 0;   // of the token
-  std::string_view plain = {};  // the string that the library reads as ""
+  std::size_t last = 0;  // directly after the last value, name or bracket
   bool ended = false;
 
   template <class... Parts>
@@ -44,41 +36,8 @@ struct Source {
 
   bool at_end() { return ended = next == text.size(); }
 
-  void advance() {
-    const char c = text[next++];
-    if (++seen_bytes > max_token_bytes) fail_at(last, "a token of more than {} bytes", max_token_bytes);
-    if (next <= token_end) return;
-    if (c == '"') {
-      open_string();
-    } else if (is_blank(c)) {
-      while (next < text.size() && is_blank(text[next])) ++next;
-    }
-  }
-
-  void open_string() {
-    const auto stop = [this](std::size_t from) {
-      const auto begin = text.begin() + static_cast<std::ptrdiff_t>(from);
-      return static_cast<std::size_t>(
-          std::find_if(begin, text.end(), [](unsigned char c) { return c == '"' || c == '\\' || c < 0x20; }) -
-          text.begin());
-    };
-    std::size_t end = stop(next);
-    const bool has_escapes = end == text.size() || text[end] != '"';
-    plain = has_escapes ? std::string_view() : text.substr(next, end - next);
-    if (!has_escapes) next = end;
-    while (end < text.size() && text[end] != '"') end = stop(std::min(end + 2, text.size()));
-    token_end = end + 1;
-  }
-
-  std::string text_of(std::string& read) const {
-    return plain.data() != nullptr ? std::string(plain) : std::move(read);
-  }
-
   // The end of the token before the one that ends here.
-  std::size_t token() {
-    seen_bytes = 0;
-    return std::exchange(last, next);
-  }
+  std::size_t token() { return std::exchange(last, next); }
 };
 
 struct Iterator {
@@ -92,7 +51,7 @@ struct Iterator {
 
   reference operator*() const { return source->text[source->next]; }
   Iterator& operator++() {
-    source->advance();
+    ++source->next;
     return *this;
   }
   Iterator operator++(int) { return ++*this; }
@@ -121,10 +80,7 @@ class Builder {
     if (vanished || limits_.integers_only || is_whole(written)) refuse_real(before, written);
     return add(before, value);
   }
-  bool string(std::string& text) {
-    std::string value = source_.text_of(text);
-    return add(source_.token(), std::move(value));
-  }
+  bool string(std::string& text) { return add(source_.token(), std::move(text)); }
   bool binary(nlohmann::json::binary_t&) { return false; }  // does not occur in text
 
   bool start_object(std::size_t) { return open(true); }
@@ -132,7 +88,7 @@ class Builder {
   bool key(std::string& name) {
     Level& level = levels_[depth_ - 1];
     if (level.members.empty()) level.members.reserve(3);
-    level.members.push_back({source_.text_of(name), {}});
+    level.members.push_back({std::move(name), {}});
     level.names.push_back(source_.token());
     return true;
   }
@@ -236,7 +192,7 @@ class Builder {
 
 JsonValue parse(std::string_view text, const JsonLimits& limits, std::string_view name, std::uint64_t first_offset,
                 const Take* take) {
-  Source source{text, escape_for_print(name, 1000), first_offset, limits.max_token_bytes};
+  Source source{text, escape_for_print(name, 1000), first_offset};
   const std::size_t invalid = find_invalid_utf8(text);
   if (invalid != std::string_view::npos) source.fail_at(invalid, "not UTF-8");
   // The library ignores a mark, and treats a zero byte as the end.

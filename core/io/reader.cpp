@@ -129,8 +129,7 @@ Tensor to_file_order(std::string_view where, std::string_view name, const Tensor
 
 std::span<const std::byte> bytes_of(const Tensor& tensor) {
   static_assert(std::endian::native == std::endian::little && sizeof(bool) == 1);
-  return {static_cast<const std::byte*>(tensor.view().data),
-          static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
+  return {static_cast<const std::byte*>(tensor.view().data), tensor.bytes()};
 }
 
 }  // namespace tally

@@ -115,8 +115,7 @@ void check_tiling(const std::string& file, const std::vector<SafetensorsEntry>& 
 // Parses entry by entry, so that a malformed header is rejected at its first error.
 SafetensorsHeader parse_header(std::string_view text, const std::string& file, std::uint64_t data_bytes) {
   const std::uint64_t data_begin = length_bytes + text.size();
-  const JsonLimits limits{
-      .max_depth = 4, .max_values = max_entries + 1, .max_token_bytes = 1 << 20, .integers_only = true};
+  const JsonLimits limits{.max_depth = 4, .max_values = max_entries + 1, .integers_only = true};
   SafetensorsHeader header;
   bool metadata_seen = false;
   parse_json_members(text, limits, file, length_bytes, [&](JsonMember& member) {

@@ -13,169 +13,85 @@
 namespace tally::functors {
 
 struct Negate {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return -x;
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T) const {
-    return T{-1};
-  }
+  TALLY_INLINE auto operator()(auto x) const { return -x; }
+  TALLY_INLINE auto derivative(auto x) const { return decltype(x){-1}; }
 };
 
 struct Absolute {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::abs(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
+  TALLY_INLINE auto operator()(auto x) const { return std::abs(x); }
+  TALLY_INLINE auto derivative(auto x) const {
+    using T = decltype(x);
     return x > T{0} ? T{1} : (x < T{0} ? T{-1} : T{0});
   }
 };
 
 struct Square {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return x * x;
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    return T{2} * x;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return x * x; }
+  TALLY_INLINE auto derivative(auto x) const { return decltype(x){2} * x; }
 };
 
 struct Sqrt {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::sqrt(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return T{0.5} / y;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return std::sqrt(x); }
+  TALLY_INLINE auto derivative(auto y) const { return decltype(y){0.5} / y; }
 };
 
 struct Reciprocal {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return T{1} / x;
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return -y * y;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return decltype(x){1} / x; }
+  TALLY_INLINE auto derivative(auto y) const { return -y * y; }
 };
 
 struct Exp {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return math::exp(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return y;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return math::exp(x); }
+  TALLY_INLINE auto derivative(auto y) const { return y; }
 };
 
 struct Log {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::log(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    return T{1} / x;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return std::log(x); }
+  TALLY_INLINE auto derivative(auto x) const { return decltype(x){1} / x; }
 };
 
 struct Sin {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::sin(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    return std::cos(x);
-  }
+  TALLY_INLINE auto operator()(auto x) const { return std::sin(x); }
+  TALLY_INLINE auto derivative(auto x) const { return std::cos(x); }
 };
 
 struct Cos {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::cos(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    return -std::sin(x);
-  }
+  TALLY_INLINE auto operator()(auto x) const { return std::cos(x); }
+  TALLY_INLINE auto derivative(auto x) const { return -std::sin(x); }
 };
 
 struct Sigmoid {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return math::sigmoid(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return y * (T{1} - y);
-  }
+  TALLY_INLINE auto operator()(auto x) const { return math::sigmoid(x); }
+  TALLY_INLINE auto derivative(auto y) const { return y * (decltype(y){1} - y); }
 };
 
 struct Tanh {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return math::tanh(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
-    return T{1} - y * y;
-  }
+  TALLY_INLINE auto operator()(auto x) const { return math::tanh(x); }
+  TALLY_INLINE auto derivative(auto y) const { return decltype(y){1} - y * y; }
 };
 
 struct Softplus {
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return math::softplus(x);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
-    return math::sigmoid(x);
-  }
+  TALLY_INLINE auto operator()(auto x) const { return math::softplus(x); }
+  TALLY_INLINE auto derivative(auto x) const { return math::sigmoid(x); }
 };
 
 struct AddScalar {
   double c;
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return x + static_cast<T>(c);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T) const {
-    return T{1};
-  }
+  TALLY_INLINE auto operator()(auto x) const { return x + static_cast<decltype(x)>(c); }
+  TALLY_INLINE auto derivative(auto x) const { return decltype(x){1}; }
 };
 
 struct MultiplyScalar {
   double c;
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return x * static_cast<T>(c);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T) const {
-    return static_cast<T>(c);
-  }
+  TALLY_INLINE auto operator()(auto x) const { return x * static_cast<decltype(x)>(c); }
+  TALLY_INLINE auto derivative(auto x) const { return static_cast<decltype(x)>(c); }
 };
 
 struct Power {
   double c;
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return std::pow(x, static_cast<T>(c));
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T x) const {
+  TALLY_INLINE auto operator()(auto x) const { return std::pow(x, static_cast<decltype(x)>(c)); }
+  TALLY_INLINE auto derivative(auto x) const {
+    using T = decltype(x);
     return c == 0.0 ? T{0} : static_cast<T>(c) * std::pow(x, static_cast<T>(c - 1.0));
   }
 };
@@ -183,35 +99,23 @@ struct Power {
 // With a slope of at least 0, the result has the sign of the argument.
 struct LeakyRelu {
   double slope;
-  template <class T>
-  TALLY_INLINE T operator()(T x) const {
-    return x > T{0} ? x : x * static_cast<T>(slope);
-  }
-  template <class T>
-  TALLY_INLINE T derivative(T y) const {
+  TALLY_INLINE auto operator()(auto x) const { return x > 0 ? x : x * static_cast<decltype(x)>(slope); }
+  TALLY_INLINE auto derivative(auto y) const {
+    using T = decltype(y);
     return y > T{0} ? T{1} : static_cast<T>(slope);
   }
 };
 
 struct Add {
-  template <class T>
-  TALLY_INLINE T operator()(T a, T b) const {
-    return a + b;
-  }
+  TALLY_INLINE auto operator()(auto a, auto b) const { return a + b; }
 };
 
 struct Subtract {
-  template <class T>
-  TALLY_INLINE T operator()(T a, T b) const {
-    return a - b;
-  }
+  TALLY_INLINE auto operator()(auto a, auto b) const { return a - b; }
 };
 
 struct Multiply {
-  template <class T>
-  TALLY_INLINE T operator()(T a, T b) const {
-    return a * b;
-  }
+  TALLY_INLINE auto operator()(auto a, auto b) const { return a * b; }
 };
 
 // Whole numbers: rounds towards zero; a division that has no result (by 0) gives 0, and the one that overflows wraps.
@@ -228,38 +132,23 @@ struct Divide {
 
 // NaN wins over numbers in both.
 struct Maximum {
-  template <class T>
-  TALLY_INLINE T operator()(T a, T b) const {
-    return (a > b || a != a) ? a : b;
-  }
+  TALLY_INLINE auto operator()(auto a, auto b) const { return (a > b || a != a) ? a : b; }
 };
 
 struct Minimum {
-  template <class T>
-  TALLY_INLINE T operator()(T a, T b) const {
-    return (a < b || a != a) ? a : b;
-  }
+  TALLY_INLINE auto operator()(auto a, auto b) const { return (a < b || a != a) ? a : b; }
 };
 
 struct Less {
-  template <class T>
-  TALLY_INLINE bool operator()(T a, T b) const {
-    return a < b;
-  }
+  TALLY_INLINE bool operator()(auto a, auto b) const { return a < b; }
 };
 
 struct LessEqual {
-  template <class T>
-  TALLY_INLINE bool operator()(T a, T b) const {
-    return a <= b;
-  }
+  TALLY_INLINE bool operator()(auto a, auto b) const { return a <= b; }
 };
 
 struct Equal {
-  template <class T>
-  TALLY_INLINE bool operator()(T a, T b) const {
-    return a == b;
-  }
+  TALLY_INLINE bool operator()(auto a, auto b) const { return a == b; }
 };
 
 // Calls f, on the host, with the functor of op.

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/device/uncounted.hpp"
+#include "core/device/backend.hpp"
 #include "core/error.hpp"
 
 namespace tally {

@@ -373,7 +373,7 @@ bool adds_tokens(const Node& step) {
 }  // namespace
 
 TokenizerParts parse_tokenizer_json(std::string_view text, const std::string& source) {
-  const JsonLimits limits{.max_depth = 16, .max_values = 10'000'000, .max_token_bytes = 1 << 20};
+  const JsonLimits limits{.max_depth = 16, .max_values = 10'000'000};
   const JsonValue value = parse_json(text, limits, source);
   const Node file(value, escape_for_print(source, 1000), "");
   file.check_names({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",

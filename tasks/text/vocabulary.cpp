@@ -191,7 +191,7 @@ SpecialToken parse_special(std::string_view text) {
 
 TokenizerParts parse_vocabulary(std::string_view vocabulary, const std::string& vocabulary_source,
                                 std::string_view merges, const std::string& merges_source) {
-  const JsonLimits limits{.max_depth = 2, .max_token_bytes = 1 << 20, .integers_only = true};
+  const JsonLimits limits{.max_depth = 2, .integers_only = true};
   const JsonValue tokens = parse_json(vocabulary, limits, vocabulary_source);
   VocabularyBuilder builder(escape_for_print(vocabulary_source, 1000));
   builder.at("the vocabulary");

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/completion.hpp"
+#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/profile.hpp"
 #include "tasks/evaluation/evaluate.hpp"

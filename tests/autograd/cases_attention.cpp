@@ -1,4 +1,5 @@
-// Tiled attention, one case a score shape. The reference is the formula in loops, one logit after the other.
+// Tiled attention with some scores; tests/nn has every one. The reference is the formula in loops, one logit after the
+// other.
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -25,22 +26,9 @@ struct Rule {
   int gate_query = 0, gate_key = 1;  // operands that gates come from
   bool sticks = false;               // logits have the stick taken from them
   SoftmaxRule::Kind kind = SoftmaxRule::Kind::softmax;
-  double offset = 0;
   int sink = -1, rest = -1;
   AttentionMask mask = {};
 };
-
-struct Terms {
-  double n, m;
-};
-Terms terms_of(const Rule& rule, double logit) {
-  switch (rule.kind) {
-    case SoftmaxRule::Kind::sigmoid: return {sigmoid_of(logit - rule.offset), 0};
-    case SoftmaxRule::Kind::softpick: return {std::max(std::expm1(logit), 0.0), std::abs(std::expm1(logit))};
-    case SoftmaxRule::Kind::exp: return {std::exp(logit), 0};
-    default: return {std::exp(logit), std::exp(logit)};
-  }
-}
 
 double product_of(const Array& a, const Array& b, std::int64_t batch, std::int64_t head, std::int64_t t,
                   std::int64_t j) {
@@ -55,21 +43,19 @@ std::vector<double> attend_row(const std::vector<Array>& x, const Rule& rule, st
   const std::int64_t query = x[1].shape[2] - x[0].shape[2] + t, width = x[2].shape[3];
   const auto at = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   std::vector<double> weight(at(query + 1)), output(at(width));
-  const bool divides = rule.kind == SoftmaxRule::Kind::softmax || rule.kind == SoftmaxRule::Kind::softpick;
+  const bool divides = rule.kind == SoftmaxRule::Kind::softmax;
   double position = 0, taken = 0, left = 1;
-  double sum = !divides ? 1 : rule.kind == SoftmaxRule::Kind::softpick ? 1e-8 : 0;
+  double sum = divides ? 0 : 1;
   if (rule.sink >= 0) sum = std::exp(x[at(rule.sink)][{h}]);
   for (std::int64_t j = query; j >= 0; --j) {
-    const bool near = (rule.mask.window == 0 || query - j < rule.mask.window) &&
-                      (rule.mask.chunk == 0 || query / rule.mask.chunk == j / rule.mask.chunk);
+    const bool near = rule.mask.window == 0 || query - j < rule.mask.window;
     if (!near && j >= rule.mask.first) continue;
     position += sigmoid_of(product_of(x[at(rule.gate_query)], x[at(rule.gate_key)], b, h, t, j));
     const double logit = product_of(x[0], x[1], b, h, t, j) + rule.term(x, b, h, t, j, position);
     if (rule.sticks && j == query) continue;
     if (rule.sticks) taken += softplus_of(logit);
-    const Terms terms = terms_of(rule, logit - taken);
-    weight[at(j)] = terms.n;
-    if (divides) sum += terms.m;
+    weight[at(j)] = std::exp(logit - taken);
+    if (divides) sum += weight[at(j)];
   }
   for (const double w : weight) left -= w / sum;
   for (std::int64_t c = 0; c < width; ++c) {
@@ -189,18 +175,8 @@ std::vector<OpCase> attention_cases() {
       attention_case("attention_sink", {.sink = 3, .rest = 4}, sink_and_rest, [](const Tensors& x, Score& score) {
         score.set_softmax_rule({By::softmax, x[3], 0, x[4]});
       }));
-  cases.push_back(attention_case("attention_sigmoid", {.kind = By::sigmoid, .offset = 0.7, .rest = 3}, rows_of(2),
-                                 [](const Tensors& x, Score& score) {
-                                   score.set_softmax_rule({By::sigmoid, {}, 0.7, x[3]});
-                                 }));
-  cases.push_back(attention_case("attention_softpick", {.kind = By::softpick, .rest = 3}, rows_of(2),
-                                 [](const Tensors& x, Score& score) {
-                                   score.set_softmax_rule({By::softpick, {}, 0, x[3]});
-                                 }));
   const AttentionMask mask{.window = 3, .first = 1};
   cases.push_back(attention_case("attention_window", {.mask = mask}, nothing, [](const Tensors&, Score&) {}));
-  cases.push_back(attention_case("attention_table_in_chunks", {.term = table, .mask = {.chunk = 3}}, rows_of(3),
-                                 [](const Tensors& x, Score& score) { score.add_score_mod(contextual_table(x[3])); }));
   cases.push_back(attention_case(
       "attention_toeplitz",
       {.term =
@@ -223,25 +199,6 @@ std::vector<OpCase> attention_cases() {
       [](const Tensors& x, Score& score) {
         score.biases.push_back(RowColumn{cast(x[3], DType::f64), cast(x[4], DType::f64)});
       }));
-  cases.push_back(attention_case("attention_row_toeplitz",
-                                 {.term =
-                                      [](const std::vector<Array>& x, auto b, auto h, auto t, auto j, double) {
-                                        const std::int64_t distance = x[1].shape[2] - x[0].shape[2] + t - j;
-                                        return x[3][{b, h, t, std::min<std::int64_t>(distance, 2)}];
-                                      }},
-                                 rows_of(3), [](const Tensors& x, Score& score) {
-                                   score.biases.push_back(RowToeplitz{x[3], true});
-                                 }));
-  cases.push_back(attention_case(
-      "attention_dense",
-      {.term =
-           [](const std::vector<Array>& x, auto, auto h, auto t, auto j, double) {
-             return x[3][{0, h, t, j}];
-           }},
-      [](auto, std::int64_t h, std::int64_t t, std::int64_t k) {
-        return Shapes{{1, h, t, k}};
-      },
-      [](const Tensors& x, Score& score) { score.biases.push_back(Dense{x[3]}); }));
   return cases;
 }
 

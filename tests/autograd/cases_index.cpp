@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "autograd/ops.hpp"
 #include "tests/autograd/op_cases.hpp"
@@ -74,8 +75,24 @@ OpCase interpolate_case(const std::string& name, bool causal, std::vector<Shapes
               }};
 }
 
-OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width, std::int64_t rotated) {
-  const std::int64_t pairs = rotated / 2;
+// x with the first dims rotated by pairs. cosine_sine(index, pair) returns the cosine and sine of an angle.
+template <class CosineSine>
+Array rotated(const Array& x, bool interleaved, std::int64_t pairs, const CosineSine& cosine_sine) {
+  Array y = x;
+  for_each_index(y.shape, [&](const Index& index) {
+    const std::int64_t dim = index.back();
+    if (dim >= 2 * pairs) return;
+    const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
+    const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
+    const double a = x[with_last(index, interleaved ? 2 * pair : pair)];
+    const double b = x[with_last(index, interleaved ? 2 * pair + 1 : pair + pairs)];
+    const auto [cosine, sine] = cosine_sine(index, pair);
+    y[index] = first ? a * cosine - b * sine : a * sine + b * cosine;
+  });
+  return y;
+}
+
+OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width, std::int64_t pairs) {
   return {.name = name,
           .kernels = {"rotate_pairs"},
           .operands = {{Kind::real, -1, 1}, {Kind::constant, -1, 1}, {Kind::constant, -1, 1}},
@@ -86,18 +103,9 @@ OpCase rotate_case(const std::string& name, bool interleaved, std::int64_t width
           .run = [=](const auto& x) { return rotate_pairs(x[0], x[1], x[2], interleaved); },
           .reference =
               [=](const auto& x) {
-                Array y = x[0];
-                for_each_index(y.shape, [&](const Index& index) {
-                  const std::int64_t dim = index.back();
-                  if (dim >= rotated) return;
-                  const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
-                  const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
-                  const double a = x[0][with_last(index, interleaved ? 2 * pair : pair)];
-                  const double b = x[0][with_last(index, interleaved ? 2 * pair + 1 : pair + pairs)];
-                  const double cosine = x[1][{index.back(1), pair}], sine = x[2][{index.back(1), pair}];
-                  y[index] = first ? a * cosine - b * sine : a * sine + b * cosine;
+                return rotated(x[0], interleaved, pairs, [&](const Index& index, std::int64_t pair) {
+                  return std::pair(x[1][{index.back(1), pair}], x[2][{index.back(1), pair}]);
                 });
-                return y;
               }};
 }
 
@@ -114,20 +122,10 @@ OpCase turn_case(const std::string& name, bool interleaved, std::int64_t width, 
           .run = [=](const auto& x) { return turn_pairs(x[0], x[1], interleaved); },
           .reference =
               [=](const auto& x) {
-                Array y(x[0].shape);
-                for_each_index(y.shape, [&](const Index& index) {
-                  const std::int64_t dim = index.back();
-                  y[index] = x[0][index];
-                  if (dim >= 2 * pairs) return;
-                  const std::int64_t pair = interleaved ? dim / 2 : dim % pairs;
-                  const bool first = interleaved ? dim % 2 == 0 : dim < pairs;
-                  const double a = x[0][with_last(index, interleaved ? 2 * pair : pair)];
-                  const double b = x[0][with_last(index, interleaved ? 2 * pair + 1 : pair + pairs)];
+                return rotated(x[0], interleaved, pairs, [&](const Index& index, std::int64_t pair) {
                   const double angle = x[1][with_last(index, pair)];
-                  y[index] =
-                      first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+                  return std::pair(std::cos(angle), std::sin(angle));
                 });
-                return y;
               }};
 }
 
@@ -215,10 +213,10 @@ std::vector<OpCase> index_cases() {
       interpolate_case("interpolate_causal", true,
                        {{{2, 4, 3}, {2, 4, 4}}, {{3, 1}, {3, 3}}, {{1, 2}, {1, 1}}, {{0, 2, 3}, {0, 2, 2}}},
                        {{2, 3, 130, 9}, {2, 3, 130, 130}}, 12),
-      rotate_case("rotate_half", false, 6, 6),
-      rotate_case("rotate_half_part", false, 6, 4),
-      rotate_case("rotate_interleaved", true, 6, 6),
-      rotate_case("rotate_interleaved_part", true, 7, 4),
+      rotate_case("rotate_half", false, 6, 3),
+      rotate_case("rotate_half_part", false, 6, 2),
+      rotate_case("rotate_interleaved", true, 6, 3),
+      rotate_case("rotate_interleaved_part", true, 7, 2),
       turn_case("turn_half_part", false, 7, 2),
       turn_case("turn_interleaved", true, 6, 3),
       {.name = "dropout",

@@ -40,9 +40,7 @@ std::vector<OpCase> shape_cases() {
   return {
       shape_case(
           "reshape", {{{2, 6}}, {{1, 4}}, {{0, 4}}}, {{200, 400}},
-          [](const auto& x) {
-            return reshape(x[0], {2, x[0].numel() / 2});
-          },
+          [](const auto& x) { return reshape(x[0], shape(2, x[0].numel() / 2)); },
           [](const auto& x) {
             Array y = x[0];
             y.shape = {2, x[0].shape.numel() / 2};
@@ -53,59 +51,26 @@ std::vector<OpCase> shape_cases() {
           [](const auto& x) { return transpose(x[0], 0, -1); }, moved(swapped, swapped)),
       shape_case("slice", {{{2, 5, 2}}, {{1, 3, 1}}, {{0, 4, 2}}}, {{40, 50, 30}},
                  [](const auto& x) { return slice(x[0], 1, 1, 3); },
-                 moved(
-                     [](const Shape& s) {
-                       return Shape{s[0], 2, s[2]};
-                     },
-                     [](const Index& n) {
-                       return Index{n[0], n[1] + 1, n[2]};
-                     }),
+                 moved([](const Shape& s) { return shape(s[0], 2, s[2]); },
+                       [](const Index& n) { return shape(n[0], n[1] + 1, n[2]); }),
                  {"fill", "copy"}),
       shape_case(
           "slice_empty", {{{2, 5, 2}}}, {{40, 50, 30}}, [](const auto& x) { return slice(x[0], -2, 3, 3); },
-          moved(
-              [](const Shape& s) {
-                return Shape{s[0], 0, s[2]};
-              },
-              same)),
-      shape_case("select", {{{2, 5, 2}}, {{1, 3, 1}}, {{0, 4, 2}}}, {{40, 50, 30}},
-                 [](const auto& x) { return select(x[0], 1, 2); },
-                 moved(
-                     [](const Shape& s) {
-                       return Shape{s[0], s[2]};
-                     },
-                     [](const Index& n) {
-                       return Index{n[0], 2, n[1]};
-                     }),
-                 {"fill", "copy"}),
+          moved([](const Shape& s) { return shape(s[0], 0, s[2]); }, same)),
+      shape_case(
+          "select", {{{2, 5, 2}}, {{1, 3, 1}}, {{0, 4, 2}}}, {{40, 50, 30}},
+          [](const auto& x) { return select(x[0], 1, 2); },
+          moved([](const Shape& s) { return shape(s[0], s[2]); }, [](const Index& n) { return shape(n[0], 2, n[1]); }),
+          {"fill", "copy"}),
       shape_case("broadcast_to", {{{2, 1}}, {{}}, {{3}}, {{1, 1}}}, {{2, 1}},
-                 [](const auto& x) {
-                   return broadcast_to(x[0], {4, 2, 3});
-                 },
-                 moved(
-                     [](const Shape&) {
-                       return Shape{4, 2, 3};
-                     },
-                     same),
-                 {"reduce"}),
+                 [](const auto& x) { return broadcast_to(x[0], shape(4, 2, 3)); },
+                 moved([](const Shape&) { return shape(4, 2, 3); }, same), {"reduce"}),
       shape_case(
           "unsqueeze", {{{2, 3}}, {{1, 1}}, {{0, 3}}}, {{200, 300}}, [](const auto& x) { return unsqueeze(x[0], 1); },
-          moved(
-              [](const Shape& s) {
-                return Shape{s[0], 1, s[1]};
-              },
-              [](const Index& n) {
-                return Index{n[0], n[2]};
-              })),
+          moved([](const Shape& s) { return shape(s[0], 1, s[1]); }, [](const Index& n) { return shape(n[0], n[2]); })),
       shape_case(
           "unsqueeze_last", {{{2, 3}}}, {{200, 300}}, [](const auto& x) { return unsqueeze(x[0], -1); },
-          moved(
-              [](const Shape& s) {
-                return Shape{s[0], s[1], 1};
-              },
-              [](const Index& n) {
-                return Index{n[0], n[1]};
-              })),
+          moved([](const Shape& s) { return shape(s[0], s[1], 1); }, [](const Index& n) { return shape(n[0], n[1]); })),
       shape_case(
           "concat", {{{2, 3, 2}, {2, 1, 2}}, {{1, 1, 1}, {1, 1, 1}}, {{2, 0, 2}, {2, 2, 2}}, {{0, 1, 2}, {0, 2, 2}}},
           {{40, 50, 30}, {40, 20, 30}},

@@ -252,9 +252,8 @@ TEST_P(Layers, KernelsComputeInF32) {
     on.unary(op, 0, wide_y.view(), wide_x.view());
     expect_rounded(y, wide_y, error);
     const bool from_output = unary_needs_output(op);
-    on.unary_backward(op, 0, d_x.view(), d_y.view(), from_output ? View{} : x.view(), from_output ? y.view() : View{});
-    on.unary_backward(op, 0, wide_d_x.view(), wide_d_y.view(), from_output ? View{} : wide_x.view(),
-                      from_output ? y.to(DType::f32).view() : View{});
+    on.unary_backward(op, 0, d_x.view(), d_y.view(), (from_output ? y : x).view());
+    on.unary_backward(op, 0, wide_d_x.view(), wide_d_y.view(), (from_output ? y.to(DType::f32) : wide_x).view());
     expect_rounded(d_x, wide_d_x, error_of_derivative);
   }
   for (const Shape& kept : {Shape{1, 50}, Shape{70, 1}, Shape{1, 1}}) {

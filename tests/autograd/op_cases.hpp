@@ -49,6 +49,12 @@ void for_each_index(const Shape& shape, F&& f) {
   }
 }
 
+// A shape or an index of these numbers.
+template <class... Numbers>
+Shape shape(Numbers... numbers) {
+  return {numbers...};
+}
+
 // index with another last number, and with its two last ones.
 inline Index with_last(Index index, std::int64_t last) {
   index[index.rank - 1] = last;

@@ -21,7 +21,7 @@ namespace tally::testing::operations_test {
 // The elements in memory order, so that equal means equal bits (also for NaN and -0).
 std::string bits_of(const Tensor& x) {
   const Tensor dense = x.to_dense().to(Device{});
-  return {static_cast<const char*>(dense.view().data), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())};
+  return {static_cast<const char*>(dense.view().data), x.bytes()};
 }
 
 void expect_close(const Tensor& y, const Array& expected, double epsilons) {

@@ -10,17 +10,14 @@
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "core/device/allocator.hpp"
+#include "tests/autograd/leaf.hpp"
 #include "tests/error_of.hpp"
 
 namespace tally {
 namespace recompute_test {
 
-Tensor leaf(const std::vector<double>& values) {
-  Tensor x = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
-  set_requires_grad(x);
-  return x;
-}
-std::vector<double> gradient_of(const Tensor& x) { return gradient(x).to_vector<double>(); }
+using testing::gradient_of;
+using testing::leaf;
 
 // Two results with an intermediate in common.
 std::vector<Tensor> two(const std::vector<Tensor>& x) {

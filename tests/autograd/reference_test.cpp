@@ -33,7 +33,7 @@ struct Case {
 
 using Run = Tensor (*)(const Case& c, DType dtype);
 
-template <Tensor (*function)(const Tensor&)>
+template <auto function>
 Tensor of_one(const Case& c, DType dtype) {
   return function(c.in(0, dtype));
 }
@@ -88,18 +88,6 @@ Tensor run_cumsum(const Case& c, DType dtype) {
   return y;
 }
 
-// The sums and the gradients, one after the other.
-Tensor run_decayed_cumsum(const Case& c, DType dtype) {
-  Tensor x = c.in(0, dtype).clone(), decay = c.in(1, dtype).clone();
-  set_requires_grad(x);
-  set_requires_grad(decay);
-  const Tensor y = decayed_cumsum(x, decay);
-  backward(y, c.in(2, dtype));
-  return concat({y.detach().detached_reshape({y.numel()}), gradient(x).detached_reshape({x.numel()}),
-                 gradient(decay).to_dense().detached_reshape({decay.numel()})},
-                0);
-}
-
 // The loss and the gradients, one after the other, from strips of four rows.
 Tensor run_linear_cross_entropy(const Case& c, DType dtype) {
   Tensor x = c.in(0, dtype).clone(), head = c.in(1, dtype).clone();
@@ -146,7 +134,6 @@ const std::map<std::string, Run> runs = {
      [](const Case& c, DType type) { return cross_entropy(c.in(0, type), c.in(1, type), c.in(2, type)); }},
     {"linear_cross_entropy", run_linear_cross_entropy},
     {"cumsum", run_cumsum},
-    {"decayed_cumsum", run_decayed_cumsum},
     {"lstm", run_lstm},
     {"interpolate",
      [](const Case& c, DType type) {

@@ -94,9 +94,9 @@ void attention() {
   std::swap(transposed.strides[2], transposed.strides[3]);
   measure("copy transposed", 2 * full, [&] { k.copy(y.view, transposed); });
   measure("sigmoid", 2 * full, [&] { k.unary(UnaryOp::sigmoid, 0, y.view, x.view); });
-  measure("sigmoid backward", 3 * full, [&] { k.unary_backward(UnaryOp::sigmoid, 0, z.view, d.view, {}, y.view); });
+  measure("sigmoid backward", 3 * full, [&] { k.unary_backward(UnaryOp::sigmoid, 0, z.view, d.view, y.view); });
   measure("softplus", 2 * full, [&] { k.unary(UnaryOp::softplus, 0, y.view, x.view); });
-  measure("softplus backward", 3 * full, [&] { k.unary_backward(UnaryOp::softplus, 0, z.view, d.view, x.view, {}); });
+  measure("softplus backward", 3 * full, [&] { k.unary_backward(UnaryOp::softplus, 0, z.view, d.view, x.view); });
   measure("add", 3 * full, [&] { k.binary(BinaryOp::add, y.view, x.view, d.view); });
   Buffer head_bias = Buffer::random({4, 512, 512}, -1, 1);
   measure("add [H,T,T]", 2 * full, [&] { k.binary(BinaryOp::add, y.view, x.view, broadcast(head_bias.view, square)); });
@@ -143,8 +143,7 @@ void layers() {
     Buffer x = Buffer::random(wide, -3, 3), d = Buffer::random(wide, -1, 1), y(wide);
     Buffer bias = Buffer::random({1024}, -1, 1);
     measure("gelu [8192,1024]", 2 * megabytes_wide, [&] { k.unary(UnaryOp::gelu, 0, y.view, x.view); });
-    measure("gelu backward", 3 * megabytes_wide,
-            [&] { k.unary_backward(UnaryOp::gelu, 0, y.view, d.view, x.view, {}); });
+    measure("gelu backward", 3 * megabytes_wide, [&] { k.unary_backward(UnaryOp::gelu, 0, y.view, d.view, x.view); });
     measure("add bias [1024]", 2 * megabytes_wide,
             [&] { k.binary(BinaryOp::add, y.view, x.view, broadcast(bias.view, wide)); });
     Buffer sum({1, 1024});
@@ -157,14 +156,14 @@ void layers() {
   measure("sum of columns [8192,256]", megabytes_narrow,
           [&] { k.reduce(ReduceOp::sum, sum.view, x.view, workspace()); });
   measure("layer_norm [8192,256]", 2 * megabytes_narrow,
-          [&] { k.layer_norm(y.view, mean.view, rstd.view, {}, x.view, weight.view, bias.view, 1e-5); });
+          [&] { k.norm(y.view, mean.view, rstd.view, {}, x.view, weight.view, bias.view, 1e-5); });
   measure("layer_norm backward", 3 * megabytes_narrow, [&] {
-    k.layer_norm_backward(d_x.view, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view,
-                          false, workspace());
+    k.norm_backward(d_x.view, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view, false,
+                    workspace());
   });
-  measure("rms_norm", 2 * megabytes_narrow, [&] { k.rms_norm(y.view, rstd.view, {}, x.view, weight.view, 1e-5); });
+  measure("rms_norm", 2 * megabytes_narrow, [&] { k.norm(y.view, {}, rstd.view, {}, x.view, weight.view, {}, 1e-5); });
   measure("rms_norm backward", 3 * megabytes_narrow, [&] {
-    k.rms_norm_backward(d_x.view, d_weight.view, d.view, x.view, weight.view, rstd.view, false, workspace());
+    k.norm_backward(d_x.view, d_weight.view, {}, d.view, x.view, weight.view, {}, rstd.view, false, workspace());
   });
 
   std::vector<std::int32_t> id_values(8192);

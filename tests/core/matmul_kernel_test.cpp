@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -16,68 +15,23 @@
 #include "core/device/kernels.hpp"
 #include "core/device/workspace.hpp"
 #include "core/error.hpp"
-#include "core/matrix_layout.hpp"
+#include "tests/core/matrices.hpp"
 
 namespace tally::matmul_kernel_test {
+
+using testing::bias_of;
+using testing::Matrices;
+using testing::Order;
 
 // The f32 microkernel, or else OpenBLAS, for any shape.
 enum class By { choice, microkernel, blas };
 
-// Copies operands that are neither row-major nor transposed, which is the operation's task (autograd/ops/matmul.cpp).
 void multiply(View c, View a, View b, View bias, double alpha, bool add = false, By by = By::choice,
               const View& onto = {}) {
-  std::vector<std::vector<double>> copies;  // large enough for any type
-  for (View* const x : {&a, &b}) {
-    if (layout_of(*x)) continue;
-    copies.emplace_back(static_cast<std::size_t>(x->numel()));
-    const View dense{copies.back().data(), x->dtype, x->shape, dense_strides(x->shape)};
-    cpu::copy(dense, *x);
-    *x = dense;
-  }
   const Epilogue epilogue{.alpha = alpha, .bias = bias, .residual = add ? c : onto};
   if (by == By::choice) return cpu::matmul(c, a, b, epilogue, Workspace(cpu::matmul_workspace(c, a), {}).data());
   const cpu::Microkernel* const kernel = by == By::microkernel ? &cpu::f32_microkernel() : nullptr;
   cpu::matmul_by(kernel, c, a, b, epilogue, Workspace(cpu::matmul_workspace_by(kernel, c, a), {}).data());
-}
-
-enum class Order { rows, columns, spread };  // spread: no step of 1, which BLAS cannot read
-
-template <class T>
-struct Matrices {
-  std::vector<T> data;
-  View view;
-};
-
-constexpr int untouched = 77;  // fills the gaps between rows
-
-// [batch, rows, columns] with small random numbers; pad: gap after each row.
-template <class T>
-Matrices<T> matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns,
-                     Order order = Order::rows, std::int64_t pad = 0) {
-  const std::int64_t length = (order == Order::columns ? rows : columns) + pad, unit = order == Order::spread ? 2 : 1;
-  const std::int64_t one = (order == Order::columns ? columns : rows) * length * unit;
-  Matrices<T> result;
-  result.data.assign(static_cast<std::size_t>(batch * one) + 1, T{untouched});
-  result.view = {result.data.data(), dtype_of<T>, {batch, rows, columns}, {}};
-  result.view.strides[0] = one;
-  result.view.strides[1] = order == Order::columns ? unit : length * unit;
-  result.view.strides[2] = order == Order::columns ? length * unit : unit;
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> uniform(-1.0, 1.0);
-  for (std::int64_t matrix = 0; matrix < batch; ++matrix) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t j = 0; j < columns; ++j) {
-        result.data[static_cast<std::size_t>(matrix * one + i * result.view.strides[1] + j * result.view.strides[2])] =
-            static_cast<T>(uniform(generator));
-      }
-    }
-  }
-  return result;
-}
-
-template <class T>
-T& element(const View& view, std::int64_t matrix, std::int64_t i, std::int64_t j) {
-  return view.as<T>()[matrix * view.strides[0] + i * view.strides[1] + j * view.strides[2]];
 }
 
 struct Product {
@@ -92,7 +46,7 @@ struct Product {
 };
 
 std::string describe(const Product& p) {
-  const auto letter = [](Order order) { return order == Order::rows ? "r" : order == Order::columns ? "c" : "s"; };
+  const auto letter = [](Order order) { return order == Order::rows ? "r" : "c"; };
   return formatted("{} x {}x{}x{} orders {}{}{} pad {}{}{}{}{}", p.batch, p.m, p.n, p.k, letter(p.order_a),
                    letter(p.order_b), letter(p.order_c), p.pad, p.bias ? " bias" : "", p.add ? " add" : "",
                    p.by == By::choice ? ""
@@ -105,19 +59,11 @@ std::string describe(const Product& p) {
 template <class T>
 void expect_right(const Product& p) {
   SCOPED_TRACE(describe(p));
-  const auto a = matrices<T>(1, p.batch, p.m, p.k, p.order_a, p.pad);
-  const auto b = matrices<T>(2, p.batch, p.k, p.n, p.order_b, p.pad);
-  const auto bias = matrices<T>(3, 1, 1, p.n);
-  auto c = matrices<T>(4, p.batch, p.m, p.n, p.order_c, p.pad);
-  View bias_view;
-  if (p.bias) {
-    bias_view = {bias.view.data, dtype_of<T>, {p.n}, {}};
-    bias_view.strides[0] = 1;
-  }
-  std::vector<T> before = c.data;
-  View before_view = c.view;
-  before_view.data = before.data();
-  const auto onto = matrices<T>(5, 1, p.m, p.n, Order::rows, 2 * p.pad);
+  Matrices<T> a(1, p.batch, p.m, p.k, p.order_a, p.pad), b(2, p.batch, p.k, p.n, p.order_b, p.pad), bias(3, 1, 1, p.n);
+  Matrices<T> c(4, p.batch, p.m, p.n, p.order_c, p.pad);
+  const View bias_view = p.bias ? bias_of(bias.data, p.n) : View{};
+  Matrices<T> before = c;
+  Matrices<T> onto(5, 1, p.m, p.n, Order::rows, 2 * p.pad);
   multiply(c.view, a.view, b.view, bias_view, p.alpha, p.add, p.by, p.onto ? onto.view : View{});
 
   const double epsilon = std::numeric_limits<T>::epsilon();
@@ -128,21 +74,20 @@ void expect_right(const Product& p) {
         long double sum = 0, size = 0;
         const auto add = [&](long double term) { sum += term, size += std::fabs(term); };
         for (std::int64_t l = 0; l < p.k; ++l) {
-          add(static_cast<T>(p.alpha) * static_cast<long double>(element<T>(a.view, matrix, i, l)) *
-              element<T>(b.view, matrix, l, j));
+          add(static_cast<T>(p.alpha) * static_cast<long double>(a.at(matrix, i, l)) * b.at(matrix, l, j));
         }
         if (p.bias) add(bias.data[static_cast<std::size_t>(j)]);
-        if (p.add) add(element<T>(before_view, matrix, i, j));
-        if (p.onto) add(element<T>(onto.view, 0, i, j));
-        const long double error = std::fabs(element<T>(c.view, matrix, i, j) - sum);
+        if (p.add) add(before.at(matrix, i, j));
+        if (p.onto) add(onto.at(0, i, j));
+        const long double error = std::fabs(c.at(matrix, i, j) - sum);
         wrong += !(error <= static_cast<long double>(p.k + 4) * epsilon * size);
-        element<T>(c.view, matrix, i, j) = T{untouched};
+        c.at(matrix, i, j) = std::numeric_limits<T>::quiet_NaN();
       }
     }
   }
   EXPECT_EQ(wrong, 0);
   std::int64_t overwritten = 0;  // only gaps are left
-  for (const T value : c.data) overwritten += value != T{untouched};
+  for (const T value : c.data) overwritten += !std::isnan(value);
   EXPECT_EQ(overwritten, 0) << "elements between the rows of c";
 }
 
@@ -152,22 +97,16 @@ using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(MatmulKernel, Floats);
 
 TYPED_TEST(MatmulKernel, EveryOrderOfEveryMatrix) {
-  for (const Order a : {Order::rows, Order::columns, Order::spread}) {
-    for (const Order b : {Order::rows, Order::columns, Order::spread}) {
+  for (const Order a : {Order::rows, Order::columns}) {
+    for (const Order b : {Order::rows, Order::columns}) {
       for (const Order c : {Order::rows, Order::columns}) {
         for (const std::int64_t pad : {0, 3}) {
           for (const auto& [bias, add] : {std::pair{false, false}, {true, false}, {false, true}}) {
-            expect_right<TypeParam>({.batch = 2,
-                                     .m = 13,
-                                     .n = 7,
-                                     .k = 10,
-                                     .order_a = a,
-                                     .order_b = b,
-                                     .order_c = c,
-                                     .pad = pad,
-                                     .bias = bias,
-                                     .alpha = 0.75,
-                                     .add = add});
+            Product p{.batch = 2, .m = 13, .n = 7, .k = 10, .order_a = a, .order_b = b, .order_c = c, .pad = pad};
+            p.bias = bias;
+            p.alpha = 0.75;
+            p.add = add;
+            expect_right<TypeParam>(p);
           }
         }
       }
@@ -176,19 +115,14 @@ TYPED_TEST(MatmulKernel, EveryOrderOfEveryMatrix) {
 }
 
 TYPED_TEST(MatmulKernel, SidesOfOne) {
-  for (const Order order : {Order::rows, Order::columns, Order::spread}) {
+  for (const Order order : {Order::rows, Order::columns}) {
     for (const Order order_c : {Order::rows, Order::columns}) {
       for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
                {1, 1, 1}, {1, 9, 5}, {9, 1, 5}, {9, 5, 1}, {1, 1, 9}, {1, 9, 1}, {9, 1, 1}}) {
-        expect_right<TypeParam>({.batch = 2,
-                                 .m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .order_a = order,
-                                 .order_b = order,
-                                 .order_c = order_c,
-                                 .pad = 2,
-                                 .bias = true});
+        Product p{.batch = 2, .m = m, .n = n, .k = k, .order_a = order, .order_b = order, .order_c = order_c};
+        p.pad = 2;
+        p.bias = true;
+        expect_right<TypeParam>(p);
       }
     }
   }
@@ -225,16 +159,10 @@ TYPED_TEST(MatmulKernel, AddsResiduals) {
       if (by == By::microkernel && !std::is_same_v<TypeParam, float>) continue;
       for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
                {197, 65, 31}, {530, 1030, 9}, {9, 11, 4500}, {7, 5, 0}, {3, 64, 8}}) {
-        expect_right<TypeParam>({.batch = 1,
-                                 .m = m,
-                                 .n = n,
-                                 .k = k,
-                                 .order_b = Order::columns,
-                                 .pad = 3,
-                                 .bias = bias,
-                                 .alpha = 0.5,
-                                 .by = by,
-                                 .onto = true});
+        Product p{.batch = 1, .m = m, .n = n, .k = k, .order_b = Order::columns, .pad = 3, .bias = bias, .alpha = 0.5};
+        p.by = by;
+        p.onto = true;
+        expect_right<TypeParam>(p);
       }
     }
   }
@@ -265,10 +193,8 @@ TEST(MatmulF32, EveryWayOfCutting) {
 template <class T>
 void expect_activations(const Product& p) {
   SCOPED_TRACE(describe(p));
-  const auto a = matrices<T>(1, 1, p.m, p.k, p.order_a, p.pad), b = matrices<T>(2, 1, p.k, p.n, p.order_b, p.pad);
-  const auto bias = matrices<T>(3, 1, 1, p.n);
-  View bias_view{bias.view.data, dtype_of<T>, {p.n}, {}};
-  bias_view.strides[0] = 1;
+  Matrices<T> a(1, 1, p.m, p.k, p.order_a, p.pad), b(2, 1, p.k, p.n, p.order_b, p.pad), bias(3, 1, 1, p.n);
+  const View bias_view = bias_of(bias.data, p.n);
   const auto compute = [&](const View& c, const Epilogue& epilogue) {
     cpu::matmul(c, a.view, b.view, epilogue, Workspace(cpu::matmul_workspace(c, a.view), {}).data());
   };
@@ -279,8 +205,7 @@ void expect_activations(const Product& p) {
     }
   };
   for (const UnaryOp op : {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
-    auto sums = matrices<T>(4, 1, p.m, p.n), argument = sums, expected = sums, c = sums;
-    for (auto* const x : {&sums, &argument, &expected, &c}) x->view.data = x->data.data();
+    Matrices<T> sums(4, 1, p.m, p.n), argument = sums, expected = sums, c = sums;
     compute(sums.view, {.bias = bias_view});
     cpu::unary(op, 0, expected.view, sums.view);
     compute(c.view,
@@ -288,21 +213,17 @@ void expect_activations(const Product& p) {
     near(c.data, expected.data, 4);
     EXPECT_EQ(argument.data, sums.data);
 
-    std::vector<T> column_sums(static_cast<std::size_t>(p.n), T{untouched}), expected_sums(column_sums.size());
-    View sums_view = bias_view;
-    sums_view.data = column_sums.data();
+    std::vector<T> column_sums(static_cast<std::size_t>(p.n), T{NAN}), expected_sums(column_sums.size());
     compute(c.view, {.activation = Epilogue::Activation::derivative,
                      .op = op,
                      .argument = argument.view,
-                     .column_sums = sums_view});
+                     .column_sums = bias_of(column_sums, p.n)});
     compute(sums.view, {});
-    const bool from_output = unary_needs_output(op);
-    cpu::unary_backward(op, 0, expected.view, sums.view, from_output ? View{} : argument.view,
-                        from_output ? argument.view : View{});
+    cpu::unary_backward(op, 0, expected.view, sums.view, argument.view);
     near(c.data, expected.data, 4);
     for (std::int64_t i = 0; i < p.m; ++i) {
       for (std::int64_t j = 0; j < p.n; ++j) {
-        expected_sums[static_cast<std::size_t>(j)] += element<T>(expected.view, 0, i, j);
+        expected_sums[static_cast<std::size_t>(j)] += expected.at(0, i, j);
       }
     }
     near(column_sums, expected_sums, 100 * std::sqrt(static_cast<double>(p.m)));
@@ -328,15 +249,12 @@ TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
   products.push_back({.batch = 8, .m = 512, .n = 512, .k = 64, .order_b = Order::columns});
   for (const Product& p : products) {
     SCOPED_TRACE(describe(p));
-    const auto a = matrices<TypeParam>(1, p.batch, p.m, p.k, p.order_a);
-    const auto b = matrices<TypeParam>(2, p.batch, p.k, p.n, p.order_b);
-    const auto bias = matrices<TypeParam>(3, 1, 1, p.n);
-    View bias_view{bias.view.data, dtype_of<TypeParam>, {p.n}, {}};
-    bias_view.strides[0] = 1;
+    Matrices<TypeParam> a(1, p.batch, p.m, p.k, p.order_a), b(2, p.batch, p.k, p.n, p.order_b), bias(3, 1, 1, p.n);
+    const View bias_view = bias_of(bias.data, p.n);
     std::vector<std::vector<TypeParam>> results;
     for (const int threads : {1, 2, 3, 2}) {
       set_thread_count(threads);
-      auto c = matrices<TypeParam>(4, p.batch, p.m, p.n, p.order_c);
+      Matrices<TypeParam> c(4, p.batch, p.m, p.n, p.order_c);
       multiply(c.view, a.view, b.view, p.bias ? bias_view : View{}, p.alpha, p.add);
       results.push_back(std::move(c.data));
     }
@@ -349,50 +267,23 @@ TYPED_TEST(MatmulKernel, SameBitsForAnyNumberOfThreads) {
 
 TYPED_TEST(MatmulKernel, BroadcastAxes) {
   using T = TypeParam;
-  // Batch 2 x 3: a is repeated along the first axis, b along the second; and a matrix of one number throughout.
-  const auto a = matrices<T>(1, 3, 4, 5), b = matrices<T>(2, 2, 5, 6);
-  T number = T{0.5};
+  // Batch 2 x 3: a is repeated along the first axis, b along the second.
+  Matrices<T> a(1, 3, 4, 5), b(2, 2, 5, 6);
   std::vector<T> c(2 * 3 * 4 * 6);
-  View c_view{c.data(), dtype_of<T>, {2, 3, 4, 6}, dense_strides({2, 3, 4, 6})};
+  const View c_view{c.data(), dtype_of<T>, {2, 3, 4, 6}, dense_strides({2, 3, 4, 6})};
   const View a_view{a.view.data, dtype_of<T>, {2, 3, 4, 5}, {{0, 20, 5, 1}}};
   const View b_view{b.view.data, dtype_of<T>, {2, 3, 5, 6}, {{30, 0, 6, 1}}};
-  const View ones{&number, dtype_of<T>, {2, 3, 5, 6}, {}};
   multiply(c_view, a_view, b_view, View{}, 1.0);
-  std::vector<T> sums(c.size());
-  View sums_view = c_view;
-  sums_view.data = sums.data();
-  multiply(sums_view, a_view, ones, View{}, 2.0);
   for (std::int64_t x = 0; x < 2; ++x) {
     for (std::int64_t y = 0; y < 3; ++y) {
       for (std::int64_t i = 0; i < 4; ++i) {
         for (std::int64_t j = 0; j < 6; ++j) {
           double sum = 0;
-          for (std::int64_t l = 0; l < 5; ++l) {
-            sum += static_cast<double>(element<T>(a.view, y, i, l)) * (element<T>(b.view, x, l, j) + 2 * number);
-          }
+          for (std::int64_t l = 0; l < 5; ++l) sum += static_cast<double>(a.at(y, i, l)) * b.at(x, l, j);
           const auto n = static_cast<std::size_t>(((x * 3 + y) * 4 + i) * 6 + j);
-          EXPECT_NEAR(c[n] + sums[n], sum, 40 * std::numeric_limits<T>::epsilon());
+          EXPECT_NEAR(c[n], sum, 40 * std::numeric_limits<T>::epsilon());
         }
       }
-    }
-  }
-}
-
-TYPED_TEST(MatmulKernel, RowsThatOverlapAreReadAsTheyStand) {
-  using T = TypeParam;
-  // a[i, l] = x[i + l], as a sliding window gives it: no leading dimension fits.
-  std::vector<T> x(12);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(i);
-  const auto b = matrices<T>(1, 1, 4, 3);
-  std::vector<T> c(27);
-  const View a_view{x.data(), dtype_of<T>, {9, 4}, {{1, 1}}};
-  multiply({c.data(), dtype_of<T>, {9, 3}, {{3, 1}}}, a_view, {b.view.data, dtype_of<T>, {4, 3}, {{3, 1}}}, View{},
-           1.0);
-  for (std::int64_t i = 0; i < 9; ++i) {
-    for (std::int64_t j = 0; j < 3; ++j) {
-      double sum = 0;
-      for (std::int64_t l = 0; l < 4; ++l) sum += static_cast<double>(i + l) * element<T>(b.view, 0, l, j);
-      EXPECT_NEAR(c[static_cast<std::size_t>(i * 3 + j)], sum, 200 * std::numeric_limits<T>::epsilon());
     }
   }
 }
@@ -410,7 +301,7 @@ TYPED_TEST(MatmulKernel, EmptySumsAndEmptyResults) {
 
 TYPED_TEST(MatmulKernel, OldNumbersDoNotReachANewResult) {
   std::vector<TypeParam> c(200 * 200, std::numeric_limits<TypeParam>::quiet_NaN());
-  const auto a = matrices<TypeParam>(1, 1, 200, 200);
+  Matrices<TypeParam> a(1, 1, 200, 200);
   const View c_view{c.data(), dtype_of<TypeParam>, {1, 200, 200}, dense_strides({1, 200, 200})};
   multiply(c_view, a.view, a.view, View{}, 1.0);
   for (const TypeParam value : c) ASSERT_TRUE(std::isfinite(value));

@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <mutex>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -84,8 +84,7 @@ struct Products {
 };
 
 struct Library {
-  Products<float> f32;
-  Products<double> f64;
+  std::tuple<Products<float>, Products<double>> products;
   BlasInfo info;
 };
 
@@ -95,7 +94,7 @@ bool find_symbol(void* handle, const char* name, F& function) {
   return function != nullptr;
 }
 
-// Empty when the file is not there or is no OpenBLAS; why is then added to tried.
+// Empty if the file is missing, is no OpenBLAS or may be called by one thread only; why is then added to tried.
 std::optional<Library> open_library(const std::string& path, std::string& tried) {
   int flags = RTLD_NOW | RTLD_LOCAL;
 #ifndef TALLY_SANITIZED
@@ -110,8 +109,9 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
   Library library;
   const char* (*config)() = nullptr;
   const char* (*core)() = nullptr;
-  if (!find_symbol(handle, "cblas_sgemm", library.f32.gemm) || !find_symbol(handle, "cblas_dgemm", library.f64.gemm) ||
-      !find_symbol(handle, "cblas_sgemv", library.f32.gemv) || !find_symbol(handle, "cblas_dgemv", library.f64.gemv) ||
+  auto& [f32, f64] = library.products;
+  if (!find_symbol(handle, "cblas_sgemm", f32.gemm) || !find_symbol(handle, "cblas_dgemm", f64.gemm) ||
+      !find_symbol(handle, "cblas_sgemv", f32.gemv) || !find_symbol(handle, "cblas_dgemv", f64.gemv) ||
       !find_symbol(handle, "openblas_get_config", config) || !find_symbol(handle, "openblas_get_corename", core)) {
     tried += formatted("\n  {}: not an OpenBLAS", path);
     dlclose(handle);
@@ -122,11 +122,15 @@ std::optional<Library> open_library(const std::string& path, std::string& tried)
     set_threads(1);
   }
   Dl_info file{};
-  dladdr(reinterpret_cast<void*>(library.f32.gemm), &file);
-  library.info = {file.dli_fname ? file.dli_fname : path, config(), core(), true};
-  // A build without threads has no locks either: two threads in it can be handed the same buffer, and then both results
-  // are wrong (2 to 10 of 100 products, Debian's openblas-serial, two threads).
-  library.info.concurrent = library.info.config.find("SINGLE_THREADED") == std::string::npos;
+  dladdr(reinterpret_cast<void*>(f32.gemm), &file);
+  library.info = {file.dli_fname ? file.dli_fname : path, config(), core()};
+  // Two threads in a build without threads can be handed the same buffer, and then both results are wrong (2 to 10 of
+  // 100 products).
+  if (library.info.config.find("SINGLE_THREADED") != std::string::npos) {
+    tried += formatted("\n  {}: built without threads, so it has no locks", path);
+    dlclose(handle);
+    return std::nullopt;
+  }
   return library;
 }
 
@@ -153,16 +157,11 @@ Library find_library() {
 #endif
     paths.push_back(folder + "/openblas-pthread/libopenblas.so.0");
     paths.push_back("libopenblas.so.0");
-    paths.push_back(folder + "/openblas-serial/libopenblas.so.0");
   }
   std::string tried;
-  std::optional<Library> one_at_a_time;
   for (const std::string& path : paths) {
-    std::optional<Library> library = open_library(path, tried);
-    if (library && library->info.concurrent) return *library;
-    if (library && !one_at_a_time) one_at_a_time = library;
+    if (const std::optional<Library> library = open_library(path, tried)) return *library;
   }
-  if (one_at_a_time) return *one_at_a_time;
   fail("blas",
        "no OpenBLAS found; install Debian's package libopenblas0-pthread, or set TALLY_BLAS to the path of a "
        "libopenblas.so.0. Tried:{}",
@@ -174,23 +173,6 @@ const Library& library() {
   return loaded;
 }
 
-std::mutex inside;  // held where the library is not concurrent
-
-// A single row goes another way, which reads b once: gemm would first copy it into its own order, and that takes
-// several times as long as the product.
-template <class T>
-void call(const Products<T>& of, bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a,
-          const T* b, int ld_b, T beta, T* c, int ld_c) {
-  std::unique_lock lock(inside, std::defer_lock);
-  if (!library().info.concurrent) lock.lock();
-  if (m == 1) {
-    return of.gemv(row_major, transpose_b ? as_is : transposed, transpose_b ? n : k, transpose_b ? k : n, alpha, b,
-                   ld_b, a, transpose_a ? ld_a : 1, beta, c, 1);
-  }
-  of.gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b,
-          ld_b, beta, c, ld_c);
-}
-
 }  // namespace
 
 BlasInfo blas_info() { return library().info; }
@@ -199,15 +181,23 @@ namespace cpu {
 
 void load_blas() { library(); }
 
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float* a, int ld_a,
-               const float* b, int ld_b, float beta, float* c, int ld_c) {
-  call(library().f32, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
+// A single row goes another way, which reads b once: gemm would first copy it into its own order, and that takes
+// several times as long as the product.
+template <class T>
+void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a, const T* b,
+               int ld_b, T beta, T* c, int ld_c) {
+  const Products<T>& of = std::get<Products<T>>(library().products);
+  if (m == 1) {
+    return of.gemv(row_major, transpose_b ? as_is : transposed, transpose_b ? n : k, transpose_b ? k : n, alpha, b,
+                   ld_b, a, transpose_a ? ld_a : 1, beta, c, 1);
+  }
+  of.gemm(row_major, transpose_a ? transposed : as_is, transpose_b ? transposed : as_is, m, n, k, alpha, a, ld_a, b,
+          ld_b, beta, c, ld_c);
 }
 
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const double* a, int ld_a,
-               const double* b, int ld_b, double beta, double* c, int ld_c) {
-  call(library().f64, transpose_a, transpose_b, m, n, k, alpha, a, ld_a, b, ld_b, beta, c, ld_c);
-}
+template void gemm_tile(bool, bool, int, int, int, float, const float*, int, const float*, int, float, float*, int);
+template void gemm_tile(bool, bool, int, int, int, double, const double*, int, const double*, int, double, double*,
+                        int);
 
 }  // namespace cpu
 }  // namespace tally

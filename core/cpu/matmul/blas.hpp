@@ -10,7 +10,6 @@ struct BlasInfo {
   std::string path;    // file the library came from
   std::string config;  // its version and how it was built
   std::string core;    // processor type whose kernels it uses, e.g. "SkylakeX"
-  bool concurrent;     // whether several threads can be in it at once; a build without locks is called by one at a time
 };
 
 // Loads the library if that has not happened. Throws Error when none is found.
@@ -21,12 +20,11 @@ namespace cpu {
 // Loads the library. Called before a parallel region, as Error cannot leave one.
 void load_blas();
 
-// c [m, n] = alpha op(a) [m, k] op(b) [k, n] + beta c on the calling thread; all row-major with rows ld_ apart;
-// op(x) = x, or x^T where transposed. beta 0: c is not read. Any number of threads may call at once.
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, float alpha, const float* a, int ld_a,
-               const float* b, int ld_b, float beta, float* c, int ld_c);
-void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const double* a, int ld_a,
-               const double* b, int ld_b, double beta, double* c, int ld_c);
+// c [m, n] = alpha op(a) [m, k] op(b) [k, n] + beta c on the calling thread, T float or double; all row-major with rows
+// ld_ apart; op(x) = x, or x^T where transposed. beta 0: c is not read. Any number of threads may call at once.
+template <class T>
+void gemm_tile(bool transpose_a, bool transpose_b, int m, int n, int k, T alpha, const T* a, int ld_a, const T* b,
+               int ld_b, T beta, T* c, int ld_c);
 
 }  // namespace cpu
 }  // namespace tally

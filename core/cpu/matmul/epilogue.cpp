@@ -20,22 +20,12 @@ template <class V>
 constexpr auto lanes = static_cast<std::int64_t>(sizeof(V) / sizeof(Scalar<V>));
 
 // As many words of 16 bits as V has floats.
-template <std::size_t bytes>
-struct HalvesOf;
-template <>
-struct HalvesOf<64> {
-  typedef std::uint16_t Type __attribute__((vector_size(32)));
-};
-template <>
-struct HalvesOf<32> {
-  typedef std::uint16_t Type __attribute__((vector_size(16)));
-};
-template <>
-struct HalvesOf<16> {
-  typedef std::uint16_t Type __attribute__((vector_size(8)));
+template <class V>
+struct HalvesOf {
+  typedef std::uint16_t Type __attribute__((vector_size(sizeof(V) / 2)));
 };
 template <class V>
-using HalfWords = typename HalvesOf<sizeof(V)>::Type;
+using HalfWords = typename HalvesOf<V>::Type;
 
 template <class V>
 TALLY_INLINE V load(const Scalar<V>* x) {
@@ -108,15 +98,6 @@ TALLY_INLINE V in_lanes(const V& x, F&& f) {
   }
 }
 
-template <class C, class F>
-[[gnu::always_inline]] inline void visit_activation_of(UnaryOp op, F&& f) {
-  if constexpr (std::is_same_v<C, Bfloat16>) {
-    functors::visit_activation_of_bf16(op, f);
-  } else {
-    functors::visit_activation(op, f);
-  }
-}
-
 // f(r, offset in c, j, n) of each vector of a tile.
 template <int bytes, class T, class F>
 TALLY_INLINE void for_each_vector(const TileEpilogue<T>& to, const T* s, std::int64_t ld_s, std::int64_t rows,
@@ -142,7 +123,7 @@ TALLY_INLINE void store_tile(const TileEpilogue<T>& to, C* c, const T* s, std::i
                                     [&](const V& r, std::int64_t at, std::int64_t, std::int64_t n)
                                         TALLY_INLINED { store(c + at, r, n); });
     case Epilogue::Activation::apply:
-      return visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
+      return functors::visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
         for_each_vector<bytes>(to, s, ld_s, rows, columns,
                                [&](const V& r, std::int64_t at, std::int64_t, std::int64_t n) TALLY_INLINED {
                                  C rounded[lanes<V>];
@@ -153,7 +134,7 @@ TALLY_INLINE void store_tile(const TileEpilogue<T>& to, C* c, const T* s, std::i
                                });
       });
     case Epilogue::Activation::derivative:
-      return visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
+      return functors::visit_activation_of<C>(to.op, [&](auto op) TALLY_INLINED {
         for_each_vector<bytes>(to, s, ld_s, rows, columns,
                                [&](const V& r, std::int64_t at, std::int64_t j, std::int64_t n) TALLY_INLINED {
                                  const auto derivative = [&](const auto& v) TALLY_INLINED { return op.derivative(v); };

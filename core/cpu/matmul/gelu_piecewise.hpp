@@ -10,6 +10,7 @@
 #include <cstddef>
 
 #include "core/math/activations.hpp"
+#include "core/math/bfloat16.hpp"
 
 namespace tally::functors {
 
@@ -113,10 +114,13 @@ struct GeluPiecewise {
   }
 };
 
-// As visit_activation, where argument and result are bf16.
-template <class F>
-[[gnu::always_inline]] inline void visit_activation_of_bf16(UnaryOp op, F&& f) {
-  return op == UnaryOp::gelu ? f(GeluPiecewise{}) : visit_activation(op, f);
+// As visit_activation, for arguments and results of type T.
+template <class T, class F>
+[[gnu::always_inline]] inline void visit_activation_of(UnaryOp op, F&& f) {
+  if constexpr (std::is_same_v<T, Bfloat16>) {
+    if (op == UnaryOp::gelu) return f(GeluPiecewise{});
+  }
+  visit_activation(op, f);
 }
 
 }  // namespace tally::functors

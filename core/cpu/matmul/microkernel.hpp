@@ -74,8 +74,8 @@ struct Microkernel {
   // One tile. A bf16 kernel reads `rows` rows of A, including those that the tile does not want.
   void (*multiply)(std::int64_t depth, RowsOfA a, const std::uint32_t* panel, const SumTile& tile);
   // Called before and after multiply, in the same thread.
-  void (*begin)();
-  void (*end)();
+  void (*begin)() = [] {};
+  void (*end)() = [] {};
 
   // Number of words that hold k numbers.
   std::int64_t depth(std::int64_t k) const { return numbers == 1 ? k : round_up(divide_up(k, 2), bf16_pairs); }
@@ -97,7 +97,6 @@ extern const Microkernel bf16_emulated_amx;  // the code of AMX with arrays for 
 // s [rows][ld_s] = the sums in c if the tile adds to them, else zero; c = s.
 void load_tile(float* s, std::int64_t ld_s, std::int64_t rows, const SumTile& tile);
 void store_tile(const float* s, std::int64_t ld_s, const SumTile& tile);
-inline void nothing_to_do() {}
 
 }  // namespace cpu
 }  // namespace tally

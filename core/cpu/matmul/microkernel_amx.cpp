@@ -164,8 +164,7 @@ const Microkernel bf16_amx{amx_rows,         bf16_columns,          2,
                            Registers::begin, Registers::end};
 #endif
 
-const Microkernel bf16_emulated_amx{
-    amx_rows,      bf16_columns, 2, bf16_portable.pack, bf16_portable.pack_bf16, multiply<Arrays>,
-    nothing_to_do, nothing_to_do};
+const Microkernel bf16_emulated_amx{amx_rows,        bf16_columns, 2, bf16_portable.pack, bf16_portable.pack_bf16,
+                                    multiply<Arrays>};
 
 }  // namespace tally::cpu

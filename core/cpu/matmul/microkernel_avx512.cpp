@@ -182,8 +182,7 @@ bool has_avx512_bf16() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-constinit const Microkernel bf16_avx512{avx512_rows,   bf16_columns, 2, pack<float>, pack<Bfloat16>, multiply,
-                                        nothing_to_do, nothing_to_do};
+constinit const Microkernel bf16_avx512{avx512_rows, bf16_columns, 2, pack<float>, pack<Bfloat16>, multiply};
 
 }  // namespace tally::cpu
 #endif

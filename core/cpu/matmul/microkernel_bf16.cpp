@@ -106,8 +106,7 @@ void store_tile(const float* s, std::int64_t ld_s, const SumTile& tile) {
   for (std::int64_t i = 0; i < tile.rows; ++i) std::copy_n(s + i * ld_s, tile.columns, tile.c + i * tile.ld_c);
 }
 
-constinit const Microkernel bf16_portable{portable_rows, bf16_columns, 2, pack<float>, pack<Bfloat16>, multiply,
-                                          nothing_to_do, nothing_to_do};
+constinit const Microkernel bf16_portable{portable_rows, bf16_columns, 2, pack<float>, pack<Bfloat16>, multiply};
 const Microkernel& bf16_microkernel() { return *choice().kernel; }
 
 }  // namespace cpu

@@ -178,10 +178,8 @@ TALLY_INSTANTIATE(double)
 #undef TALLY_INSTANTIATE
 
 const Microkernel& f32_microkernel() {
-  static constexpr Microkernel wide{tile_rows,     64,           1, pack_f32, nullptr, multiply_f32<64>,
-                                    nothing_to_do, nothing_to_do};
-  static constexpr Microkernel narrow{tile_rows,     16,           1, pack_f32, nullptr, multiply_f32<16>,
-                                      nothing_to_do, nothing_to_do};
+  static constexpr Microkernel wide{tile_rows, 64, 1, pack_f32, nullptr, multiply_f32<64>};
+  static constexpr Microkernel narrow{tile_rows, 16, 1, pack_f32, nullptr, multiply_f32<16>};
   return register_bytes() == 64 ? wide : narrow;
 }
 

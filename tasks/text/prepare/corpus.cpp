@@ -271,7 +271,7 @@ std::string CorpusText::place() const {
 
 std::string text_of_line(std::string_view line, std::string_view field, const std::string& source) {
   std::optional<std::string> text;
-  const JsonLimits limits{.max_depth = 64, .max_token_bytes = std::size_t{1} << 31};
+  const JsonLimits limits{.max_depth = 64};
   std::set<std::string> names;
   parse_json_members(line, limits, source, 0, [&](JsonMember& member) {
     check(names.insert(member.name).second, "jsonl", "the name is used twice");

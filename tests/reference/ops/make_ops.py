@@ -333,36 +333,10 @@ def output_projections():
         case(f"linear_cross_entropy.{name}", [x, head, targets, mask], np.concatenate([part.ravel() for part in parts]))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Running sums that decay: each is computed directly from all numbers before it with the decays between, not from the
-# sum before.
-
-
-def decayed_sums(x, decay):
-    decay = np.broadcast_to(decay, x.shape)
-    result = np.zeros(x.shape, dtype=np.result_type(x, decay))
-    for *row, t in np.ndindex(*x.shape):
-        a, values = decay[tuple(row)], x[tuple(row)]
-        between = np.append(np.cumprod(a[t:0:-1])[::-1], 1)  # of each s, the product of the decays s+1 .. t
-        result[(*row, t)] = (between * values[:t + 1]).sum()
-    return result
-
-
-def decaying():
-    for name, shape, decays in (("some", (3, 7), (3, 7)), ("heads", (2, 3, 9), (2, 1, 9)), ("long", (2, 65), (2, 65)),
-                                ("same", (2, 5), (2, 1)), ("one", (4, 1), (4, 1))):
-        x, decay, d_y = normal(*shape), np.round(random.uniform(0, 1, size=decays) * 1024) / 1024, normal(*shape)
-        if name == "some":
-            decay[0, 3], decay[1, :] = 0, 1  # forgets all, and nothing
-        parts = [decayed_sums(x, decay), *complex_step_gradients(decayed_sums, [x, decay], d_y)]
-        case(f"decayed_cumsum.{name}", [x, decay, d_y], np.concatenate([part.ravel() for part in parts]))
-
-
 if __name__ == "__main__":
     functions()
     parts_of_encodings()
     optimisers()
     recurrent()
     output_projections()
-    decaying()
     sys.exit(make_references.write_or_check(FOLDER, [("ops.safetensors", tensors, metadata)]))
