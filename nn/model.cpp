@@ -23,6 +23,7 @@ void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
   visitor.real("norm-eps", norm_eps, "epsilon of the norms; 0: 1e-5 (layer) or 1e-6 (rms)", 0, 1);
   visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
+  visitor.only_with("norm-place", {"pre"});
   visitor.choice("residual", residual, {"sequential", "parallel"},
                  "sequential: the MLP reads the sum with attention's output; parallel: both read the layer's input");
   visitor.choice("activation", activation, {"gelu", "gelu-tanh", "relu", "swiglu"},
@@ -59,8 +60,6 @@ void ModelOptions::validate() const {
         "qk-norm = {} needs more than one number: a norm leaves at most the sign of a single one; choose a larger "
         "head-width",
         qk_norm);
-  check(residual == "sequential" || norm_place == "pre", "model",
-        "residual = {} has no effect with norm-place = {}; it goes with norm-place = pre", residual, norm_place);
 }
 
 std::vector<std::string> ModelOptions::idle() const {

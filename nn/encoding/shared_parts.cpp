@@ -9,18 +9,13 @@
 
 namespace tally {
 
-void ContextualGateOptions::visit(OptionVisitor& visitor) {
+void ContextualGateOptions::visit(OptionVisitor& visitor, bool only_in_gates) {
   visitor.choice("gates", source, {"keys", "sep-keys", "values"},
                  "gates from attention's keys, from separate keys, or from the values");
+  if (only_in_gates) visitor.only_with("gates", {"sep-keys", "values"});
   visitor.flag("rotated-query", rotated_query,
                "in a combination with a rotation, the position term and gates of separate keys or values use the "
                "rotated q");
-}
-
-void ContextualGateOptions::refuse_idle_query(std::string_view encoding) const {
-  check(source != "keys" || !rotated_query, encoding,
-        "rotated-query = true has no effect with gates = keys, which come from the score itself; it is for gates = "
-        "sep-keys or values");
 }
 
 ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)

@@ -17,10 +17,9 @@ struct ContextualGateOptions {
   std::string source = "keys";
   bool rotated_query = false;
 
-  // Options "gates" and "rotated-query".
-  void visit(OptionVisitor& visitor);
-  // For the `validate` of an encoding that multiplies q only with keys, in the score and in gates.
-  void refuse_idle_query(std::string_view encoding) const;
+  // Options "gates" and "rotated-query". only_in_gates: the encoding multiplies q only with keys, in the score, which
+  // reads the rotated q anyway, and in gates.
+  void visit(OptionVisitor& visitor, bool only_in_gates = false);
 };
 
 // Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (if k has a bias), initialised as in k.

@@ -55,9 +55,8 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
     visitor.real("base", base, "base of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "r, rotated dimensions of a head, even; 0: all", 0, 1 << 16);
     visitor.flag("own", own, "a key's position includes its own gate");
-    gates.visit(visitor);
+    gates.visit(visitor, true);
   }
-  void validate() const override { gates.refuse_idle_query("contextual-rotary"); }
 };
 
 std::int64_t rotated_dims(const EncodingSetup& setup, const ContextualRotaryOptions& options) {

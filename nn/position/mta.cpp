@@ -41,6 +41,7 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
     visitor.integer("keys", keys, "ck, number of keys in a sum, centred on the pair's own; odd", 1, (1 << 8) - 1);
     visitor.choice("mix", mix, {"both", "before", "after", "none"},
                    "heads are mixed before the softmax, after it, both, or not at all");
+    visitor.only_with("mix", {"both", "after"});
     visitor.integer("group", group, "n, heads in a group that is mixed; 0: all heads", 0, 1 << 16);
     visitor.flag("after", after, "also sum weights over queries and keys, as scores are summed");
     visitor.flag("norm", norm, "each head's output is normed (RMSNorm)");
@@ -48,7 +49,6 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   }
   void validate() const override {
     check(keys % 2 == 1, "mta", "keys = {} must be odd: the pair's own key is in the middle", keys);
-    check(group == 0 || mixes_after(), "mta", "group = {} has no effect with mix = {}", group, mix);
   }
   bool mixes_before() const { return mix == "both" || mix == "before"; }
   bool mixes_after() const { return mix == "both" || mix == "after"; }

@@ -18,7 +18,6 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
@@ -39,18 +38,14 @@ struct PathOptions final : OptionsOf<PathOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.integer("rank", rank, "rank of the map from x to y; 0: one matrix of full rank", 0, 1 << 16);
     visitor.flag("conv", conv, "compute y by a convolution over the last tokens, then silu");
+    visitor.only_with("conv", {"true"});
     visitor.integer("conv-size", conv_size, "width of the convolution in tokens; the last one is the token itself", 1,
                     64);
     visitor.flag("qk-norm", qk_norm, "RMSNorm of q and k per head");
     visitor.flag("forget", forget, "forget gates as in fox: PaTH-FoX");
+    visitor.only_with("forget", {"true"});
     visitor.choice("gate-scale", gate_scale, {"sqrt-d", "none"},
                    "divisor of the summed log forget gates: sqrt(d) as in the authors' code, or 1 as in the paper");
-  }
-  void validate() const override {
-    check(conv || conv_size == PathOptions().conv_size, "path",
-          "conv-size = {} has no effect without a convolution; it is for conv = true", conv_size);
-    check(forget || gate_scale == PathOptions().gate_scale, "path",
-          "gate-scale = {} has no effect without forget gates; it is for forget = true", gate_scale);
   }
 };
 

@@ -28,10 +28,6 @@ TALLY_SCORE_MOD(tra, Tra);
 namespace tally {
 namespace {
 
-struct TraOptions final : OptionsOf<TraOptions> {
-  void visit(OptionVisitor&) override {}
-};
-
 class ThresholdRelative final : public Encoding {
  public:
   explicit ThresholdRelative(const EncodingSetup& setup)
@@ -57,7 +53,7 @@ class ThresholdRelative final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(tra, TraOptions, ThresholdRelative, "keys with a score below 0 are masked; distance counts the others",
+TALLY_ENCODING(tra, NoOptions, ThresholdRelative, "keys with a score below 0 are masked; distance counts the others",
                "n_ij = #{ m : j <= m <= i, s_im > 0 };  l_ij = s_ij + log sigmoid(w.x_i + b) n_ij where s_ij > 0",
                "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .before_rotations = true);
 
