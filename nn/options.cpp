@@ -227,6 +227,20 @@ std::string did_you_mean_or_known(std::string_view name, const std::vector<std::
   return hint.empty() ? "; known are " + joined(candidates) : hint;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> texts;
+  std::size_t begin = 0, depth = 0;
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const char c = n < text.size() ? text[n] : separator;
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    if (n < text.size() && (c != separator || depth > 0)) continue;
+    texts.push_back(text.substr(begin, n - begin));
+    begin = n + 1;
+  }
+  return texts;
+}
+
 std::string joined(const std::vector<std::string>& parts, std::string_view separator) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) text += formatted("{}{}", i > 0 ? separator : "", parts[i]);

@@ -108,6 +108,9 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 // The same, or "; known are step, size" if none is near.
 std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates);
 
+// The texts between separators, except separators within brackets: "a,b[c,d]" -> {"a", "b[c,d]"}.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 // {"a", "b"} -> "a, b".
 std::string joined(const std::vector<std::string>& parts, std::string_view separator = ", ");
 

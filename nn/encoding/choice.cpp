@@ -16,21 +16,6 @@ namespace {
 using Range = EncodingChoice::Range;
 using Assignment = EncodingChoice::Assignment;
 
-// The texts between separators, except separators within brackets.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> texts;
-  std::size_t begin = 0, depth = 0;
-  for (std::size_t n = 0; n <= text.size(); ++n) {
-    const char c = n < text.size() ? text[n] : separator;
-    if (c == '[') ++depth;
-    if (c == ']' && depth > 0) --depth;
-    if (n < text.size() && (c != separator || depth > 0)) continue;
-    texts.push_back(text.substr(begin, n - begin));
-    begin = n + 1;
-  }
-  return texts;
-}
-
 std::optional<std::int64_t> whole_number(std::string_view digits) {
   std::int64_t value = 0;
   const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -117,9 +102,9 @@ HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std
   return {first, end - first, first_key, end_key - first_key, {}};
 }
 
-bool is_on(Options& options, std::string_view flag) {
-  return std::ranges::any_of(list_options(options), [&](const OptionInfo& option) {
-    return option.name == flag && option.value == OptionValue(true);
+bool reads_rotated_query(const EncodingChoice::Part& part) {
+  return std::ranges::any_of(list_options(*part.options), [](const OptionInfo& option) {
+    return option.name == rotated_query_option && option.value == OptionValue(true);
   });
 }
 
@@ -129,9 +114,7 @@ void check_widths(const Assignment& assignment, const std::vector<EncodingChoice
   if (wide == assignment.sum.end()) return;
   for (const EncodingChoice::Part& part : parts) {
     if (!contains(assignment.sum, part.entry)) continue;
-    const bool by_flag = std::ranges::any_of(part.entry->combination_flags, [&](const CombinationFlag& flag) {
-      return flag.trait == &EncodingTraits::rotates && is_on(*part.options, flag.option);
-    });
+    const bool by_flag = reads_rotated_query(part);
     check(!by_flag && !part.entry->traits.needs_head_width, "encoding",
           "{}: {} makes the rotated q and k wider than a head, but {}{} needs them as wide as a head; leave out {}",
           assignment.sum_text(), (*wide)->name, part.entry->name, by_flag ? " with rotated-query" : "",
@@ -369,18 +352,15 @@ std::vector<std::string> EncodingChoice::notes() const {
   std::vector<std::string> lines;
   const std::vector<Assignment> all = acting();
   for (const Part& part : parts) {
-    for (const CombinationFlag& flag : part.entry->combination_flags) {
-      const bool is_set = is_on(*part.options, flag.option);
-      const bool has_partner = std::ranges::any_of(all, [&](const Assignment& assignment) {
-        return contains(assignment.sum, part.entry) &&
-               std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
-                 return other != part.entry && other->traits.*flag.trait;
-               });
-      });
-      if (!is_set || has_partner) continue;
-      lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with {}", part.entry->name,
-                                flag.option, part.entry->name, flag.partner));
-    }
+    const bool is_rotated = std::ranges::any_of(all, [&](const Assignment& assignment) {
+      return contains(assignment.sum, part.entry) &&
+             std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
+               return other != part.entry && other->traits.rotates;
+             });
+    });
+    if (is_rotated || !reads_rotated_query(part)) continue;
+    lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with a rotation", part.entry->name,
+                              rotated_query_option, part.entry->name));
   }
   return lines;
 }

@@ -153,11 +153,6 @@ Tensor AttentionInput::distances(Constants::Element element, std::int64_t column
   return constants->of(element, 0, keys(), columns, dtype(), q.device());
 }
 
-Tensor AttentionInput::distances(Constants::ElementOfValues element, std::int64_t columns,
-                                 std::vector<double> values) const {
-  return constants->of(element, 0, keys(), columns, std::move(values), dtype(), q.device());
-}
-
 Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> type) const {
   return constants->of_keys_seen(number, mask, first, keys(), type.value_or(dtype()), q.device());
 }
@@ -226,6 +221,10 @@ EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& set
   traits.materialised = !score.tiled_on(setup.device);
   traits.reads_heads |= traits.materialised;
   return traits;
+}
+
+bool EncodingEntry::has_rotated_query() const {
+  return std::ranges::count(list_options(*make_options()), rotated_query_option, &OptionInfo::name) > 0;
 }
 
 std::string other_name_hint(std::string_view published) {

@@ -2,7 +2,6 @@
 // options, its paper, and one closing registration line. The build finds the file by its name.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -97,11 +96,10 @@ struct AttentionInput {
   bool has_random_positions() const { return at.drawn.defined(); }
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
-  // without captures. Options are passed as `values`, or applied to the result, as learned numbers are.
+  // without captures. Options are applied to the result, as learned numbers are.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
-  Tensor distances(Constants::ElementOfValues element, std::int64_t columns, std::vector<double> values) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
@@ -201,13 +199,9 @@ struct HeadGroup {
 // The groups that cover a layer's heads in order, usually one.
 using LayerEncoding = std::vector<HeadGroup>;
 
-// A flag that has an effect only in a combination with an encoding that has this trait.
-struct CombinationFlag {
-  std::string_view option, partner;  // partner: in words
-  bool EncodingTraits::*trait;
-};
-inline constexpr std::array<CombinationFlag, 1> rotated_query_flag{
-    {{"rotated-query", "a rotation", &EncodingTraits::rotates}}};
+// The name of a flag for encodings whose `score` multiplies q with vectors of its own: it takes the rotated q. It has an
+// effect only in a combination with a rotation.
+inline constexpr std::string_view rotated_query_option = "rotated-query";
 
 struct EncodingEntry {
   std::string name;
@@ -217,10 +211,11 @@ struct EncodingEntry {
   std::unique_ptr<Options> (*make_options)() = nullptr;
   std::unique_ptr<Encoding> (*make)(const EncodingSetup& setup, const Options& options) = nullptr;
   EncodingTraits traits = {};
-  // Lists of the options' struct, `static constexpr std::array after_training`, if it has them: options that a trained
-  // model may change for longer texts, and flags for combinations.
+  // The list `static constexpr std::array after_training` of the options' struct, if it has one: options that a trained
+  // model may change for longer texts.
   std::span<const std::string_view> after_training = {};
-  std::span<const CombinationFlag> combination_flags = {};
+
+  bool has_rotated_query() const;
 };
 
 // The shapes of the score.
@@ -279,7 +274,6 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires { OptionsType::after_training; }) entry.after_training = OptionsType::after_training;
-  if constexpr (requires { OptionsType::combination_flags; }) entry.combination_flags = OptionsType::combination_flags;
   return entry;
 }
 

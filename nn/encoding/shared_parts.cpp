@@ -13,7 +13,7 @@ void ContextualGateOptions::visit(OptionVisitor& visitor, bool only_in_gates) {
   visitor.choice("gates", source, {"keys", "sep-keys", "values"},
                  "gates from attention's keys, from separate keys, or from the values");
   if (only_in_gates) visitor.only_with("gates", {"sep-keys", "values"});
-  visitor.flag("rotated-query", rotated_query,
+  visitor.flag(rotated_query_option, rotated_query,
                "in a combination with a rotation, the position term and gates of separate keys or values use the "
                "rotated q");
 }

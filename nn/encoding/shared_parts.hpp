@@ -13,7 +13,6 @@ namespace tally {
 // The gates of contextual positions (CoPE and its variants): g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d)) with
 // separate gate keys G.
 struct ContextualGateOptions {
-  static constexpr auto combination_flags = rotated_query_flag;
   std::string source = "keys";
   bool rotated_query = false;
 

@@ -18,7 +18,6 @@ namespace tally {
 namespace {
 
 struct CopeOptions final : OptionsOf<CopeOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t p_max = 64;
   std::string position_scale = "none";
   std::string share = "heads";

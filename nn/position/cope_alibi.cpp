@@ -15,7 +15,6 @@ namespace tally {
 namespace {
 
 struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string slopes = "halving";
   std::string sign = "plus";
   double first_slope = 1;

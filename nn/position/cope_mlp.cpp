@@ -17,7 +17,6 @@ namespace tally {
 namespace {
 
 struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t hidden = 64;
   std::string layers = "all";
   ContextualGateOptions gates;

@@ -196,10 +196,8 @@ struct RopeSizes {
 
 // The angles for a text of `length` tokens. Only dynamic and longrope depend on it, beyond L0.
 Rotary make_rotary(const RopeSizes& sizes, const RopeOptions& options, std::int64_t length) {
-  const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : sizes.head_width;
-  check(dims % 2 == 0, "rope", "planes need an even number of dims, but {} are to be rotated", dims);
-  check(dims <= sizes.head_width, "rope", "rotary-dims {} is more than the head width {}", dims, sizes.head_width);
-  std::vector<RotaryPlane> planes = rotary_planes(dims, options.base);
+  const std::int64_t dims = rotated_dims("rope", options.rotary_dims, sizes.head_width);
+  std::vector<RotaryPlane> planes = rotary_planes("rope", dims, options.base);
   const double longer = static_cast<double>(length) / static_cast<double>(options.trained_length);
   double size = 1;
   if (options.stretch == "pi") {
