@@ -92,8 +92,8 @@ std::vector<OptionInfo> list_options(Options& options);
 // unchanged.
 void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
 
-// Throws Error("[where] ...") for a value that set_option would refuse, as C++ code may have filled in, and for an option
-// without effect (OptionVisitor::only_with).
+// Throws Error("[where] ...") for a value that set_option would refuse, as C++ code may have filled in, and for an
+// option without effect (OptionVisitor::only_with).
 void check_values(const Options& options, std::string_view where);
 
 // "64", "0.5", "true", "half".

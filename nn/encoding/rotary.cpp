@@ -31,13 +31,11 @@ Rotary::Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved,
       tables_(make_tables(length, dtype, device)) {}
 
 Tensor Rotary::rotate(const Tensor& x, const AttentionInput& in) const {
-  if (!in.has_random_positions()) return rotate(x, in.first);
-  const Tables tables = tables_at(in.positions());
-  return rotate_pairs(x, tables.cosine, tables.sine, interleaved_);
-}
-
-Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
-  const std::int64_t end = first + x.size(2);
+  if (in.has_random_positions()) {
+    const Tables drawn = tables_at(in.positions());
+    return rotate_pairs(x, drawn.cosine, drawn.sine, interleaved_);
+  }
+  const std::int64_t first = in.first, end = in.keys();
   const Tables tables = end <= tables_.cosine.size(0) ? tables_ : make_tables(end, tables_.cosine.dtype(), x.device());
   return rotate_pairs(x, tables.cosine.detached_slice(0, first, end), tables.sine.detached_slice(0, first, end),
                       interleaved_);

@@ -27,8 +27,6 @@ class Rotary {
          Device device);
   // x [B, H, T, d] of these tokens -> the same shape; d is at least r = 2 planes
   Tensor rotate(const Tensor& x, const AttentionInput& in) const;
-  // The same at the positions first .. first + T - 1.
-  Tensor rotate(const Tensor& x, std::int64_t first) const;
 
  private:
   struct Tables {

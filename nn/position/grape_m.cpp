@@ -40,7 +40,8 @@ class GrapeM final : public Encoding {
     const std::int64_t sets = options.share == "none" ? setup.key_heads : 1;
     std::vector<double> start;
     for (std::int64_t n = 0; n < sets; ++n) {
-      for (const double angle : rotary_angles("grape-m", setup.head_width, options.base)) start.push_back(std::log(angle));
+      for (const double angle : rotary_angles("grape-m", setup.head_width, options.base))
+        start.push_back(std::log(angle));
     }
     // A vector, even with several sets: weight decay of a matrix would pull all frequencies to 1.
     frequencies_ = setup.parameter("frequencies", {std::ssize(start)}, Fill::list(start),

@@ -30,7 +30,8 @@ class Repo final : public Encoding {
  public:
   Repo(const EncodingSetup& setup, const RepoOptions& options) {
     if (setup.layer < options.rope_layers) {
-      plain_.emplace(rotary_planes("repo", setup.head_width, options.base), 1, false, setup.max_length, setup.dtype, setup.device);
+      plain_.emplace(rotary_planes("repo", setup.head_width, options.base), 1, false, setup.max_length, setup.dtype,
+                     setup.device);
       return;
     }
     const std::vector<double> angles = rotary_angles("repo", setup.head_width, options.base);
