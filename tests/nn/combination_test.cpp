@@ -259,41 +259,6 @@ TEST(Combination, TracesHoldAllHeads) {
             0);
 }
 
-// The loss along a random direction in the space of all parameters.
-TEST(Combination, HasTheDirectionalDerivative) {
-  constexpr double eps = 1e-8;
-  const Tensor tokens = some_tokens(1, 12), mask = Tensor::full({1, 12}, 1, DType::boolean);
-  for (const std::string text :
-       {"0:none,1:cope+rope", "cope@0-1,alibi@2-3", "0:absolute+relative,1:cope@0-1,cope+rope@2-3"}) {
-    SCOPED_TRACE(text);
-    std::vector<std::pair<std::string, std::string>> settings{{"cope.gates", "sep-keys"}, {"cope.p-max", "4"}};
-    if (text.find("alibi") != std::string::npos) settings.emplace_back("alibi.learned", "true");
-    const auto model = make_model(text, settings);
-    const auto loss = [&] { return cross_entropy(model->forward(tokens), tokens, mask); };
-    backward(loss());
-    double by_backward = 0;
-    NamedTensors parameters = model->parameters();
-    std::vector<Tensor> directions;
-    for (const auto& [path, parameter] : parameters) {
-      directions.push_back(normal_tensor("along " + path, parameter.shape()));
-      by_backward += sum(gradient(parameter) * directions.back()).item();
-      const bool of_encoding = path.find("position.") != std::string::npos;
-      EXPECT_TRUE(!of_encoding || sum(abs(gradient(parameter))).item() > 0) << path;
-    }
-    const NoGrad only_values;
-    std::vector<double> losses;
-    for (const double move : {eps, -2 * eps}) {
-      for (std::size_t n = 0; n < parameters.size(); ++n) {
-        parameters[n].second.copy_from(add(parameters[n].second.detach(), directions[n] * move));
-      }
-      losses.push_back(loss().item());
-    }
-    const double by_difference = (losses[0] - losses[1]) / (2 * eps);
-    EXPECT_NEAR(by_backward, by_difference, 1e-6 + 1e-6 * std::abs(by_difference));
-    EXPECT_GT(std::abs(by_backward), 1e-3);  // else the comparison is too weak
-  }
-}
-
 struct SharedByHeads final : Encoding {
   explicit SharedByHeads(const EncodingSetup& setup) {
     setup.parameter("strength", {setup.heads}, Fill::constant(0), Scope::model);

@@ -191,20 +191,6 @@ void expect_near(const Tensor& a, const Tensor& b) {
   for (std::size_t n = 0; n < x.size(); ++n) ASSERT_NEAR(x[n], y[n], 1e-12);
 }
 
-// Both tables are read at the positions of the score.
-TEST(EncodingSum, OfTwoScansIsMaterialised) {
-  const EncodingEntry first = entry_of<Scanning>("first"), second = entry_of<Scanning>("second");
-  EncodingChoice choice;
-  for (const EncodingEntry* entry : {&first, &second}) choice.parts.push_back({entry, entry->make_options()});
-  EXPECT_TRUE(make_encoding(choice, AttentionSizes{}, nullptr)->traits.is_composed());
-  const AttentionSizes sizes;
-  const Shape shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  const Tensor q = normal_tensor("q", shape), k = normal_tensor("k", shape);
-  const Tensor s = matmul(q, transpose(k, -1, -2), 1 / std::sqrt(static_cast<double>(sizes.head_width)));
-  const Tensor table = interpolate_causal(q, causal_suffix_sum(sigmoid(s)));
-  expect_near(output_of({&first, &second}), matmul(causal_softmax(s + table * 2.0), normal_tensor("v", shape)));
-}
-
 TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   const EncodingEntry first = entry_of<Even>("first"), second = entry_of<Even>("second"),
                       whole = entry_of<Whole>("whole");
@@ -216,12 +202,6 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
               output_of({&first, &whole});
             }),
             "[encoding] first+whole: whole computes the whole attention and cannot be combined");
-}
-
-// Told as it is made, before anything is computed with it.
-TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
-  EXPECT_EQ(error_of([] { make_encoding(EncodingChoice::parse("hard+stick-breaking"), AttentionSizes{}, nullptr); }),
-            "[encoding] hard+stick-breaking: two parts each take the place of the softmax; keep one of them");
 }
 
 TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
@@ -274,23 +254,6 @@ TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
                             normal_tensor("k", {1, 2, 5, 4}), normal_tensor("v", {1, 2, 5, 4}));
   };
   expect_near(output(choice), output(EncodingChoice::parse("fox-pro+rope")));
-}
-
-TEST(EncodingChoice, NotesFlagsWithoutEffect) {
-  const auto notes_of = [](std::string_view text, std::string_view flag) {
-    EncodingChoice choice = EncodingChoice::parse(text);
-    choice.set_option(flag, "true");
-    return choice.notes();
-  };
-  EXPECT_TRUE(EncodingChoice::parse("cope").notes().empty());
-  EXPECT_EQ(
-      notes_of("0:rope,1:cope", "cope.rotated-query"),
-      std::vector<std::string>{"note: cope.rotated-query=true changes nothing: cope is not combined with a rotation"});
-  EXPECT_TRUE(notes_of("cope+rope", "cope.rotated-query").empty());
-  EXPECT_EQ(notes_of("0:rope+ssmax,1:alibi", "ssmax.whole"),
-            std::vector<std::string>{
-                "note: ssmax.whole=true changes nothing: ssmax is not combined with what changes scores"});
-  EXPECT_TRUE(notes_of("alibi+ssmax", "ssmax.whole").empty());
 }
 
 TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {

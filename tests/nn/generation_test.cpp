@@ -119,64 +119,6 @@ TEST_P(Generation, KeepsApartWhatPartsAndGroupsKeep) {
   }
 }
 
-// A text that outgrows the limit up to which an encoding's numbers are valid. Rows up to there equal the rows of the
-// shorter text. Later rows equal the rows of the longer text, which is recomputed once.
-TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
-  constexpr std::int64_t limit = 7;
-  for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
-    SCOPED_TRACE(text);
-    EncodingChoice choice = EncodingChoice::parse(text);
-    for (const auto& [name, value] :
-         {std::pair{"stretch", "longrope"}, {"trained-length", "7"}, {"long-factors", "2/9"}})
-      choice.set_option(formatted("rope.{}", name), value);
-    const auto model = make_model(choice);
-    const Tensor tokens = some_tokens(2);
-    const NoGrad only_values;
-    const Tensor longer = model->forward(tokens), shorter = model->forward(slice(tokens, 1, 0, limit));
-    const auto expected = [&](std::int64_t steps_end) {
-      return concat(std::vector<Tensor>{slice(shorter, 1, 0, steps_end), slice(longer, 1, steps_end, length)}, 1);
-    };
-    for (const auto& [counts, end] : std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>>{
-             {{3, 1, 1, 1, 5, 1, 1}, 6}, {std::vector<std::int64_t>(length, 1), limit}, {{7, 6}, limit}, {{13}, 0}}) {
-      GenerationState state;
-      expect_near(in_steps(*model, tokens, counts, state), expected(end));
-      EXPECT_FALSE(state.layers.empty() || state.tokens.defined());
-    }
-  }
-}
-
-// Beyond the trained length the angles of every token depend on the text's length: each step gives the rows of the text
-// up to its end.
-TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
-  constexpr std::int64_t limit = 7;
-  EncodingChoice choice = EncodingChoice::parse("rope");
-  for (const auto& [name, value] : {std::pair{"stretch", "dynamic"}, {"trained-length", "7"}, {"factor", "3"}})
-    choice.set_option(name, value);
-  const auto model = make_model(choice);
-  const Tensor tokens = some_tokens(2);
-  const NoGrad only_values;
-  GenerationState state;
-  for (const std::int64_t count : {3, 4, 1, 2, 1}) {
-    const std::int64_t begin = state.length, end = begin + count;
-    const Tensor whole = model->forward(slice(tokens, 1, 0, end));
-    expect_near(model->step(slice(tokens, 1, begin, end), state), slice(whole, 1, begin, end));
-    EXPECT_TRUE(state.tokens.defined() && !state.layers.empty()) << end;
-  }
-  // How much the first rows of a text of this length differ from those within the trained length.
-  const auto moved = [&](std::int64_t whole) {
-    const auto rows = [&](std::int64_t of) {
-      return cast(slice(model->forward(slice(tokens, 1, 0, of)), 1, 0, 3), DType::f64).to_vector<double>();
-    };
-    const std::vector<double> a = rows(whole), b = rows(limit);
-    double most = 0;
-    for (std::size_t n = 0; n < a.size(); ++n) most = std::max(most, std::abs(a[n] - b[n]));
-    return most;
-  };
-  EXPECT_LT(moved(limit - 1), 1e-5);
-  EXPECT_GT(moved(limit + 1), 10 * moved(limit - 1));
-  EXPECT_GT(moved(limit + 3), moved(limit + 1));
-}
-
 // A step may begin in one tile of keys or rows and end in the next, or be after it.
 TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
@@ -330,19 +272,6 @@ TEST(Mixing, HasNoWeightsToLeaveOut) {
   const auto model = make_model(choice_of({&whole}), options);
   EXPECT_THROW(model->forward(some_tokens(1), {.training = true}), Error);
   model->forward(some_tokens(1));
-}
-
-TEST_P(Generation, ACopyOfTheStateGoesItsOwnWay) {
-  const auto model = make_model(EncodingChoice::parse("cope+rope"));
-  const Tensor tokens = some_tokens(1), other = add(multiply(tokens.to(DType::f64), -1.0), 6.0).to(DType::i32);
-  const auto joined = [&](const Tensor& end) { return concat(std::vector<Tensor>{slice(tokens, 1, 0, 5), end}, 1); };
-  const Tensor first_end = slice(tokens, 1, 5, 9), second_end = slice(other, 1, 5, 9);
-  GenerationState state;
-  model->step(slice(tokens, 1, 0, 5), state);
-  GenerationState copy = state;
-  const NoGrad only_values;
-  expect_near(model->step(first_end, state), slice(model->forward(joined(first_end)), 1, 5, 9));
-  expect_near(model->step(second_end, copy), slice(model->forward(joined(second_end)), 1, 5, 9));
 }
 
 TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {

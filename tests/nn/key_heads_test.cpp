@@ -77,20 +77,6 @@ TEST(KeyHeads, AreAllThatIsKeptOfEarlierTokens) {
   }
 }
 
-TEST(KeyHeads, AsManyAsOfQueriesAreTheUsual) {
-  const auto bits = [](std::int64_t key_heads) {
-    ModelOptions options;
-    options.layers = 1, options.width = 16, options.heads = 4, options.kv_heads = key_heads;
-    Transformer model(options, EncodingChoice::parse("cope+rope"), testing::vocabulary, length, 1);
-    const Tensor tokens = some_tokens(length);
-    backward(cross_entropy(model.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean)));
-    std::vector<std::vector<float>> all;
-    for (const auto& [path, parameter] : model.parameters()) all.push_back(gradient(parameter).to_vector<float>());
-    return all;
-  };
-  EXPECT_EQ(bits(4), bits(0));
-}
-
 TEST(KeyHeads, GroupsOfHeadsHaveWholeOnesOrLieWithinOne) {
   const auto error = [](const char* text, std::int64_t heads, std::int64_t key_heads) {
     return error_of([&] { EncodingChoice::parse(text).check_covers(1, heads, key_heads); });

@@ -112,20 +112,6 @@ TEST(Transformer, HasTheParametersOfTheFlipFlopModel) {
             4 * 12 * D * D + 5 * D);
 }
 
-TEST(Transformer, SharesATableOfTheWholeModel) {
-  EncodingChoice encoding = EncodingChoice::parse("cope");
-  encoding.set_option("share", "layers");
-  encoding.set_option("p-max", "3");
-  Transformer model(small_model(), encoding, vocabulary, 6, 1, DType::f64);
-  int tables = 0;
-  for (const auto& [path, parameter] : model.parameters()) {
-    if (!path.ends_with("table")) continue;
-    EXPECT_EQ(path, "position.cope.table");
-    ++tables;
-  }
-  EXPECT_EQ(tables, 1);
-}
-
 // One token attends only to itself, so a block is a chain of projections that can be written out.
 TEST(Transformer, PutsNormsWhereAsked) {
   for (const std::string order : {"pre", "parallel", "post"}) {
