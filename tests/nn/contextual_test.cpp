@@ -50,19 +50,20 @@ TEST_P(Contextual, AtTheirStartAreNoEncodingAndLeaveTheGatesAlone) {
   };
   std::vector<Start> starts;
   starts.push_back({encoding("cope"), "cope.table"});
-  starts.push_back(
-      {encoding("cope", {{"gates", "sep-keys"}}), "cope.table", {"cope.gate.weight", "cope.gate.bias"}});
+  starts.push_back({encoding("cope", {{"gates", "sep-keys"}}), "cope.table", {"cope.gate.weight", "cope.gate.bias"}});
   starts.push_back({encoding("cope", {{"gates", "values"}}), "cope.table"});
   starts.push_back({encoding("cope-alibi", {{"slopes", "learned"}}), "cope-alibi.slopes"});
-  starts.push_back({encoding("cope-mlp"), "cope-mlp.output.weight", {"cope-mlp.hidden.weight", "cope-mlp.hidden.bias"}});
+  starts.push_back(
+      {encoding("cope-mlp"), "cope-mlp.output.weight", {"cope-mlp.hidden.weight", "cope-mlp.hidden.bias"}});
   for (const Start& one : starts) {
     SCOPED_TRACE(one.choice.text());
     const Operands in(sizes);
     std::map<std::string, Tensor> parameters;
-    const auto made = make_encoding(one.choice, sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
-      return parameters[std::string(name)] = leaf(start.make(name, shape, fill));
-    });
+    const auto made =
+        make_encoding(one.choice, sizes, [&](std::string_view name, const Shape& shape, const Fill& fill) {
+          const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
+          return parameters[std::string(name)] = leaf(start.make(name, shape, fill));
+        });
     const Tensor output = in.output_of(*made);
     expect_near(output, expected, 1e-15);
     backward(output, d_output);
@@ -113,7 +114,8 @@ TEST(CopeMlp, OfTheFirstLayerIsInNoOther) {
   const auto model_of = [&](const char* text) {
     return Transformer(options, encoding(text, {{"cope-mlp.layers", "first"}}), 5, 6, 1).parameters();
   };
-  for (const auto& [path, parameter] : model_of("cope-mlp")) EXPECT_FALSE(path.starts_with("blocks.1.position")) << path;
+  for (const auto& [path, parameter] : model_of("cope-mlp"))
+    EXPECT_FALSE(path.starts_with("blocks.1.position")) << path;
   EXPECT_NO_THROW(model_of("0:alibi@0,cope-mlp@1,1:cope-mlp"));
   const std::string refused = testing::error_of([&] { model_of("0:none,1:cope-mlp@0,alibi@1"); });
   EXPECT_NE(refused.find("it would act nowhere"), std::string::npos) << refused;

@@ -121,9 +121,6 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
 }
 
 // Encodings for these tests only, one hook each.
-struct Scanning final : Encoding {
-  void score(const AttentionInput& in, Score& score) const override { score.add_score_mod(contextual_table(in.q)); }
-};
 struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
 };
@@ -239,74 +236,56 @@ TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
   const Tensor expected = matmul(weights, normal_tensor("v", shape));
   expect_near(output_of({&turning, &norming}), expected);
   expect_near(output_of({&norming_first, &turning_last}), expected);
-
-  EncodingEntry renamed = find_encoding("rope");
-  renamed.name = "a-rope";
-  EncodingChoice choice;
-  for (const EncodingEntry* entry : {&std::as_const(renamed), &find_encoding("fox-pro")}) {
-    choice.parts.push_back({entry, entry->make_options()});
-  }
-  const auto output = [](const EncodingChoice& of) {
-    const auto encoding = make_encoding(of, AttentionSizes{}, [](std::string_view name, const Shape& as, const Fill&) {
-      return normal_tensor(name, as);
-    });
-    return attention_output(*encoding, normal_tensor("x", {1, 5, 8}), normal_tensor("q", {1, 2, 5, 4}),
-                            normal_tensor("k", {1, 2, 5, 4}), normal_tensor("v", {1, 2, 5, 4}));
-  };
-  expect_near(output(choice), output(EncodingChoice::parse("fox-pro+rope")));
 }
 
-TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
-  const auto complaint = [](const std::string& encoding,
-                            const std::vector<std::pair<std::string, std::string>>& settings) {
-    EncodingChoice choice = EncodingChoice::parse(encoding);
-    for (const auto& [name, value] : settings) choice.set_option(name, value);
+TEST(EncodingChoice, NotesRotatedQueriesWithoutARotation) {
+  const auto notes_of = [](std::string_view text) { return encoding(text, {{"cope.rotated-query", true}}).notes(); };
+  EXPECT_TRUE(EncodingChoice::parse("cope").notes().empty());
+  EXPECT_EQ(
+      notes_of("0:rope,1:cope"),
+      std::vector<std::string>{"note: cope.rotated-query=true changes nothing: cope is not combined with a rotation"});
+  EXPECT_TRUE(notes_of("cope+rope").empty());
+}
+
+TEST(EncodingChoice, RefusesOptionsThatContradictEachOther) {
+  using Settings = std::initializer_list<std::pair<std::string_view, OptionValue>>;
+  const auto complaint = [](const char* text, Settings settings) {
     return error_of([&] {
-      make_encoding(choice, AttentionSizes{},
+      make_encoding(encoding(text, settings), AttentionSizes{},
                     [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
     });
   };
-  EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
-            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or "
-            "longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
-            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = dynamic, yarn, llama3 "
-            "and longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"low-freq-factor", "2"}}),
-            "[rope] low-freq-factor = 2 has no effect with stretch = yarn; it is for stretch = llama3");
-  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"attention-factor", "2"}}),
-            "[rope] attention-factor = 2 has no effect with stretch = ntk; it is for stretch = yarn and longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"beta-fast", "64"}}),
-            "[rope] beta-fast = 64 has no effect with stretch = pi; it is for stretch = yarn");
-  EXPECT_EQ(complaint("rope", {{"truncate", "false"}}),
-            "[rope] truncate = false has no effect with stretch = none; it is for stretch = yarn");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "32"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", 64}}),
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = dynamic or yarn or llama3 "
+            "or longrope");
+  EXPECT_EQ(complaint("path", {{"conv", false}, {"conv-size", 4}}),
+            "[path] conv-size = 4 has no effect with conv = false; it is for conv = true");
+  for (const char* const name : {"cope-alibi", "contextual-rotary"}) {
+    // Without a separate product, q is only in the score, in which rotations act anyway.
+    EXPECT_EQ(
+        complaint(name, {{"rotated-query", true}}),
+        formatted("[{}] rotated-query = true has no effect with gates = keys; it is for gates = sep-keys or values",
+                  name));
+    EXPECT_EQ(complaint(name, {{"rotated-query", true}, {"gates", "values"}}), "");
+  }
+  EXPECT_EQ(complaint("cope", {{"rotated-query", true}}), "");
+
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", 32.0}}),
             "[rope] beta-slow = 32 must be less than beta-fast = 32");
-  EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", 4.0}}),
             "[rope] low-freq-factor = 4 must be less than high-freq-factor = 4");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"long-factors", "1/2"}}),
-            "[rope] long-factors = 1/2 has no effect with stretch = yarn; it is for stretch = longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"long-factors", "1/2/3"}}),
             "[rope] long-factors has 3 numbers, but 4 dims have 2 planes; one is wanted for each");
-  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1"}, {"long-factors", "1/2"}}),
-            "[rope] short-factors has 1 number, but 4 dims have 2 planes; one is wanted for each");
   for (const std::string part : {"", "x", "0", "-1", "nan", "inf", "1e999"}) {
     EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "2/" + part}}),
               formatted("[rope] short-factors = '2/{}' has '{}' where a number above 0 is to stand; write 1/1.5/2, one "
                         "for each plane",
                         part, part));
   }
-  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", "1"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", 1}}),
             "[rope] trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
   EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1/1.5"}, {"long-factors", "2/4e1"}}), "");
-  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"factor", "8"}}), "");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", "8"}, {"trained-length", "64"}}), "");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "learned"}, {"sign", "minus"}}),
-            "[cope-alibi] sign = minus has no effect with slopes = learned, which start at 0 and find a sign of their "
-            "own; choose slopes = halving or alibi");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"first-slope", "0.5"}}),
-            "[cope-alibi] first-slope = 0.5 has no effect with slopes = alibi; it is for slopes = halving");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", 8.0}, {"trained-length", 64}}), "");
 }
 
 TEST(EncodingTraits, FollowFromTheHooks) {

@@ -39,7 +39,7 @@ TEST(KeyHeads, AreThoseOfAllHeadsWithEqualKeys) {
   const NoGrad only_values;
   const Tensor tokens = some_tokens(length);
   for (const EncodingCase& one : all_cases()) {
-    if (testing::refused_for_length(one.choice, length, length)) continue;
+    if (testing::refused(one.choice, length, length)) continue;
     if (one.choice.parts[0].entry->traits.keys_follow_queries) continue;
     for (const std::int64_t key_heads : {1, 2}) {
       SCOPED_TRACE(formatted("{} heads of keys {}", one.label, key_heads));

@@ -93,11 +93,6 @@ TEST(Initializer, DrawsEachParameterFromItsOwnStream) {
   EXPECT_EQ(start.make("x", {2}, Fill::list({3, 4})).to_vector<float>(), (std::vector<float>{3, 4}));
 }
 
-TEST(Initializer, KnowsItsNames) {
-  EXPECT_EQ(start_values_from_text("fan-in"), StartValues::fan_in);
-  EXPECT_THROW(start_values_from_text("xavier"), Error);
-}
-
 struct Moments {
   double mean, deviation, largest;
 };
@@ -171,12 +166,6 @@ TEST(Initializer, GivesTheDeviationsOfTheSpecification) {
     EXPECT_EQ(moments_of(parameters.at("blocks.0.attention_norm.weight")).mean, 1);
     EXPECT_EQ(moments_of(parameters.at("blocks.0.attention_norm.bias")).largest, 0);
   }
-}
-
-TEST(Norm, KindsByName) {
-  EXPECT_EQ(Norm::make("layer", start_values, 4)->parameter_count(), 8);
-  EXPECT_EQ(Norm::make("rms", start_values, 4)->parameter_count(), 4);
-  EXPECT_THROW(Norm::make("batch", start_values, 4), Error);
 }
 
 TEST(Norm, EpsIsTheUsualOneOrWhatIsGiven) {
