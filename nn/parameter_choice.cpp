@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"

@@ -2,7 +2,6 @@
 #include "nn/encoding/encoding.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"

@@ -10,7 +10,6 @@
 // If all gates are 1, this is relative encoding shifted by one row: p_ij = i-j+1. The table starts at zero, so the
 // first step does not change the gates.
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
 

@@ -12,7 +12,6 @@
 //   own block     tril(q kᵀ) - tril(q Wᵀ) X         queries as earlier keys meet them   q - tril(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
 // (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
-#include <cmath>
 #include <optional>
 #include <vector>
 

@@ -1,14 +1,12 @@
 // What --pe names: encodings by name, sums, their options, and the rules of sums.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/transformer.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 

@@ -1,8 +1,6 @@
 // Text generated token by token: rows computed from cached tokens compared with the whole sequence.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "autograd/gradcheck.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
