@@ -425,13 +425,13 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
     check_widths(assignment, parts);
     const auto make_for = [&](EncodingSetup target) {
       std::vector<SumPart> made;
-      const auto parameter = target.parameter;
+      const auto parameter = target.make_parameter;
       for (const Part& part : parts) {
         if (!contains(assignment.sum, part.entry)) continue;
         const bool single =
             std::ranges::count_if(own, [&](const Assignment& other) { return contains(other.sum, part.entry); }) == 1;
         target.first_layer = first_layer_of(acting(), part.entry);
-        target.parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
+        target.make_parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
           const std::string heads = single || scope == Scope::model ? "" : "@" + assignment.heads.text();
           return parameter(formatted("{}{}.{}", part.entry->name, heads, suffix), shape, fill, scope);
         };

@@ -80,18 +80,28 @@ EncodingSetup EncodingSetup::of(const ModelOptions& model, std::int64_t max_leng
   setup.start = &start;
   setup.dtype = start.dtype();
   setup.device = start.device();
-  setup.parameter = [&start](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+  setup.make_parameter = [&start](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return start.make(name, shape, fill);
   };
   setup.constants = std::make_shared<Constants>(max_length);
   return setup;
 }
 
+Tensor EncodingSetup::linear_weight(std::string_view name, std::int64_t rows) const {
+  return parameter(name, {rows, width}, start->linear_weight(width));
+}
+
+Tensor EncodingSetup::linear_bias(std::string_view name, std::int64_t rows) const {
+  return bias ? parameter(name, {rows}, start->linear_bias(width)) : Tensor();
+}
+
 EncodingSetup EncodingSetup::counting() const {
   EncodingSetup counting = *this;
   counting.device = meta_of(Device{});
-  counting.parameter = [type = dtype, device = counting.device](std::string_view, const Shape& shape, const Fill&,
-                                                                Scope) { return Tensor::empty(shape, type, device); };
+  counting.make_parameter = [type = dtype, device = counting.device](std::string_view, const Shape& shape, const Fill&,
+                                                                     Scope) {
+    return Tensor::empty(shape, type, device);
+  };
   counting.constants = std::make_shared<Constants>();
   return counting;
 }

@@ -47,7 +47,13 @@ struct EncodingSetup {
   Device device;
 
   // A parameter with its start values. With Scope::model the first layer makes it and the others get the same tensor.
-  std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> parameter;
+  Tensor parameter(std::string_view name, const Shape& shape, const Fill& fill, Scope scope = Scope::layer) const {
+    return make_parameter(name, shape, fill, scope);
+  }
+  std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> make_parameter;
+  // The weight [rows, D] of a linear layer of x, by its rule of thumb, and its bias, undefined without `bias`.
+  Tensor linear_weight(std::string_view name, std::int64_t rows) const;
+  Tensor linear_bias(std::string_view name, std::int64_t rows) const;
 
   std::shared_ptr<Constants> constants = std::make_shared<Constants>();  // one for all layers
 

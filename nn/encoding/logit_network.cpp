@@ -73,7 +73,7 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
     return kernel ? Shape{out, in, *kernel} : Shape{out, in};
   };
   const auto make = [&](std::string_view name, const Shape& shape, std::int64_t channels) {
-    return setup.parameter(name, shape, uniform_of(channels * kernel_), Scope::layer);
+    return setup.parameter(name, shape, uniform_of(channels * kernel_));
   };
   hidden_weight_ = make("hidden.weight", weight(hidden, inputs), inputs);
   hidden_bias_ = make("hidden.bias", {hidden}, inputs);
@@ -81,7 +81,7 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
   output_bias_ = make("output.bias", {setup.heads}, hidden);
   if (bias == "none") return;
   EncodingSetup own = setup;
-  own.parameter = [&setup](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
+  own.make_parameter = [&setup](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
     return setup.parameter(formatted("bias.{}", name), shape, fill, scope);
   };
   const EncodingEntry& entry = find_encoding(bias);

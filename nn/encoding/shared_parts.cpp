@@ -21,11 +21,9 @@ void ContextualGateOptions::visit(OptionVisitor& visitor, bool only_in_gates) {
 ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)
     : from_values_(options.source == "values"), rotated_query_(options.rotated_query), key_heads_(setup.key_heads) {
   if (options.source == "sep-keys") {
-    const std::int64_t own_width = setup.key_heads * setup.head_width;
-    weight_ =
-        setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
-    if (setup.bias)
-      bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
+    const std::int64_t rows = setup.key_heads * setup.head_width;
+    weight_ = setup.linear_weight("gate.weight", rows);
+    bias_ = setup.linear_bias("gate.bias", rows);
   }
 }
 
@@ -37,8 +35,8 @@ Gates ContextualGates::operator()(const AttentionInput& in) const {
 
 ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)
     : sign_(sign),
-      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
-      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open), Scope::layer)) {}
+      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02))),
+      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open))) {}
 
 RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor opening = linear(in.x, weight_, bias_);
@@ -68,7 +66,7 @@ void RemainderOption::visit(OptionVisitor& visitor, std::string_view what) {
 
 Remainder::Remainder(const EncodingSetup& setup, const RemainderOption& option) : to_value_(option.value == "value") {
   if (option.value == "bias") {
-    bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0), Scope::layer);
+    bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0));
   }
 }
 

@@ -16,9 +16,7 @@ void check_normed_heads(const EncodingSetup& setup, std::string_view what) {
 }
 
 TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : name_(name),
-      weight_(setup.parameter(formatted("{}.weight", name), {heads, setup.width},
-                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+    : name_(name), weight_(setup.linear_weight(formatted("{}.weight", name), heads)) {}
 
 Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) const {
   const Tensor share = unsqueeze(transpose(sigmoid(linear(in.x, weight_)), 1, 2), 3);  // a [B, heads, T, 1]
@@ -42,8 +40,7 @@ Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries) 
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : weight_(
-          setup.parameter(formatted("{}.weight", name), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {
+    : weight_(setup.parameter(formatted("{}.weight", name), {heads, setup.head_width}, Fill::constant(1))) {
   check_normed_heads(setup, name);
 }
 
@@ -60,9 +57,7 @@ void QueryKeyNorm::operator()(Tensor& q, Tensor& k) const {
 }
 
 OutputGate::OutputGate(const EncodingSetup& setup, std::string_view name)
-    : heads_(setup.heads),
-      weight_(setup.parameter(formatted("{}.weight", name), {setup.heads * setup.head_width, setup.width},
-                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+    : heads_(setup.heads), weight_(setup.linear_weight(formatted("{}.weight", name), setup.heads * setup.head_width)) {}
 
 Tensor OutputGate::operator()(const Tensor& output, const AttentionInput& in) const {
   return output * split_heads(sigmoid(linear(in.x, weight_)), heads_);

@@ -51,7 +51,7 @@ class CopeAlibi final : public Encoding {
   CopeAlibi(const EncodingSetup& setup, const CopeAlibiOptions& options) : gates_(setup, options.gates) {
     const Shape shape{setup.heads};
     slopes_ = options.slopes == "learned"
-                  ? setup.parameter("slopes", shape, Fill::constant(0), Scope::layer)
+                  ? setup.parameter("slopes", shape, Fill::constant(0))
                   : Tensor::from(fixed_slopes(options, setup.heads), shape, setup.device).to(setup.dtype);
     if (options.p_max == 0) return;
     const auto number = [](std::int64_t p) { return static_cast<double>(p); };

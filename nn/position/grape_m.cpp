@@ -47,8 +47,8 @@ class GrapeM final : public Encoding {
     frequencies_ = setup.parameter("frequencies", {std::ssize(start)}, Fill::list(start),
                                    options.share == "layers" ? Scope::model : Scope::layer);
     if (options.steps == "one") return;
-    weight_ = setup.parameter("step.weight", {1, setup.width}, Fill::constant(0), Scope::layer);
-    bias_ = setup.parameter("step.bias", {1}, Fill::constant(std::log(std::expm1(0.001))), Scope::layer);
+    weight_ = setup.parameter("step.weight", {1, setup.width}, Fill::constant(0));
+    bias_ = setup.parameter("step.bias", {1}, Fill::constant(std::log(std::expm1(0.001))));
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

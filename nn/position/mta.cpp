@@ -113,24 +113,21 @@ class Mta final : public Encoding {
  public:
   Mta(const EncodingSetup& setup, const MtaOptions& options) {
     const std::int64_t heads = setup.heads, queries = options.queries, keys = options.keys;
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
     const Fill own_pair = ones_at(heads, queries * keys, {(queries - 1) * keys + (keys - 1) / 2});
-    kernel_ = make("kernel", {heads, queries, keys}, own_pair);
-    if (options.after) kernel_after_ = make("kernel-after", {heads, queries, keys}, own_pair);
-    if (options.mixes_before()) mix_ = make("mix", {heads, heads}, identities(1, heads));
+    kernel_ = setup.parameter("kernel", {heads, queries, keys}, own_pair);
+    if (options.after) kernel_after_ = setup.parameter("kernel-after", {heads, queries, keys}, own_pair);
+    if (options.mixes_before()) mix_ = setup.parameter("mix", {heads, heads}, identities(1, heads));
     if (options.mixes_after()) {
       const std::int64_t group = options.group == 0 ? heads : std::min(options.group, heads);
       check(heads % group == 0, "mta", "{} heads are no whole number of groups of {}", heads, group);
-      mix_after_ = make("mix-after", {heads / group, group, group}, identities(heads / group, group));
+      mix_after_ = setup.parameter("mix-after", {heads / group, group, group}, identities(heads / group, group));
     }
     if (options.norm) check_normed_heads(setup, "mta");
-    if (options.norm) norm_ = make("norm.weight", {setup.head_width}, Fill::constant(1));
+    if (options.norm) norm_ = setup.parameter("norm.weight", {setup.head_width}, Fill::constant(1));
     if (!options.gate) return;
     const double deviation = 1.0 / std::sqrt(static_cast<double>(setup.width));
-    gate_weight_ = make("gate.weight", {1, setup.head_width}, Fill::normal(deviation));
-    gate_bias_ = make("gate.bias", {1}, Fill::constant(0));
+    gate_weight_ = setup.parameter("gate.weight", {1, setup.head_width}, Fill::normal(deviation));
+    gate_bias_ = setup.parameter("gate.bias", {1}, Fill::constant(0));
   }
 
   Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {

@@ -53,18 +53,16 @@ class Path final : public Encoding {
   Path(const EncodingSetup& setup, const PathOptions& options)
       : key_heads_(setup.key_heads), gates_over_root_(options.gate_scale == "sqrt-d") {
     const std::int64_t rows = key_heads_ * setup.head_width;
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill = Fill::normal(0.02)) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
+    const Fill small = Fill::normal(0.02);
     if (options.rank > 0) {
-      down_ = make("down.weight", {options.rank, setup.width});
-      up_ = make("up.weight", {rows, options.rank});
+      down_ = setup.parameter("down.weight", {options.rank, setup.width}, small);
+      up_ = setup.parameter("up.weight", {rows, options.rank}, small);
     } else {
-      up_ = make("direction.weight", {rows, setup.width});
+      up_ = setup.parameter("direction.weight", {rows, setup.width}, small);
     }
-    if (options.conv) conv_ = make("conv.weight", {key_heads_, setup.head_width, options.conv_size});
-    strength_weight_ = make("strength.weight", {key_heads_, setup.width});
-    strength_bias_ = make("strength.bias", {key_heads_}, Fill::constant(0));
+    if (options.conv) conv_ = setup.parameter("conv.weight", {key_heads_, setup.head_width, options.conv_size}, small);
+    strength_weight_ = setup.parameter("strength.weight", {key_heads_, setup.width}, small);
+    strength_bias_ = setup.parameter("strength.bias", {key_heads_}, Fill::constant(0));
     if (options.qk_norm) norm_.emplace(setup);
     if (options.forget) forget_.emplace(setup);
   }

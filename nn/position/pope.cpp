@@ -36,7 +36,7 @@ class Pope final : public Encoding {
       : dims_(rotated_dims("pope", options.rotary_dims, setup.head_width)),
         turns_(planes_of(dims_, options.base), 1, false, setup.max_length, setup.dtype, setup.device) {
     const Fill start = options.start == "zero" ? Fill::constant(0) : Fill::uniform(lowest, 0);
-    delta_ = setup.parameter("delta", {setup.heads, dims_}, start, Scope::layer);
+    delta_ = setup.parameter("delta", {setup.heads, dims_}, start);
   }
 
   void project() const override { clamp_parameter(delta_, lowest, 0); }

@@ -37,12 +37,9 @@ class Repo final : public Encoding {
     const std::vector<double> angles = rotary_angles("repo", setup.head_width, options.base);
     angles_ = Tensor::from(angles, {std::ssize(angles)}, setup.device).to(setup.dtype);
     const std::int64_t hidden = options.hidden > 0 ? options.hidden : std::max<std::int64_t>(setup.width / 8, 1);
-    const auto make = [&](std::string_view name, std::int64_t rows, std::int64_t columns) {
-      return setup.parameter(name, {rows, columns}, setup.start->linear_weight(columns), Scope::layer);
-    };
-    gate_ = make("gate.weight", hidden, setup.width);
-    content_ = make("content.weight", hidden, setup.width);
-    position_ = make("position.weight", setup.key_heads, hidden);
+    gate_ = setup.linear_weight("gate.weight", hidden);
+    content_ = setup.linear_weight("content.weight", hidden);
+    position_ = setup.parameter("position.weight", {setup.key_heads, hidden}, setup.start->linear_weight(hidden));
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

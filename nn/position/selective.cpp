@@ -37,8 +37,8 @@ class Selective final : public Encoding {
     if (options.selector != "projection") return;
     const Shape shape{setup.head_width, setup.width};
     const Fill fill = setup.start->linear_weight(setup.width);
-    query_ = setup.parameter("selector.query.weight", shape, fill, Scope::layer);
-    key_ = setup.parameter("selector.key.weight", shape, fill, Scope::layer);
+    query_ = setup.parameter("selector.query.weight", shape, fill);
+    key_ = setup.parameter("selector.key.weight", shape, fill);
   }
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -41,16 +41,14 @@ class SelectiveRope final : public Encoding {
       : key_heads_(setup.key_heads), pairs_(setup.head_width / 2) {
     const std::int64_t d = setup.head_width;
     const std::vector<double> fixed = rotary_angles("selective-rope", d, options.base);
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
-    angle_ = make("angle.weight", {key_heads_, pairs_, d}, Fill::normal(1 / std::sqrt(static_cast<double>(d))));
-    conv_ = make("conv.weight", {key_heads_, pairs_, taps}, setup.start->linear_weight(taps));
+    angle_ =
+        setup.parameter("angle.weight", {key_heads_, pairs_, d}, Fill::normal(1 / std::sqrt(static_cast<double>(d))));
+    conv_ = setup.parameter("conv.weight", {key_heads_, pairs_, taps}, setup.start->linear_weight(taps));
     if (options.phase_gate) {
-      gate_weight_ = make("gate.weight", {key_heads_, setup.width}, setup.start->linear_weight(setup.width));
-      gate_bias_ = make("gate.bias", {key_heads_}, setup.start->linear_bias(setup.width));
+      gate_weight_ = setup.parameter("gate.weight", {key_heads_, setup.width}, setup.start->linear_weight(setup.width));
+      gate_bias_ = setup.parameter("gate.bias", {key_heads_}, setup.start->linear_bias(setup.width));
     }
-    temperature_ = options.temperature == "learned" ? make("temperature", {pairs_}, Fill::list(fixed))
+    temperature_ = options.temperature == "learned" ? setup.parameter("temperature", {pairs_}, Fill::list(fixed))
                                                     : Tensor::from(fixed, {pairs_}, setup.device).to(setup.dtype);
   }
 

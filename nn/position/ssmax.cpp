@@ -28,9 +28,8 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
 class Ssmax final : public Encoding {
  public:
   Ssmax(const EncodingSetup& setup, const SsmaxOptions& options)
-      : whole_(options.whole),
-        factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start), Scope::layer)) {
-    if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
+      : whole_(options.whole), factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start))) {
+    if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0));
   }
 
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {

@@ -31,9 +31,8 @@ namespace {
 class ThresholdRelative final : public Encoding {
  public:
   explicit ThresholdRelative(const EncodingSetup& setup)
-      : weight_(setup.parameter("threshold.weight", {setup.heads, setup.width}, setup.start->linear_weight(setup.width),
-                                Scope::layer)),
-        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {
+      : weight_(setup.linear_weight("threshold.weight", setup.heads)),
+        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0))) {
     check_normed_heads(setup, "tra");
   }
 

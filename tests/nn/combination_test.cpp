@@ -209,7 +209,7 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
   const Shape shape{1, heads, 6, 4};
   const auto attend = [&](const std::string& text) {
     EncodingSetup setup = EncodingSetup::of(model_of(1, heads), 6, start);
-    setup.parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
+    setup.make_parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
       return normal_tensor(name, of);
     };
     const Attention attention(start, {width, heads, heads, width / heads}, 0, 1);

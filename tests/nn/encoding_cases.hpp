@@ -296,7 +296,7 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   model.heads = sizes.heads;
   model.layers = 1;
   EncodingSetup setup = EncodingSetup::of(model, sizes.max_length, start);
-  setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+  setup.make_parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return source(name, shape, fill);
   };
   return std::move(choice.make(setup).front().encoding);

@@ -170,8 +170,8 @@ TEST(Initializer, GivesTheDeviationsOfTheSpecification) {
 
 TEST(Norm, EpsIsTheUsualOneOrWhatIsGiven) {
   const Tensor x = Tensor::from(std::vector<double>{1e-3, -1e-3, 2e-3, 1e-3}, {1, 4});
-  const auto rms = [&](double eps) { return Norm::make("rms", start_f64, 4, eps)->forward(x).to_vector<double>(); };
-  const auto layer = [&](double eps) { return Norm::make("layer", start_f64, 4, eps)->forward(x).to_vector<double>(); };
+  const auto rms = [&](double eps) { return Norm(start_f64, "rms", 4, eps).forward(x).to_vector<double>(); };
+  const auto layer = [&](double eps) { return Norm(start_f64, "layer", 4, eps).forward(x).to_vector<double>(); };
   EXPECT_EQ(rms(0), rms(1e-6));
   EXPECT_EQ(layer(0), layer(1e-5));
   EXPECT_NEAR(rms(1e-3)[2], 2e-3 / std::sqrt(7e-6 / 4 + 1e-3), 1e-15);
