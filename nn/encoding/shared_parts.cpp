@@ -47,6 +47,19 @@ RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   return {slice(total, 2, in.first, in.keys()), negate(total)};
 }
 
+Tensor padded(const Tensor& x, int axis, std::int64_t before, std::int64_t behind) {
+  const auto zeros = [&](std::int64_t count) {
+    Shape shape = x.shape();
+    shape[axis] = count;
+    return Tensor::zeros(shape, x.dtype(), x.device());
+  };
+  std::vector<Tensor> parts;
+  if (before > 0) parts.push_back(zeros(before));
+  parts.push_back(x);
+  if (behind > 0) parts.push_back(zeros(behind));
+  return parts.size() == 1 ? x : concat(parts, axis);
+}
+
 std::vector<double> alibi_slopes(std::int64_t heads) {
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   std::vector<double> slopes;

@@ -51,6 +51,9 @@ class ForgetGates {
   Tensor weight_, bias_;
 };
 
+// x with zeros along an axis, `before` before its elements and `behind` after them.
+Tensor padded(const Tensor& x, int axis, std::int64_t before, std::int64_t behind);
+
 // Slopes of heads for attention with linear biases (ALiBi, arXiv 2108.12409, section 3), h = 1..H:
 //   m_h = 2^(-8h/H) for H a power of two; else, with H0 the largest power of two below H, the H0 slopes, then the 1st,
 //   3rd, 5th, ... of the 2 H0 slopes (the released code's rule)

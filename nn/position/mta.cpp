@@ -22,6 +22,7 @@
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
+#include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
 
 namespace tally {
@@ -69,12 +70,6 @@ Fill identities(std::int64_t count, std::int64_t size) {
   return ones_at(count, size * size, diagonal);
 }
 
-Tensor zeros_like(const Tensor& x, int axis, std::int64_t size) {
-  Shape shape = x.shape();
-  shape[axis] = size;
-  return Tensor::zeros(shape, x.dtype(), x.device());
-}
-
 // y_ij = sum_ab K_h[a, b] x_{i-cq+1+a, j-(ck-1)/2+b} for x [B, H, T, T] and K [H, cq, ck], x 0 outside. The keys are
 // taken in blocks: the contribution of row a is a block, with the ck-1 keys around it, times a band matrix of K's row
 // a. This costs 2 cq (block + ck-1) operations per pair, a few times the minimum, in large matmuls.
@@ -82,9 +77,7 @@ Tensor correlated(const Tensor& x, const Tensor& kernel) {
   const std::int64_t length = x.size(2), rows = kernel.size(1), around = kernel.size(2) - 1;
   const std::int64_t block = std::max(around, std::min(length, least_block)), blocks = (length + block - 1) / block;
   const std::int64_t behind = (blocks + 1) * block - length - around / 2;
-  const Tensor high = rows > 1 ? concat(std::vector<Tensor>{zeros_like(x, 2, rows - 1), x}, 2) : x;
-  const Tensor wide =
-      concat(std::vector<Tensor>{zeros_like(high, 3, around / 2), high, zeros_like(high, 3, behind)}, 3);
+  const Tensor high = padded(x, 2, rows - 1, 0), wide = padded(high, 3, around / 2, behind);
   const Shape split{x.size(0), x.size(1), high.size(2), blocks + 1, block};
   const Tensor by_block = reshape(wide, split);
   Tensor with_around = slice(by_block, 3, 0, blocks);

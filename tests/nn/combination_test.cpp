@@ -64,6 +64,7 @@ std::vector<std::string> positions_of(const Transformer& model) {
 }
 
 TEST(Combination, IsWrittenInOneWay) {
+  EXPECT_EQ(written("rope+alibi+cope"), "alibi+cope+rope");
   EXPECT_EQ(written("0:none,1-3:rope+cope"), "0:none,1-3:cope+rope");
   EXPECT_EQ(written("1-3:cope,0:none"), "0:none,1-3:cope");
   EXPECT_EQ(written("alibi@2-3,cope@0-1"), "cope@0-1,alibi@2-3");
@@ -75,21 +76,10 @@ TEST(Combination, IsWrittenInOneWay) {
   }
 }
 
-TEST(Combination, HasOneSetOfOptionsForEachEncoding) {
-  EncodingChoice choice = EncodingChoice::parse("0:cope,1:alibi@0,cope@1");
-  ASSERT_EQ(choice.parts.size(), 2u);
-  choice.set_option("p-max", "5");
-  choice.set_option("cope.share", "none");
-  EXPECT_EQ(to_text(list_options(*choice.parts[1].options)[0].value), "5");
-  EXPECT_EQ(choice.least_layers(), 2);
-  EXPECT_EQ(choice.least_heads(), 2);
-  EXPECT_EQ(EncodingChoice::parse("cope+rope").least_layers(), 1);
-}
-
 TEST(Combination, SaysWhatIsWrongWithTheText) {
   const std::string lacks =
       "' lacks a name; write one encoding, a sum (cope+rope), or what acts where (0:none,1-3:cope; cope@0-1,alibi@2-3)";
-  for (const std::string text : {"0:none,", "0:,1:cope", "@0-1,cope@2-3", ",cope", "0:cope+"}) {
+  for (const std::string text : {"", "cope++rope", "0:none,", "0:,1:cope", "@0-1,cope@2-3", ",cope", "0:cope+"}) {
     EXPECT_EQ(complaint(text), formatted("[encoding] '{}{}", text, lacks));
   }
   EXPECT_EQ(complaint("a:none"), "[encoding] 'a' in 'a:none' names no layers; write 2 or 1-3");
@@ -99,7 +89,6 @@ TEST(Combination, SaysWhatIsWrongWithTheText) {
               formatted("[encoding] '{}' in '{}:cope' names no layers; write 2 or 1-3", range, range));
   }
   EXPECT_EQ(complaint("3-1:cope"), "[encoding] '3-1' in '3-1:cope' names no layers; write 2 or 1-3");
-  EXPECT_EQ(complaint("0:coep"), "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
   EXPECT_EQ(complaint("0:cope,1-3:rope+rope@0"), "[encoding] 'rope+rope' names rope twice");
 }
 
@@ -179,27 +168,6 @@ TEST(Combination, ParametersAreThoseOfLayersAndHeadsThatHaveThem) {
       positions_of(*make_model("0:cope@0-2,none@3,1:none", {{"p-max", "3"}, {"gates", "sep-keys"}})),
       (std::vector<std::string>{"blocks.0.position.cope.gate.bias [12]", "blocks.0.position.cope.gate.weight [12, 16]",
                                 "blocks.0.position.cope.table [4, 4]"}));
-}
-
-// An encoding that acts on each head gives the same in groups. Tables are shared, so both models have one with this
-// name.
-TEST(Combination, GroupsOfTheSameAreTheWhole) {
-  const auto expect_same = [](const std::string& groups, const std::string& whole,
-                              const std::vector<std::pair<std::string, std::string>>& settings) {
-    SCOPED_TRACE(groups);
-    const std::vector<double> expected = logits_of(*make_model(whole, settings));
-    const std::vector<double> found = logits_of(*make_model(groups, settings));
-    ASSERT_EQ(expected.size(), found.size());
-    for (std::size_t n = 0; n < expected.size(); ++n) ASSERT_NEAR(found[n], expected[n], 1e-12);
-  };
-  expect_same("none@0-1,none@2-3", "none", {});
-  expect_same("rope@0,rope@1-3", "rope", {});
-  expect_same("0:rope,1:rope", "rope", {});
-  expect_same("relative@0-2,relative@3", "relative", {{"share", "model"}});
-  expect_same("cope@0-1,cope@2-3", "cope", {{"share", "layers"}, {"p-max", "3"}});
-  expect_same("0:cope@0-1,cope@2-3,1:cope", "cope", {{"share", "layers"}, {"p-max", "3"}});
-  expect_same("cope+rope@0-1,cope+rope@2-3", "cope+rope", {{"share", "layers"}, {"p-max", "3"}, {"gates", "values"}});
-  EXPECT_NE(logits_of(*make_model("none@0-1,rope@2-3")), logits_of(*make_model("none")));
 }
 
 // Only head 1 has a table. The other heads give the results of a model without tables.

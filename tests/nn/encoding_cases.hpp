@@ -218,7 +218,7 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
 // their width.
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
-  for (std::vector<EncodingCase> singles : {plain_singles(), changed_singles()}) {
+  const auto add = [&](std::vector<EncodingCase> singles) {
     for (EncodingCase& one : singles) {
       if (!one.choice.parts[0].entry->has_rotated_query() || !set_rotated_query(one)) continue;
       for (const EncodingCase& rotation : plain_singles()) {
@@ -226,7 +226,9 @@ inline std::vector<EncodingCase> rotated_query_cases() {
         if (traits.rotates && !traits.widens_heads) cases.push_back(sum_of(one, rotation));
       }
     }
-  }
+  };
+  add(plain_singles());
+  add(changed_singles());
   return asked(std::move(cases));
 }
 
