@@ -48,7 +48,7 @@ class Options {
  public:
   virtual ~Options() = default;
   virtual void visit(OptionVisitor& visitor) = 0;
-  // Throws Error naming options that contradict each other, except those that only_with describes.
+  // Throws Error naming options that contradict each other. check_values handles only_with.
   virtual void validate() const {}
   virtual std::unique_ptr<Options> clone() const = 0;
   virtual std::unique_ptr<Options> defaults() const = 0;

@@ -212,7 +212,7 @@ TEST_P(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
   }
 }
 
-// That an encoding keeps nothing else than its parameters.
+// An encoding has no state except its parameters.
 void expect_the_same_after_loading(const EncodingCase& one, Transformer& saved, std::int64_t length) {
   const Tensor tokens = some_tokens(length, 2);
   const auto loaded = make_model(one, length, DType::f32);
