@@ -5,11 +5,6 @@
 #include "nn/transformer.hpp"
 
 namespace tally {
-namespace {
-
-constexpr double least_norm_eps = 1e-20;
-
-}  // namespace
 
 void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("kind", kind, {"transformer", "lstm"},
@@ -46,10 +41,9 @@ void ModelOptions::visit(OptionVisitor& visitor) {
 void ModelOptions::validate() const {
   check_values(*this, "model");
   if (!is_transformer()) return;
-  check(norm_eps == 0 || norm_eps >= least_norm_eps, "model",
-        "norm-eps = {} must be 0 or at least {}: less is lost in f32 beside the square of a row of zeros, which would "
-        "be divided by 0",
-        norm_eps, least_norm_eps);
+  check(norm_eps == 0 || norm_eps >= 1e-20, "model",
+        "norm-eps = {} must be 0 or at least 1e-20: in f32 a smaller one is lost, and a row of zeros is divided by 0",
+        norm_eps);
   check(norm != "layer" || width > 1, "model",
         "norm = layer makes 0 of a width of 1, for any input; choose a larger width, or norm = rms");
   check(head_width > 0 || width % heads == 0, "model",

@@ -142,6 +142,11 @@ struct Transformer::Parts {
     }
     return all;
   }
+  std::int64_t most(std::int64_t (Encoding::*rows)() const) const {
+    std::int64_t found = 0;
+    for (const Encoding* encoding : encodings()) found = std::max(found, (encoding->*rows)());
+    return found;
+  }
 
   Embedding embedding;
   Dropout embedding_dropout;
@@ -260,17 +265,9 @@ std::int64_t Transformer::same_up_to(std::int64_t length) const {
   return least;
 }
 
-std::int64_t Transformer::rows_by_end() const {
-  std::int64_t rows = 0;
-  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_end());
-  return rows;
-}
+std::int64_t Transformer::rows_by_end() const { return parts_->most(&Encoding::rows_by_end); }
 
-std::int64_t Transformer::rows_by_position() const {
-  std::int64_t rows = 0;
-  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_position());
-  return rows;
-}
+std::int64_t Transformer::rows_by_position() const { return parts_->most(&Encoding::rows_by_position); }
 
 const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
   return parts_->blocks[static_cast<std::size_t>(layer)]->encoding();

@@ -160,7 +160,9 @@ inline std::vector<EncodingCase> windowed_cases() {
 inline bool set_rotated_query(EncodingCase& one) {
   for (const OptionInfo& info : list_options(*one.choice.parts[0].options)) {
     if (info.name != rotated_query_option) continue;
-    if (auto set = with_option(one, info, "true")) return one = std::move(*set), true;
+    auto set = with_option(one, info, "true");
+    if (set) one = std::move(*set);
+    return set.has_value();
   }
   return false;
 }
