@@ -1,4 +1,4 @@
-// Tests of every encoding, for every combination of its options. No encoding is named here.
+// Tests of every encoding, with each value of its options. No encoding is named here.
 #include <gtest/gtest.h>
 
 #include "tests/nn/refusals.hpp"
