@@ -1,5 +1,5 @@
-// Shared by the tests of encodings, without naming one. Every combination of an encoding's choices and flags, and an
-// encoding with its attention as one function of tensors.
+// Shared by the tests of encodings, without naming one. Cases of options for an encoding, and an encoding with its
+// attention as one function of tensors.
 #pragma once
 
 #include <algorithm>
