@@ -5,11 +5,6 @@
 #include "nn/transformer.hpp"
 
 namespace tally {
-namespace {
-
-constexpr double least_norm_eps = 1e-20;
-
-}  // namespace
 
 void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("kind", kind, {"transformer", "lstm"},
@@ -23,6 +18,7 @@ void ModelOptions::visit(OptionVisitor& visitor) {
   visitor.choice("norm", norm, {"layer", "rms"}, "LayerNorm or RMSNorm");
   visitor.real("norm-eps", norm_eps, "epsilon of the norms; 0: 1e-5 (layer) or 1e-6 (rms)", 0, 1);
   visitor.choice("norm-place", norm_place, {"pre", "post"}, "norm before each sublayer, or after its residual");
+  visitor.only_with("norm-place", {"pre"});
   visitor.choice("residual", residual, {"sequential", "parallel"},
                  "sequential: the MLP reads the sum with attention's output; parallel: both read the layer's input");
   visitor.choice("activation", activation, {"gelu", "gelu-tanh", "relu", "swiglu"},
@@ -45,10 +41,9 @@ void ModelOptions::visit(OptionVisitor& visitor) {
 void ModelOptions::validate() const {
   check_values(*this, "model");
   if (!is_transformer()) return;
-  check(norm_eps == 0 || norm_eps >= least_norm_eps, "model",
-        "norm-eps = {} must be 0 or at least {}: less is lost in f32 beside the square of a row of zeros, which would "
-        "be divided by 0",
-        norm_eps, least_norm_eps);
+  check(norm_eps == 0 || norm_eps >= 1e-20, "model",
+        "norm-eps = {} must be 0 or at least 1e-20: in f32 a smaller one is lost, and a row of zeros is divided by 0",
+        norm_eps);
   check(norm != "layer" || width > 1, "model",
         "norm = layer makes 0 of a width of 1, for any input; choose a larger width, or norm = rms");
   check(head_width > 0 || width % heads == 0, "model",
@@ -59,8 +54,6 @@ void ModelOptions::validate() const {
         "qk-norm = {} needs more than one number: a norm leaves at most the sign of a single one; choose a larger "
         "head-width",
         qk_norm);
-  check(residual == "sequential" || norm_place == "pre", "model",
-        "residual = {} has no effect with norm-place = {}; it goes with norm-place = pre", residual, norm_place);
 }
 
 std::vector<std::string> ModelOptions::idle() const {

@@ -54,14 +54,22 @@ class Lister final : public OptionVisitor {
   void text(std::string_view name, std::string& value, std::string_view help) override {
     add(name, value, help, {}, "");
   }
+  void only_with(std::string_view other, const std::vector<std::string_view>& values) override {
+    other_ = other;
+    needed_.assign(values.begin(), values.end());
+  }
 
   std::vector<OptionInfo> infos;
 
  private:
   void add(std::string_view name, OptionValue value, std::string_view help, std::vector<std::string> allowed,
            std::string range) {
-    infos.push_back({std::string(name), std::move(value), std::string(help), std::move(allowed), std::move(range)});
+    infos.push_back({std::string(name), std::move(value), std::string(help), std::move(allowed), std::move(range),
+                     std::exchange(other_, {}), std::exchange(needed_, {})});
   }
+
+  std::string other_;
+  std::vector<std::string> needed_;
 };
 
 // Writes to the option of one name. An option is assigned only after its text has passed every check.
@@ -176,7 +184,16 @@ void set_option(Options& options, std::string_view where, std::string_view name,
 
 void check_values(const Options& options, std::string_view where) {
   const std::unique_ptr<Options> copy = options.clone();
-  for (const OptionInfo& info : list_options(*copy)) set_option(*copy, where, info.name, to_text(info.value));
+  const std::vector<OptionInfo> infos = list_options(*copy), usual = list_options(*options.defaults());
+  for (std::size_t n = 0; n < infos.size(); ++n) {
+    const OptionInfo& info = infos[n];
+    set_option(*copy, where, info.name, to_text(info.value));
+    if (info.other.empty() || info.value == usual[n].value) continue;
+    const auto other = std::ranges::find(infos, info.other, &OptionInfo::name);
+    const std::string value = to_text(other->value);
+    check(std::ranges::count(info.needed, value) > 0, where, "{} = {} has no effect with {} = {}; it is for {} = {}",
+          info.name, to_text(info.value), info.other, value, info.other, joined(info.needed, " or "));
+  }
 }
 
 std::string to_text(const OptionValue& value) {
@@ -208,6 +225,20 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates) {
   const std::string hint = did_you_mean(name, candidates);
   return hint.empty() ? "; known are " + joined(candidates) : hint;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> texts;
+  std::size_t begin = 0, depth = 0;
+  for (std::size_t n = 0; n <= text.size(); ++n) {
+    const char c = n < text.size() ? text[n] : separator;
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    if (n < text.size() && (c != separator || depth > 0)) continue;
+    texts.push_back(text.substr(begin, n - begin));
+    begin = n + 1;
+  }
+  return texts;
 }
 
 std::string joined(const std::vector<std::string>& parts, std::string_view separator) {

@@ -37,15 +37,21 @@ class OptionVisitor {
   virtual void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
                       std::string_view help) = 0;
   virtual void text(std::string_view name, std::string& value, std::string_view help) = 0;
+  // The next option has an effect only if the choice or flag `other` has one of these values. check_values refuses
+  // another value than its default without them.
+  virtual void only_with(std::string_view other, const std::vector<std::string_view>& values) {
+    (void)other, (void)values;
+  }
 };
 
 class Options {
  public:
   virtual ~Options() = default;
   virtual void visit(OptionVisitor& visitor) = 0;
-  // Throws Error naming options that contradict each other, such as one without effect because of another's value.
+  // Throws Error naming options that contradict each other. check_values handles only_with.
   virtual void validate() const {}
   virtual std::unique_ptr<Options> clone() const = 0;
+  virtual std::unique_ptr<Options> defaults() const = 0;
 };
 
 // struct RopeOptions : OptionsOf<RopeOptions> { double base = 10000; void visit(OptionVisitor& v) override {...} };
@@ -55,6 +61,7 @@ class OptionsOf : public Options {
   std::unique_ptr<Options> clone() const override {
     return std::make_unique<Derived>(static_cast<const Derived&>(*this));
   }
+  std::unique_ptr<Options> defaults() const override { return std::make_unique<Derived>(); }
 };
 
 // No options.
@@ -70,6 +77,8 @@ struct OptionInfo {
   std::string help;
   std::vector<std::string> allowed;  // of a choice
   std::string range;                 // "1 to 8", "in [0, 1)", empty when any value is fine
+  std::string other = {};            // of only_with; empty without
+  std::vector<std::string> needed = {};
 
   // The help text with the allowed values: "kind of norm (layer|rms)", "a share (in [0, 1))".
   std::string help_with_range() const;
@@ -83,7 +92,8 @@ std::vector<OptionInfo> list_options(Options& options);
 // unchanged.
 void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
 
-// Throws Error("[where] ...") for a value that set_option would refuse: for options that C++ code has filled in.
+// Throws Error("[where] ...") for a value that set_option would refuse, as C++ code may have filled in, and for an
+// option without effect (OptionVisitor::only_with).
 void check_values(const Options& options, std::string_view where);
 
 // "64", "0.5", "true", "half".
@@ -97,6 +107,9 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 
 // The same, or "; known are step, size" if none is near.
 std::string did_you_mean_or_known(std::string_view name, const std::vector<std::string>& candidates);
+
+// The texts between separators, except separators within brackets: "a,b[c,d]" -> {"a", "b[c,d]"}.
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 // {"a", "b"} -> "a, b".
 std::string joined(const std::vector<std::string>& parts, std::string_view separator = ", ");

@@ -1,45 +1,21 @@
 #include "nn/parameter_choice.hpp"
 
+#include <fnmatch.h>
+
 #include <charconv>
 #include <cmath>
 #include <string>
-#include <utility>
 
 #include "autograd/node.hpp"
 #include "core/error.hpp"
 #include "core/utf8.hpp"
+#include "nn/options.hpp"
 
 namespace tally {
 namespace {
 
-// Standard matching that backtracks to one star: linear, except for the text between two stars.
 bool fits(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = t;
-    } else if (p < pattern.size() && pattern[p] == text[t]) {
-      ++p, ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
-std::vector<std::string_view> parts_of(std::string_view list) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t comma = list.find(',');
-    parts.push_back(list.substr(0, comma));
-    if (comma == std::string_view::npos) return parts;
-    list.remove_prefix(comma + 1);
-  }
+  return fnmatch(std::string(pattern).c_str(), std::string(text).c_str(), FNM_NOESCAPE) == 0;
 }
 
 void check_named(bool some, std::string_view where, std::string_view pattern) {
@@ -65,7 +41,7 @@ bool is_linear_weight(std::string_view path, std::int64_t rank) {
 NamedTensors train_only(const NamedTensors& parameters, std::string_view patterns) {
   if (patterns == "all") return parameters;
   std::vector<bool> chosen(parameters.size());
-  for (const std::string_view pattern : parts_of(patterns)) {
+  for (const std::string_view pattern : split(patterns, ',')) {
     bool some = false;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!names_parameter(pattern, parameters[i].first)) continue;
@@ -89,7 +65,7 @@ std::vector<double> factors_of(const NamedTensors& parameters, std::string_view 
   std::vector<double> factors(parameters.size(), 1.0);
   if (list.empty()) return factors;
   std::vector<bool> set(parameters.size());
-  for (const std::string_view part : parts_of(list)) {
+  for (const std::string_view part : split(list, ',')) {
     const std::size_t equals = part.rfind('=');
     double factor = 0;
     const std::string_view number = equals == std::string_view::npos ? "" : part.substr(equals + 1);

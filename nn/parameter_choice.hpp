@@ -1,6 +1,6 @@
-// Parameters chosen by name, as in --train "pe.*" and --optimiser.lr-scale "pe.*=10": patterns separated by commas, in
-// which * matches any text. A parameter of an encoding, blocks.2.position.cope.table or position.absolute.table, is
-// also called pe.cope.table or pe.absolute.table.
+// Parameters chosen by name, as in --train "pe.*" and --optimiser.lr-scale "pe.*=10": patterns of fnmatch, separated by
+// commas, in which * matches any text. A parameter of an encoding, blocks.2.position.cope.table or
+// position.absolute.table, is also called pe.cope.table or pe.absolute.table.
 #pragma once
 
 #include <string_view>

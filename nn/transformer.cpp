@@ -49,20 +49,20 @@ class Block final : public Module {
   Block(const Initializer& start, const ModelOptions& options)
       : post_norm_(options.norm_place == "post"),
         parallel_(options.residual == "parallel"),
-        attention_norm_(Norm::make(options.norm, start.at("attention_norm"), options.width, options.norm_eps)),
+        attention_norm_(start.at("attention_norm"), options.norm, options.width, options.norm_eps),
         attention_(start.at("attention"), HeadSizes::of(options), options.dropout, residual_gain(options),
                    options.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled, biases(options),
                    QkNorm::of(options)),
-        mlp_norm_(Norm::make(options.norm, start.at("mlp_norm"), options.width, options.norm_eps)),
+        mlp_norm_(start.at("mlp_norm"), options.norm, options.width, options.norm_eps),
         mlp_(start.at("mlp"), options.width, options.width_of_hidden(), options.activation, options.dropout,
              residual_gain(options), biases(options)),
         attention_dropout_(start, "attention", options.dropout),
         mlp_dropout_(start, "mlp", options.dropout),
         location_(start.path("")) {
-    add_child("attention_norm", *attention_norm_);
+    add_child("attention_norm", attention_norm_);
     add_child("attention", attention_);
     add_child("position", positions_);
-    add_child("mlp_norm", *mlp_norm_);
+    add_child("mlp_norm", mlp_norm_);
     add_child("mlp", mlp_);
   }
 
@@ -90,13 +90,13 @@ class Block final : public Module {
       });
     };
     if (post_norm_) {
-      x = attention_norm_->forward(attention(x, x));
-      return mlp_norm_->forward(mlp(x, x));
+      x = attention_norm_.forward(attention(x, x));
+      return mlp_norm_.forward(mlp(x, x));
     }
     const Tensor block_input = parallel_ ? x : Tensor();
-    Tensor normed = attention_norm_->forward(x, attention_.input_precision(encoding_, pass, earlier));
+    Tensor normed = attention_norm_.forward(x, attention_.input_precision(encoding_, pass, earlier));
     x = attention(std::move(normed), std::move(x));
-    normed = mlp_norm_->forward(parallel_ ? block_input : x, OutputPrecision::matmul_input);
+    normed = mlp_norm_.forward(parallel_ ? block_input : x, OutputPrecision::matmul_input);
     return mlp(std::move(normed), std::move(x));
   }
 
@@ -108,10 +108,10 @@ class Block final : public Module {
   }
 
   bool post_norm_, parallel_;
-  std::unique_ptr<Norm> attention_norm_;
+  Norm attention_norm_;
   Attention attention_;
   Positions positions_;
-  std::unique_ptr<Norm> mlp_norm_;
+  Norm mlp_norm_;
   Mlp mlp_;
   Dropout attention_dropout_, mlp_dropout_;
   std::string location_;  // "blocks.2."
@@ -128,7 +128,9 @@ struct Transformer::Parts {
   Parts(const ModelOptions& options, std::int64_t vocabulary, const Initializer& start)
       : embedding(start.at("embedding"), vocabulary, options.width, tied(options)),
         embedding_dropout(start, "embedding", options.dropout) {
-    if (options.final_norm) norm = Norm::make(options.norm, start.at("norm"), options.width, options.norm_eps);
+    if (options.final_norm) {
+      norm = std::make_unique<Norm>(start.at("norm"), options.norm, options.width, options.norm_eps);
+    }
     if (!options.tied) head = std::make_unique<Linear>(start.at("head"), options.width, vocabulary, WithBias::no);
   }
 
@@ -139,6 +141,11 @@ struct Transformer::Parts {
       for (const HeadGroup& group : block->encoding()) all.push_back(group.encoding.get());
     }
     return all;
+  }
+  std::int64_t most(std::int64_t (Encoding::*rows)() const) const {
+    std::int64_t found = 0;
+    for (const Encoding* encoding : encodings()) found = std::max(found, (encoding->*rows)());
+    return found;
   }
 
   Embedding embedding;
@@ -173,7 +180,7 @@ Transformer::Transformer(const ModelOptions& options, const EncodingChoice& enco
     const Initializer block_start = start.at(name);
     auto block = std::make_unique<Block>(block_start, options);
     setup.layer = layer;
-    setup.parameter = [&](std::string_view parameter, const Shape& shape, const Fill& fill, Scope scope) {
+    setup.make_parameter = [&](std::string_view parameter, const Shape& shape, const Fill& fill, Scope scope) {
       if (scope == Scope::layer) {
         return block->positions().add(parameter, block_start.at("position").make(parameter, shape, fill));
       }
@@ -258,17 +265,9 @@ std::int64_t Transformer::same_up_to(std::int64_t length) const {
   return least;
 }
 
-std::int64_t Transformer::rows_by_end() const {
-  std::int64_t rows = 0;
-  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_end());
-  return rows;
-}
+std::int64_t Transformer::rows_by_end() const { return parts_->most(&Encoding::rows_by_end); }
 
-std::int64_t Transformer::rows_by_position() const {
-  std::int64_t rows = 0;
-  for (const Encoding* encoding : parts_->encodings()) rows = std::max(rows, encoding->rows_by_position());
-  return rows;
-}
+std::int64_t Transformer::rows_by_position() const { return parts_->most(&Encoding::rows_by_position); }
 
 const LayerEncoding& Transformer::encoding(std::int64_t layer) const {
   return parts_->blocks[static_cast<std::size_t>(layer)]->encoding();

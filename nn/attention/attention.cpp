@@ -43,7 +43,7 @@ Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dr
   if (norm.over != "none") {
     const auto make = [&](std::string_view name, std::int64_t heads) {
       const std::int64_t width = norm_by_head_ ? sizes.head_width : heads * sizes.head_width;
-      std::unique_ptr<Norm> made = Norm::make(norm.kind, start.at(name), width, norm.eps);
+      auto made = std::make_unique<Norm>(start.at(name), norm.kind, width, norm.eps);
       add_child(name, *made);
       return made;
     };

@@ -1,3 +1,6 @@
+// A combination calls the hooks of each part in turn. Biases add up. A rotation acts only on the score q.k, so the
+// other parts get q as projected. Shifts and norms of keys precede all rotations. At most one part may replace the
+// softmax. If several parts have a policy, attention is materialised.
 #include "nn/encoding/choice.hpp"
 
 #include <algorithm>
@@ -7,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "autograd/node.hpp"
 #include "core/device/backend.hpp"
 #include "core/error.hpp"
 
@@ -15,21 +19,6 @@ namespace {
 
 using Range = EncodingChoice::Range;
 using Assignment = EncodingChoice::Assignment;
-
-// The texts between separators, except separators within brackets.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> texts;
-  std::size_t begin = 0, depth = 0;
-  for (std::size_t n = 0; n <= text.size(); ++n) {
-    const char c = n < text.size() ? text[n] : separator;
-    if (c == '[') ++depth;
-    if (c == ']' && depth > 0) --depth;
-    if (n < text.size() && (c != separator || depth > 0)) continue;
-    texts.push_back(text.substr(begin, n - begin));
-    begin = n + 1;
-  }
-  return texts;
-}
 
 std::optional<std::int64_t> whole_number(std::string_view digits) {
   std::int64_t value = 0;
@@ -117,9 +106,9 @@ HeadGroup group_of(std::int64_t first, std::int64_t end, std::int64_t heads, std
   return {first, end - first, first_key, end_key - first_key, {}};
 }
 
-bool is_on(Options& options, std::string_view flag) {
-  return std::ranges::any_of(list_options(options), [&](const OptionInfo& option) {
-    return option.name == flag && option.value == OptionValue(true);
+bool reads_rotated_query(const EncodingChoice::Part& part) {
+  return std::ranges::any_of(list_options(*part.options), [](const OptionInfo& option) {
+    return option.name == rotated_query_option && option.value == OptionValue(true);
   });
 }
 
@@ -129,9 +118,7 @@ void check_widths(const Assignment& assignment, const std::vector<EncodingChoice
   if (wide == assignment.sum.end()) return;
   for (const EncodingChoice::Part& part : parts) {
     if (!contains(assignment.sum, part.entry)) continue;
-    const bool by_flag = std::ranges::any_of(part.entry->combination_flags, [&](const CombinationFlag& flag) {
-      return flag.trait == &EncodingTraits::rotates && is_on(*part.options, flag.option);
-    });
+    const bool by_flag = reads_rotated_query(part);
     check(!by_flag && !part.entry->traits.needs_head_width, "encoding",
           "{}: {} makes the rotated q and k wider than a head, but {}{} needs them as wide as a head; leave out {}",
           assignment.sum_text(), (*wide)->name, part.entry->name, by_flag ? " with rotated-query" : "",
@@ -147,6 +134,121 @@ void check_embeds(const EncodingEntry& entry, const Assignment& assignment, cons
   check(assignment.heads.all() && from_the_start, "encoding",
         "{} acts on the embeddings, before layer 0 and for all heads: name it for all of layer 0 (0:{},...)",
         entry.name, entry.name);
+}
+
+// One of several encodings that act together on the same heads.
+struct SumPart {
+  std::string name;
+  std::unique_ptr<Encoding> encoding;
+};
+
+constexpr const char* replaced_twice = ": two parts each take the place of the softmax; keep one of them";
+
+class Sum final : public Encoding {
+ public:
+  Sum(std::vector<SumPart> parts, const std::string& name) : parts_(std::move(parts)) {
+    traits.reads_heads = false;
+    for (const SumPart& part : parts_) {
+      const EncodingTraits& own = part.encoding->traits;
+      check(!own.mixes, "encoding", "{}: {} computes the whole attention and cannot be combined", name, part.name);
+      check(!traits.replaces_softmax || !own.replaces_softmax, "encoding", "{}{}", name, replaced_twice);
+      traits.reads_heads |= own.reads_heads;
+      traits.embeds |= own.embeds;
+      traits.rotates |= own.rotates;
+      traits.scores |= own.scores;
+      traits.replaces_softmax |= own.replaces_softmax;
+      traits.straight_through |= own.straight_through;
+      traits.reads_distances |= own.reads_distances;
+    }
+  }
+
+  void check_length(std::int64_t length) const override {
+    for (const SumPart& part : parts_) part.encoding->check_length(length);
+  }
+  bool excludes_own_key() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part.encoding->excludes_own_key(); });
+  }
+  std::int64_t same_up_to(std::int64_t length) const override {
+    std::int64_t least = never;
+    for (const SumPart& part : parts_) least = std::min(least, part.encoding->same_up_to(length));
+    return least;
+  }
+  std::int64_t rows_by_end() const override { return most(&Encoding::rows_by_end); }
+  std::int64_t rows_by_position() const override { return most(&Encoding::rows_by_position); }
+  Tensor embed(const Tensor& x, const TokenPositions& at) const override {
+    Tensor result = x;
+    for (const SumPart& part : parts_) result = part.encoding->embed(result, at);
+    return result;
+  }
+  void rotate(Tensor& q, Tensor& k, Tensor& v, const AttentionInput& in) const override {
+    for (const bool first : {true, false}) {
+      for (std::size_t n = 0; n < parts_.size(); ++n) {
+        const Encoding& part = *parts_[n].encoding;
+        if (part.traits.before_rotations == first) part.rotate(q, k, v, of_part(in, n));
+      }
+    }
+  }
+  void score(const AttentionInput& in, Score& score) const override {
+    for (const bool last : {false, true}) {
+      for (std::size_t n = 0; n < parts_.size(); ++n) {
+        const Encoding& part = *parts_[n].encoding;
+        if (part.traits.after_scores == last) part.score(of_part(in, n), score);
+      }
+    }
+  }
+  Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {
+    for (std::size_t n = 0; n < parts_.size(); ++n) {
+      const Encoding& part = *parts_[n].encoding;
+      if (part.traits.replaces_softmax) return part.weights(logits, mask, of_part(in, n));
+    }
+    return Encoding::weights(logits, mask, in);
+  }
+  Tensor finish(const Tensor& output, const AttentionInput& in) const override {
+    Tensor result = output;
+    for (std::size_t n = 0; n < parts_.size(); ++n) result = parts_[n].encoding->finish(result, of_part(in, n));
+    return result;
+  }
+  void project() const override {
+    for (const SumPart& part : parts_) part.encoding->project();
+  }
+
+ private:
+  std::int64_t most(std::int64_t (Encoding::*rows)() const) const {
+    std::int64_t found = 0;
+    for (const SumPart& part : parts_) found = std::max(found, (part.encoding.get()->*rows)());
+    return found;
+  }
+  static AttentionInput of_part(const AttentionInput& in, std::size_t n) {
+    AttentionInput own = in;
+    own.owner += formatted("part {}, ", n);
+    return own;
+  }
+
+  const std::vector<SumPart> parts_;
+};
+
+// The traits of an encoding on the counting device, including the traits that follow from its Score.
+EncodingTraits derived_traits(const Encoding& encoding, const EncodingSetup& setup, const std::string& name) {
+  EncodingTraits traits = encoding.traits;
+  if (!traits.scores) return traits;
+  const NoGrad only_values;
+  const auto rows = [&](std::int64_t heads) {
+    return Tensor::empty({1, heads, 2, setup.head_width}, setup.dtype, setup.device);
+  };
+  const Tensor x = Tensor::empty({1, 2, setup.width}, setup.dtype, setup.device);
+  const Tensor q = rows(setup.heads), k = rows(setup.key_heads), v = rows(setup.key_heads);
+  AttentionInput in{.x = x, .q = q, .k = k, .v = v, .scale = 1};
+  if (traits.rotates) {
+    Tensor rotated_q = q, rotated_k = k, rotated_v = v;
+    encoding.rotate(rotated_q, rotated_k, rotated_v, in);
+    in.rotated_q = rotated_q, in.rotated_k = rotated_k, in.rotated_v = rotated_v;
+  }
+  const Score score = score_of(encoding, in);
+  check(!traits.replaces_softmax || score.softmax_rule.is_softmax(), "encoding", "{}{}", name, replaced_twice);
+  traits.materialised = !score.tiled_on(setup.device);
+  traits.reads_heads |= traits.materialised;
+  return traits;
 }
 
 }  // namespace
@@ -323,13 +425,13 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
     check_widths(assignment, parts);
     const auto make_for = [&](EncodingSetup target) {
       std::vector<SumPart> made;
-      const auto parameter = target.parameter;
+      const auto parameter = target.make_parameter;
       for (const Part& part : parts) {
         if (!contains(assignment.sum, part.entry)) continue;
         const bool single =
             std::ranges::count_if(own, [&](const Assignment& other) { return contains(other.sum, part.entry); }) == 1;
         target.first_layer = first_layer_of(acting(), part.entry);
-        target.parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
+        target.make_parameter = [&](std::string_view suffix, const Shape& shape, const Fill& fill, Scope scope) {
           const std::string heads = single || scope == Scope::model ? "" : "@" + assignment.heads.text();
           return parameter(formatted("{}{}.{}", part.entry->name, heads, suffix), shape, fill, scope);
         };
@@ -337,7 +439,8 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
         made.back().encoding->traits = part.entry->traits;
         made.back().encoding->constants = target.constants;
       }
-      return made.size() == 1 ? std::move(made.front().encoding) : sum_of_encodings(std::move(made), name);
+      if (made.size() == 1) return std::move(made.front().encoding);
+      return std::unique_ptr<Encoding>(std::make_unique<Sum>(std::move(made), name));
     };
     const EncodingTraits traits = [&] {
       const meta::Uncounted no_part_of_the_run;
@@ -369,18 +472,15 @@ std::vector<std::string> EncodingChoice::notes() const {
   std::vector<std::string> lines;
   const std::vector<Assignment> all = acting();
   for (const Part& part : parts) {
-    for (const CombinationFlag& flag : part.entry->combination_flags) {
-      const bool is_set = is_on(*part.options, flag.option);
-      const bool has_partner = std::ranges::any_of(all, [&](const Assignment& assignment) {
-        return contains(assignment.sum, part.entry) &&
-               std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
-                 return other != part.entry && other->traits.*flag.trait;
-               });
-      });
-      if (!is_set || has_partner) continue;
-      lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with {}", part.entry->name,
-                                flag.option, part.entry->name, flag.partner));
-    }
+    const bool is_rotated = std::ranges::any_of(all, [&](const Assignment& assignment) {
+      return contains(assignment.sum, part.entry) &&
+             std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
+               return other != part.entry && other->traits.rotates;
+             });
+    });
+    if (is_rotated || !reads_rotated_query(part)) continue;
+    lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with a rotation", part.entry->name,
+                              rotated_query_option, part.entry->name));
   }
   return lines;
 }

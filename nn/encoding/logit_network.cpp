@@ -7,6 +7,7 @@
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -14,18 +15,6 @@ namespace {
 Fill uniform_of(std::int64_t inputs) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(inputs));
   return Fill::uniform(-bound, bound);
-}
-
-// x [B, C, T, keys] with zeros: `before` before the keys and `behind` after them.
-Tensor padded(const Tensor& x, std::int64_t before, std::int64_t behind) {
-  const auto zeros = [&](std::int64_t keys) {
-    return Tensor::zeros({x.size(0), x.size(1), x.size(2), keys}, x.dtype(), x.device());
-  };
-  std::vector<Tensor> parts;
-  if (before > 0) parts.push_back(zeros(before));
-  parts.push_back(x);
-  if (behind > 0) parts.push_back(zeros(behind));
-  return parts.size() == 1 ? x : concat(parts, 3);
 }
 
 // weight [N, C, K] over x [B, C, T, keys + K-1]: y_j = sum_k W_k x_{j+k}, [B, N, T, keys]. For few input channels: the
@@ -46,7 +35,7 @@ Tensor scattered(const Tensor& weight, const Tensor& x, std::int64_t before, std
   const std::int64_t taps = weight.size(2), outputs = weight.size(0), batch = x.size(0), length = x.size(2);
   const Tensor by_tap = reshape(transpose(transpose(weight, 1, 2), 0, 1), {taps * outputs, weight.size(1)});
   const Tensor flat = matmul(by_tap, reshape(x, {batch, x.size(1), length * x.size(3)}));
-  const Tensor all = padded(reshape(flat, {batch, taps * outputs, length, x.size(3)}), before, 0);
+  const Tensor all = padded(reshape(flat, {batch, taps * outputs, length, x.size(3)}), 3, before, 0);
   Tensor y;
   for (std::int64_t k = 0; k < taps; ++k) {
     const Tensor term = slice(slice(all, 1, k * outputs, (k + 1) * outputs), 3, k, k + keys);
@@ -73,7 +62,7 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
     return kernel ? Shape{out, in, *kernel} : Shape{out, in};
   };
   const auto make = [&](std::string_view name, const Shape& shape, std::int64_t channels) {
-    return setup.parameter(name, shape, uniform_of(channels * kernel_), Scope::layer);
+    return setup.parameter(name, shape, uniform_of(channels * kernel_));
   };
   hidden_weight_ = make("hidden.weight", weight(hidden, inputs), inputs);
   hidden_bias_ = make("hidden.bias", {hidden}, inputs);
@@ -81,7 +70,7 @@ LogitNetwork::LogitNetwork(const EncodingSetup& setup, const LogitNetworkOptions
   output_bias_ = make("output.bias", {setup.heads}, hidden);
   if (bias == "none") return;
   EncodingSetup own = setup;
-  own.parameter = [&setup](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
+  own.make_parameter = [&setup](std::string_view name, const Shape& shape, const Fill& fill, Scope scope) {
     return setup.parameter(formatted("bias.{}", name), shape, fill, scope);
   };
   const EncodingEntry& entry = find_encoding(bias);
@@ -107,10 +96,10 @@ Tensor LogitNetwork::changed(const Tensor& logits, const Tensor& mask, const Att
   const Tensor of_heads = b.defined() ? slice(weight, 1, 0, heads) : weight;
   // The bias term is the same for all sequences. The hidden layer extends `half` keys beyond the last one.
   Tensor shift = unsqueeze(unsqueeze(hidden_bias_, 1), 2);
-  if (b.defined()) shift = gathered(slice(weight, 1, heads, 2 * heads), padded(b, half, 2 * half)) + shift;
-  const Tensor hidden = gathered(of_heads, padded(s, half, 2 * half)) + shift;
+  if (b.defined()) shift = gathered(slice(weight, 1, heads, 2 * heads), padded(b, 3, half, 2 * half)) + shift;
+  const Tensor hidden = gathered(of_heads, padded(s, 3, half, 2 * half)) + shift;
   Tensor active = leaky_relu(hidden, slope_);
-  if (ends_with_text_) active = padded(slice(active, 3, 0, keys), 0, half);
+  if (ends_with_text_) active = padded(slice(active, 3, 0, keys), 3, 0, half);
   const Tensor change = scattered(with_taps(output_weight_), active, half, keys);
   const Tensor moved = b.defined() ? s + b : s;
   return moved + (change + unsqueeze(unsqueeze(output_bias_, 1), 2));

@@ -31,13 +31,11 @@ Rotary::Rotary(std::vector<RotaryPlane> planes, double factor, bool interleaved,
       tables_(make_tables(length, dtype, device)) {}
 
 Tensor Rotary::rotate(const Tensor& x, const AttentionInput& in) const {
-  if (!in.has_random_positions()) return rotate(x, in.first);
-  const Tables tables = tables_at(in.positions());
-  return rotate_pairs(x, tables.cosine, tables.sine, interleaved_);
-}
-
-Tensor Rotary::rotate(const Tensor& x, std::int64_t first) const {
-  const std::int64_t end = first + x.size(2);
+  if (in.has_random_positions()) {
+    const Tables drawn = tables_at(in.positions());
+    return rotate_pairs(x, drawn.cosine, drawn.sine, interleaved_);
+  }
+  const std::int64_t first = in.first, end = in.keys();
   const Tables tables = end <= tables_.cosine.size(0) ? tables_ : make_tables(end, tables_.cosine.dtype(), x.device());
   return rotate_pairs(x, tables.cosine.detached_slice(0, first, end), tables.sine.detached_slice(0, first, end),
                       interleaved_);
@@ -60,18 +58,30 @@ Rotary::Tables Rotary::tables_at(const Tensor& positions) const {
   return {cast(size * cos(turn), dtype), cast(size * sin(turn), dtype)};
 }
 
-std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base) {
-  std::vector<RotaryPlane> planes;
+std::int64_t rotated_dims(std::string_view encoding, std::int64_t option, std::int64_t head_width) {
+  check(option <= head_width, encoding, "rotary-dims {} is more than the head width {}", option, head_width);
+  return option == 0 ? head_width : option;
+}
+
+std::vector<double> rotary_angles(std::string_view encoding, std::int64_t dims, double base) {
+  check(dims % 2 == 0, encoding, "planes need an even number of dims, but {} are to be rotated", dims);
+  std::vector<double> angles;
   for (std::int64_t i = 0; i < dims / 2; ++i) {
-    planes.push_back({.angle = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims))});
+    angles.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims)));
   }
+  return angles;
+}
+
+std::vector<RotaryPlane> rotary_planes(std::string_view encoding, std::int64_t dims, double base) {
+  std::vector<RotaryPlane> planes;
+  for (const double angle : rotary_angles(encoding, dims, base)) planes.push_back({.angle = angle});
   return planes;
 }
 
 std::vector<double> plane_factors(std::string_view encoding, std::string_view option, std::string_view text) {
   std::vector<double> numbers;
-  for (std::size_t begin = 0; !text.empty() && begin <= text.size();) {
-    const std::string_view part = text.substr(begin, text.find('/', begin) - begin);
+  if (text.empty()) return numbers;
+  for (const std::string_view part : split(text, '/')) {
     double number = 0;
     const auto read = std::from_chars(part.data(), part.data() + part.size(), number);
     const bool whole = read.ec == std::errc() && read.ptr == part.data() + part.size();
@@ -79,7 +89,6 @@ std::vector<double> plane_factors(std::string_view encoding, std::string_view op
           "{} = '{}' has '{}' where a number above 0 is to stand; write 1/1.5/2, one for each plane", option, text,
           part);
     numbers.push_back(number);
-    begin += part.size() + 1;
   }
   return numbers;
 }

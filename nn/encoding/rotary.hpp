@@ -27,8 +27,6 @@ class Rotary {
          Device device);
   // x [B, H, T, d] of these tokens -> the same shape; d is at least r = 2 planes
   Tensor rotate(const Tensor& x, const AttentionInput& in) const;
-  // The same at the positions first .. first + T - 1.
-  Tensor rotate(const Tensor& x, std::int64_t first) const;
 
  private:
   struct Tables {
@@ -44,8 +42,11 @@ class Rotary {
   Tables tables_;
 };
 
-// θ_i = base^(-2i/r), i = 0 .. r/2-1
-std::vector<RotaryPlane> rotary_planes(std::int64_t dims, double base);
+// The value r of an option rotary-dims, where 0 means all dims of a head. Throws Error of the encoding if r is larger.
+std::int64_t rotated_dims(std::string_view encoding, std::int64_t option, std::int64_t head_width);
+// θ_i = base^(-2i/r), i = 0 .. r/2-1. Throws Error of the encoding if r is odd.
+std::vector<double> rotary_angles(std::string_view encoding, std::int64_t dims, double base);
+std::vector<RotaryPlane> rotary_planes(std::string_view encoding, std::int64_t dims, double base);
 // The values of an option, one per plane: "1/1.5/2", since a comma would separate the values of a grid
 // (tasks/command_line/config_options.hpp); none for "". Throws Error of the encoding, naming the option, unless all are
 // numbers above 0.

@@ -9,28 +9,21 @@
 
 namespace tally {
 
-void ContextualGateOptions::visit(OptionVisitor& visitor) {
+void ContextualGateOptions::visit(OptionVisitor& visitor, bool only_in_gates) {
   visitor.choice("gates", source, {"keys", "sep-keys", "values"},
                  "gates from attention's keys, from separate keys, or from the values");
-  visitor.flag("rotated-query", rotated_query,
+  if (only_in_gates) visitor.only_with("gates", {"sep-keys", "values"});
+  visitor.flag(rotated_query_option, rotated_query,
                "in a combination with a rotation, the position term and gates of separate keys or values use the "
                "rotated q");
-}
-
-void ContextualGateOptions::refuse_idle_query(std::string_view encoding) const {
-  check(source != "keys" || !rotated_query, encoding,
-        "rotated-query = true has no effect with gates = keys, which come from the score itself; it is for gates = "
-        "sep-keys or values");
 }
 
 ContextualGates::ContextualGates(const EncodingSetup& setup, const ContextualGateOptions& options)
     : from_values_(options.source == "values"), rotated_query_(options.rotated_query), key_heads_(setup.key_heads) {
   if (options.source == "sep-keys") {
-    const std::int64_t own_width = setup.key_heads * setup.head_width;
-    weight_ =
-        setup.parameter("gate.weight", {own_width, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
-    if (setup.bias)
-      bias_ = setup.parameter("gate.bias", {own_width}, setup.start->linear_bias(setup.width), Scope::layer);
+    const std::int64_t rows = setup.key_heads * setup.head_width;
+    weight_ = setup.linear_weight("gate.weight", rows);
+    bias_ = setup.linear_bias("gate.bias", rows);
   }
 }
 
@@ -42,8 +35,8 @@ Gates ContextualGates::operator()(const AttentionInput& in) const {
 
 ForgetGates::ForgetGates(const EncodingSetup& setup, double sign, double open)
     : sign_(sign),
-      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02), Scope::layer)),
-      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open), Scope::layer)) {}
+      weight_(setup.parameter("forget.weight", {setup.heads, setup.width}, Fill::normal(0.02))),
+      bias_(setup.parameter("forget.bias", {setup.heads}, Fill::constant(open))) {}
 
 RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor opening = linear(in.x, weight_, bias_);
@@ -52,6 +45,19 @@ RowColumn ForgetGates::operator()(const AttentionInput& in) const {
   const Tensor own = cast(transpose(log_forget, 1, 2), DType::f64);
   const Tensor total = cumsum(in.keep("log forget", own, 2));  // [B, H, keys]
   return {slice(total, 2, in.first, in.keys()), negate(total)};
+}
+
+Tensor padded(const Tensor& x, int axis, std::int64_t before, std::int64_t behind) {
+  const auto zeros = [&](std::int64_t count) {
+    Shape shape = x.shape();
+    shape[axis] = count;
+    return Tensor::zeros(shape, x.dtype(), x.device());
+  };
+  std::vector<Tensor> parts;
+  if (before > 0) parts.push_back(zeros(before));
+  parts.push_back(x);
+  if (behind > 0) parts.push_back(zeros(behind));
+  return parts.size() == 1 ? x : concat(parts, axis);
 }
 
 std::vector<double> alibi_slopes(std::int64_t heads) {
@@ -73,7 +79,7 @@ void RemainderOption::visit(OptionVisitor& visitor, std::string_view what) {
 
 Remainder::Remainder(const EncodingSetup& setup, const RemainderOption& option) : to_value_(option.value == "value") {
   if (option.value == "bias") {
-    bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0), Scope::layer);
+    bias_ = setup.parameter("remainder", {setup.heads, setup.head_width}, Fill::constant(0));
   }
 }
 

@@ -13,14 +13,12 @@ namespace tally {
 // The gates of contextual positions (CoPE and its variants): g_ij = sigmoid(s_ij), or sigmoid(q_i.G_j / sqrt(d)) with
 // separate gate keys G.
 struct ContextualGateOptions {
-  static constexpr auto combination_flags = rotated_query_flag;
   std::string source = "keys";
   bool rotated_query = false;
 
-  // Options "gates" and "rotated-query".
-  void visit(OptionVisitor& visitor);
-  // For the `validate` of an encoding that multiplies q only with keys, in the score and in gates.
-  void refuse_idle_query(std::string_view encoding) const;
+  // Options "gates" and "rotated-query". only_in_gates: the encoding multiplies q only with keys, in the score, which
+  // reads the rotated q anyway, and in gates.
+  void visit(OptionVisitor& visitor, bool only_in_gates = false);
 };
 
 // Parameters, with source sep-keys: gate.weight [G d, D], gate.bias [G d] (if k has a bias), initialised as in k.
@@ -52,6 +50,9 @@ class ForgetGates {
   double sign_;
   Tensor weight_, bias_;
 };
+
+// x with zeros along an axis, `before` before its elements and `behind` after them.
+Tensor padded(const Tensor& x, int axis, std::int64_t before, std::int64_t behind);
 
 // Slopes of heads for attention with linear biases (ALiBi, arXiv 2108.12409, section 3), h = 1..H:
 //   m_h = 2^(-8h/H) for H a power of two; else, with H0 the largest power of two below H, the H0 slopes, then the 1st,

@@ -6,6 +6,7 @@
 #include "autograd/recompute.hpp"
 #include "core/error.hpp"
 #include "nn/attention/attention.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 
@@ -16,34 +17,28 @@ void check_normed_heads(const EncodingSetup& setup, std::string_view what) {
 }
 
 TokenShift::TokenShift(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : name_(name),
-      weight_(setup.parameter(formatted("{}.weight", name), {heads, setup.width},
-                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+    : name_(name), weight_(setup.linear_weight(formatted("{}.weight", name), heads)) {}
 
 Tensor TokenShift::operator()(const Tensor& rows, const AttentionInput& in) const {
   const Tensor share = unsqueeze(transpose(sigmoid(linear(in.x, weight_)), 1, 2), 3);  // a [B, heads, T, 1]
-  const Tensor before = Tensor::zeros({rows.size(0), rows.size(1), 1, rows.size(3)}, rows.dtype(), rows.device());
-  const Tensor all = concat(std::vector<Tensor>{before, in.keep(name_, rows, 2)}, 2);
-  const Tensor previous = slice(all, 2, in.first, in.keys());
+  const Tensor previous = slice(padded(in.keep(name_, rows, 2), 2, 1, 0), 2, in.first, in.keys());
   return rows + share * (previous - rows);
 }
 
 Tensor convolved(const Tensor& all, const Tensor& weight, std::int64_t queries) {
   const std::int64_t taps = weight.size(2), first = all.size(2) - queries;
-  const Shape before{all.size(0), all.size(1), taps - 1, all.size(3)};
-  const Tensor padded = concat({Tensor::zeros(before, all.dtype(), all.device()), all}, 2);
+  const Tensor from_zeros = padded(all, 2, taps - 1, 0);
   Tensor sum;
   for (std::int64_t tap = 0; tap < taps; ++tap) {
     const Tensor of_tap = unsqueeze(select(weight, 2, tap), 1);  // [heads, 1, width]
-    const Tensor term = slice(padded, 2, first + tap, all.size(2) + tap) * of_tap;
+    const Tensor term = slice(from_zeros, 2, first + tap, all.size(2) + tap) * of_tap;
     sum = sum.defined() ? sum + term : term;
   }
   return sum;
 }
 
 HeadNorm::HeadNorm(const EncodingSetup& setup, std::string_view name, std::int64_t heads)
-    : weight_(
-          setup.parameter(formatted("{}.weight", name), {heads, setup.head_width}, Fill::constant(1), Scope::layer)) {
+    : weight_(setup.parameter(formatted("{}.weight", name), {heads, setup.head_width}, Fill::constant(1))) {
   check_normed_heads(setup, name);
 }
 
@@ -60,9 +55,7 @@ void QueryKeyNorm::operator()(Tensor& q, Tensor& k) const {
 }
 
 OutputGate::OutputGate(const EncodingSetup& setup, std::string_view name)
-    : heads_(setup.heads),
-      weight_(setup.parameter(formatted("{}.weight", name), {setup.heads * setup.head_width, setup.width},
-                              setup.start->linear_weight(setup.width), Scope::layer)) {}
+    : heads_(setup.heads), weight_(setup.linear_weight(formatted("{}.weight", name), setup.heads * setup.head_width)) {}
 
 Tensor OutputGate::operator()(const Tensor& output, const AttentionInput& in) const {
   return output * split_heads(sigmoid(linear(in.x, weight_)), heads_);

@@ -13,22 +13,11 @@
 namespace tally {
 namespace {
 
-// U, the weight of the previous h.
-class Recurrent final : public Module {
- public:
-  Recurrent(const Initializer& start, std::int64_t width)
-      : weight_(add_parameter("weight", start.make("weight", {4 * width, width}, start.linear_weight(width)))) {}
-  const Tensor& weight() const { return weight_; }
-
- private:
-  Tensor weight_;
-};
-
 class LstmLayer final : public Module {
  public:
   LstmLayer(const Initializer& start, const ModelOptions& options)
       : input_(start.at("input"), options.width, 4 * options.width, options.bias ? WithBias::yes : WithBias::no),
-        recurrent_(start.at("recurrent"), options.width),
+        recurrent_(start.at("recurrent"), options.width, 4 * options.width, WithBias::no),
         dropout_(start, "output", options.dropout) {
     add_child("input", input_);
     add_child("recurrent", recurrent_);
@@ -49,8 +38,7 @@ class LstmLayer final : public Module {
   }
 
  private:
-  Linear input_;
-  Recurrent recurrent_;
+  Linear input_, recurrent_;  // recurrent_: U, of the previous h
   Dropout dropout_;
 };
 

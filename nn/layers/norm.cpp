@@ -4,26 +4,15 @@
 
 namespace tally {
 
-LayerNorm::LayerNorm(const Initializer& start, std::int64_t width, double eps)
-    : weight_(add_parameter("weight", start.make("weight", {width}, Fill::constant(1)))),
-      bias_(add_parameter("bias", start.make("bias", {width}, Fill::constant(0)))),
-      eps_(eps) {}
-
-Tensor LayerNorm::forward(const Tensor& x, OutputPrecision precision) const {
-  return layer_norm(x, weight_, bias_, eps_, precision);
+Norm::Norm(const Initializer& start, std::string_view kind, std::int64_t width, double eps)
+    : weight_(add_parameter("weight", start.make("weight", {width}, Fill::constant(1)))), eps_(eps) {
+  check(kind == "layer" || kind == "rms", "norm", "there are layer and rms, not '{}'", kind);
+  if (kind == "layer") bias_ = add_parameter("bias", start.make("bias", {width}, Fill::constant(0)));
+  if (eps == 0) eps_ = kind == "layer" ? 1e-5 : 1e-6;
 }
 
-RmsNorm::RmsNorm(const Initializer& start, std::int64_t width, double eps)
-    : weight_(add_parameter("weight", start.make("weight", {width}, Fill::constant(1)))), eps_(eps) {}
-
-Tensor RmsNorm::forward(const Tensor& x, OutputPrecision precision) const {
-  return rms_norm(x, weight_, eps_, precision);
-}
-
-std::unique_ptr<Norm> Norm::make(std::string_view kind, const Initializer& start, std::int64_t width, double eps) {
-  if (kind == "layer") return std::make_unique<LayerNorm>(start, width, eps > 0 ? eps : 1e-5);
-  if (kind == "rms") return std::make_unique<RmsNorm>(start, width, eps > 0 ? eps : 1e-6);
-  fail("norm", "there are layer and rms, not '{}'", kind);
+Tensor Norm::forward(const Tensor& x, OutputPrecision precision) const {
+  return bias_.defined() ? layer_norm(x, weight_, bias_, eps_, precision) : rms_norm(x, weight_, eps_, precision);
 }
 
 }  // namespace tally

@@ -3,7 +3,7 @@
 //   rms    y = x / sqrt(mean(x²) + eps) * weight                   arXiv 1910.07467, eps 1e-6
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <string_view>
 
 #include "autograd/ops.hpp"
@@ -12,34 +12,16 @@
 
 namespace tally {
 
-class Norm : public Module {
+// Parameters: weight [D] ones; with kind layer, bias [D] zeros.
+class Norm final : public Module {
  public:
-  // x [..., D] -> the same shape
-  virtual Tensor forward(const Tensor& x, OutputPrecision precision = OutputPrecision::full) const = 0;
   // kind: "layer" or "rms". eps: 0 for the default.
-  static std::unique_ptr<Norm> make(std::string_view kind, const Initializer& start, std::int64_t width,
-                                    double eps = 0);
-};
-
-// Parameters: weight [D] ones, bias [D] zeros.
-class LayerNorm final : public Norm {
- public:
-  LayerNorm(const Initializer& start, std::int64_t width, double eps = 1e-5);
-  Tensor forward(const Tensor& x, OutputPrecision precision) const override;
+  Norm(const Initializer& start, std::string_view kind, std::int64_t width, double eps = 0);
+  // x [..., D] -> the same shape
+  Tensor forward(const Tensor& x, OutputPrecision precision = OutputPrecision::full) const;
 
  private:
-  Tensor weight_, bias_;
-  double eps_;
-};
-
-// Parameters: weight [D] ones.
-class RmsNorm final : public Norm {
- public:
-  RmsNorm(const Initializer& start, std::int64_t width, double eps = 1e-6);
-  Tensor forward(const Tensor& x, OutputPrecision precision) const override;
-
- private:
-  Tensor weight_;
+  Tensor weight_, bias_;  // bias_: undefined for rms
   double eps_;
 };
 

@@ -21,7 +21,7 @@ class Alibi final : public Encoding {
  public:
   Alibi(const EncodingSetup& setup, const AlibiOptions& options) {
     const std::vector<double> slopes = alibi_slopes(setup.heads);
-    slopes_ = options.learned ? setup.parameter("slopes", {setup.heads}, Fill::list(slopes), Scope::layer)
+    slopes_ = options.learned ? setup.parameter("slopes", {setup.heads}, Fill::list(slopes))
                               : Tensor::from(slopes, {setup.heads}, setup.device).to(setup.dtype);
   }
 

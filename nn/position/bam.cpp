@@ -26,7 +26,7 @@ class Bam final : public Encoding {
  public:
   Bam(const EncodingSetup& setup, const BamOptions& options) {
     const auto make = [&](std::string_view name, double start) {
-      return setup.parameter(name, {setup.heads}, Fill::constant(start), Scope::layer);
+      return setup.parameter(name, {setup.heads}, Fill::constant(start));
     };
     scale_ = make("scale", 0);
     shape_ = make("shape", options.shape);

@@ -33,10 +33,10 @@ class Carope final : public Encoding {
     check(setup.head_width % 2 == 0, "carope", "planes need an even head width, got {}", setup.head_width);
     const double opening = std::pow(options.base, 2.0 / static_cast<double>(setup.head_width)) - 1;
     weight_ = setup.parameter("frequency.weight", {setup.key_heads, setup.width},
-                              options.start == "rope" ? Fill::constant(0) : Fill::normal(0.02), Scope::layer);
+                              options.start == "rope" ? Fill::constant(0) : Fill::normal(0.02));
     // The inverse of softplus; for large x it is x itself, to the last bit, long before e^x overflows.
     const double bias = opening > 100 ? opening : std::log(std::expm1(opening));
-    bias_ = setup.parameter("frequency.bias", {setup.key_heads}, Fill::constant(bias), Scope::layer);
+    bias_ = setup.parameter("frequency.bias", {setup.key_heads}, Fill::constant(bias));
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

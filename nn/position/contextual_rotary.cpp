@@ -14,7 +14,6 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "autograd/score_mod_tensors.hpp"
-#include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/rotary.hpp"
@@ -43,7 +42,6 @@ constexpr ScoreMod not_compiled{.name = "contextual-rotary",
                                 .on_tensors = &score_mod_on_tensors<Mod>};
 
 struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string layout = "half";
   double base = 10000;
   std::int64_t rotary_dims = 0;
@@ -55,28 +53,18 @@ struct ContextualRotaryOptions final : OptionsOf<ContextualRotaryOptions> {
     visitor.real("base", base, "base of the geometric sequence of angles", 1);
     visitor.integer("rotary-dims", rotary_dims, "r, rotated dimensions of a head, even; 0: all", 0, 1 << 16);
     visitor.flag("own", own, "a key's position includes its own gate");
-    gates.visit(visitor);
+    gates.visit(visitor, true);
   }
-  void validate() const override { gates.refuse_idle_query("contextual-rotary"); }
 };
-
-std::int64_t rotated_dims(const EncodingSetup& setup, const ContextualRotaryOptions& options) {
-  const std::int64_t dims = options.rotary_dims == 0 ? setup.head_width : options.rotary_dims;
-  check(dims % 2 == 0, "contextual-rotary", "planes need an even number of dims, but {} are to be rotated", dims);
-  check(dims <= setup.head_width, "contextual-rotary", "rotary-dims {} is more than the head width {}", dims,
-        setup.head_width);
-  return dims;
-}
 
 class ContextualRotary final : public Encoding {
  public:
   ContextualRotary(const EncodingSetup& setup, const ContextualRotaryOptions& options)
-      : dims_(rotated_dims(setup, options)),
+      : dims_(rotated_dims("contextual-rotary", options.rotary_dims, setup.head_width)),
         interleaved_(options.layout == "interleaved"),
         mod_(options.own ? &not_compiled<Steps> : &not_compiled<StepsFromNext>),
-        gates_(setup, options.gates) {
-    for (const RotaryPlane& plane : rotary_planes(dims_, options.base)) angles_.push_back(plane.angle);
-  }
+        angles_(rotary_angles("contextual-rotary", dims_, options.base)),
+        gates_(setup, options.gates) {}
 
   void score(const AttentionInput& in, Score& score) const override {
     AppliedScoreMod pair{.mod = mod_, .gates = gates_(in)};

@@ -10,7 +10,6 @@
 // If all gates are 1, this is relative encoding shifted by one row: p_ij = i-j+1. The table starts at zero, so the
 // first step does not change the gates.
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
 
@@ -18,7 +17,6 @@ namespace tally {
 namespace {
 
 struct CopeOptions final : OptionsOf<CopeOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t p_max = 64;
   std::string position_scale = "none";
   std::string share = "heads";

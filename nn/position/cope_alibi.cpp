@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
 
@@ -16,7 +15,6 @@ namespace tally {
 namespace {
 
 struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::string slopes = "halving";
   std::string sign = "plus";
   double first_slope = 1;
@@ -26,22 +24,14 @@ struct CopeAlibiOptions final : OptionsOf<CopeAlibiOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.choice("slopes", slopes, {"halving", "alibi", "learned"},
                    "half the previous head's slope, ALiBi's slopes, or a parameter per layer and head, initially 0");
+    visitor.only_with("slopes", {"halving", "alibi"});
     visitor.choice("sign", sign, {"plus", "minus"},
                    "sign of fixed slopes: plus (as in the paper) favours far keys, minus favours near keys");
+    visitor.only_with("slopes", {"halving"});
     visitor.real("first-slope", first_slope, "absolute value of the first head's slope with slopes = halving", above(0),
                  1000);
     visitor.integer("p-max", p_max, "largest position P; larger positions count as P; 0: no limit", 0, 1 << 16);
-    gates.visit(visitor);
-  }
-  void validate() const override {
-    const CopeAlibiOptions usual;
-    check(slopes != "learned" || sign == usual.sign, "cope-alibi",
-          "sign = {} has no effect with slopes = learned, which start at 0 and find a sign of their own; choose slopes "
-          "= halving or alibi",
-          sign);
-    check(slopes == "halving" || first_slope == usual.first_slope, "cope-alibi",
-          "first-slope = {} has no effect with slopes = {}; it is for slopes = halving", first_slope, slopes);
-    gates.refuse_idle_query("cope-alibi");
+    gates.visit(visitor, true);
   }
 };
 
@@ -61,7 +51,7 @@ class CopeAlibi final : public Encoding {
   CopeAlibi(const EncodingSetup& setup, const CopeAlibiOptions& options) : gates_(setup, options.gates) {
     const Shape shape{setup.heads};
     slopes_ = options.slopes == "learned"
-                  ? setup.parameter("slopes", shape, Fill::constant(0), Scope::layer)
+                  ? setup.parameter("slopes", shape, Fill::constant(0))
                   : Tensor::from(fixed_slopes(options, setup.heads), shape, setup.device).to(setup.dtype);
     if (options.p_max == 0) return;
     const auto number = [](std::int64_t p) { return static_cast<double>(p); };

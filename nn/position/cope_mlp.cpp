@@ -17,7 +17,6 @@ namespace tally {
 namespace {
 
 struct CopeMlpOptions final : OptionsOf<CopeMlpOptions> {
-  static constexpr auto combination_flags = ContextualGateOptions::combination_flags;
   std::int64_t hidden = 64;
   std::string layers = "all";
   ContextualGateOptions gates;
@@ -39,13 +38,10 @@ class CopeMlp final : public Encoding {
             setup.first_layer);
       if (setup.layer > 0) return;
     }
-    const auto parameter = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
-    hidden_weight_ = parameter("hidden.weight", {options.hidden}, Fill::uniform(-1, 1));
-    hidden_bias_ = parameter("hidden.bias", {options.hidden}, Fill::uniform(-1, 1));
-    output_weight_ = parameter("output.weight", {setup.head_width, options.hidden}, Fill::constant(0));
-    output_bias_ = parameter("output.bias", {setup.head_width}, Fill::constant(0));
+    hidden_weight_ = setup.parameter("hidden.weight", {options.hidden}, Fill::uniform(-1, 1));
+    hidden_bias_ = setup.parameter("hidden.bias", {options.hidden}, Fill::uniform(-1, 1));
+    output_weight_ = setup.parameter("output.weight", {setup.head_width, options.hidden}, Fill::constant(0));
+    output_bias_ = setup.parameter("output.bias", {setup.head_width}, Fill::constant(0));
     gates_.emplace(setup, options.gates);
   }
 

@@ -40,15 +40,13 @@ constexpr double start_length = 512, eps = 1e-6;
 class Fire final : public Encoding {
  public:
   explicit Fire(const EncodingSetup& setup) {
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
-    stretch_ = make("c", {1}, Fill::constant(0.1));
-    threshold_ = make("m", {1}, Fill::constant(1));
-    hidden_weight_ = make("hidden.weight", {hidden_width, 1}, setup.start->linear_weight(1));
-    hidden_bias_ = make("hidden.bias", {hidden_width}, setup.start->linear_bias(1));
-    output_weight_ = make("output.weight", {setup.heads, hidden_width}, setup.start->linear_weight(hidden_width));
-    output_bias_ = make("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
+    stretch_ = setup.parameter("c", {1}, Fill::constant(0.1));
+    threshold_ = setup.parameter("m", {1}, Fill::constant(1));
+    hidden_weight_ = setup.parameter("hidden.weight", {hidden_width, 1}, setup.start->linear_weight(1));
+    hidden_bias_ = setup.parameter("hidden.bias", {hidden_width}, setup.start->linear_bias(1));
+    output_weight_ =
+        setup.parameter("output.weight", {setup.heads, hidden_width}, setup.start->linear_weight(hidden_width));
+    output_bias_ = setup.parameter("output.bias", {setup.heads}, setup.start->linear_bias(hidden_width));
   }
 
   void score(const AttentionInput& in, Score& score) const override {

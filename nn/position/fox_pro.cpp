@@ -5,15 +5,11 @@
 //   norm of the output      RMSNorm per head;
 //   output gate             times sigmoid(W_g x).
 // The block's feed-forward part, SwiGLU, belongs to the model, not to the encoding: use --model.activation swiglu with
-// --model.norm rms and a suitable width (models.md). A note reports the model's settings. In a combination, rotations
-// follow shift and norm.
-#include <string>
+// --model.norm rms and a suitable width (models.md). In a combination, rotations follow shift and norm.
 
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
-#include "nn/transformer.hpp"
 
 namespace tally {
 namespace {

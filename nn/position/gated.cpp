@@ -20,9 +20,8 @@ class Gated final : public Encoding {
  public:
   Gated(const EncodingSetup& setup, const GatedOptions& options) : heads_(setup.heads) {
     const std::int64_t gates = setup.heads * (options.per == "head" ? 1 : setup.head_width);
-    weight_ =
-        setup.parameter("gate.weight", {gates, setup.width}, setup.start->linear_weight(setup.width), Scope::layer);
-    if (setup.bias) bias_ = setup.parameter("gate.bias", {gates}, setup.start->linear_bias(setup.width), Scope::layer);
+    weight_ = setup.linear_weight("gate.weight", gates);
+    bias_ = setup.linear_bias("gate.bias", gates);
   }
 
   Tensor finish(const Tensor& output, const AttentionInput& in) const override {

@@ -46,10 +46,10 @@ class GrapeA final : public Encoding {
  public:
   GrapeA(const EncodingSetup& setup, const GrapeAOptions& options)
       : slopes_(Tensor::from(alibi_slopes(setup.heads), {setup.heads}, setup.device).to(setup.dtype)),
-        rate_(setup.parameter("rate", {setup.heads}, Fill::constant(std::log(std::expm1(1.0))), Scope::layer)) {
+        rate_(setup.parameter("rate", {setup.heads}, Fill::constant(std::log(std::expm1(1.0))))) {
     const auto direction = [&](std::string_view name, std::int64_t heads) {
       const double deviation = 1 / std::sqrt(static_cast<double>(setup.head_width));
-      return setup.parameter(name, {heads, setup.head_width}, Fill::normal(deviation), Scope::layer);
+      return setup.parameter(name, {heads, setup.head_width}, Fill::normal(deviation));
     };
     if (options.gate != "key") query_ = direction("query", setup.heads);
     if (options.gate != "query") key_ = direction("key", setup.key_heads);

@@ -66,18 +66,14 @@ class GrapeAp final : public Encoding {
  public:
   GrapeAp(const EncodingSetup& setup, const GrapeApOptions& options)
       : heads_(setup.heads), key_heads_(setup.key_heads), width_(static_cast<double>(options.width)) {
-    const auto projection = [&](std::string_view name, std::int64_t heads) {
-      return setup.parameter(name, {heads * options.width, setup.width}, setup.start->linear_weight(setup.width),
-                             Scope::layer);
-    };
     if (options.form == "turned") {
-      key_ = projection("path.weight", setup.key_heads);
+      key_ = setup.linear_weight("path.weight", setup.key_heads * options.width);
       slopes_ = Tensor::from(alibi_slopes(setup.heads), {setup.heads, 1}, setup.device).to(setup.dtype);
       const std::vector<RotaryPlane> planes(static_cast<std::size_t>(options.width / 2), {.angle = -1});
       turn_.emplace(planes, 1, false, setup.max_length, setup.dtype, setup.device);
     } else {
-      query_ = projection("query.weight", setup.heads);
-      key_ = projection("key.weight", setup.key_heads);
+      query_ = setup.linear_weight("query.weight", setup.heads * options.width);
+      key_ = setup.linear_weight("key.weight", setup.key_heads * options.width);
     }
   }
 

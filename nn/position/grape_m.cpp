@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/rotary.hpp"
 
@@ -38,19 +37,18 @@ class GrapeM final : public Encoding {
  public:
   GrapeM(const EncodingSetup& setup, const GrapeMOptions& options)
       : interleaved_(options.layout == "interleaved"), sigmoid_(options.steps == "sigmoid") {
-    check(setup.head_width % 2 == 0, "grape-m", "planes need an even head width, got {}", setup.head_width);
     const std::int64_t sets = options.share == "none" ? setup.key_heads : 1;
     std::vector<double> start;
     for (std::int64_t n = 0; n < sets; ++n) {
-      for (const RotaryPlane& plane : rotary_planes(setup.head_width, options.base))
-        start.push_back(std::log(plane.angle));
+      for (const double angle : rotary_angles("grape-m", setup.head_width, options.base))
+        start.push_back(std::log(angle));
     }
     // A vector, even with several sets: weight decay of a matrix would pull all frequencies to 1.
     frequencies_ = setup.parameter("frequencies", {std::ssize(start)}, Fill::list(start),
                                    options.share == "layers" ? Scope::model : Scope::layer);
     if (options.steps == "one") return;
-    weight_ = setup.parameter("step.weight", {1, setup.width}, Fill::constant(0), Scope::layer);
-    bias_ = setup.parameter("step.bias", {1}, Fill::constant(std::log(std::expm1(0.001))), Scope::layer);
+    weight_ = setup.parameter("step.weight", {1, setup.width}, Fill::constant(0));
+    bias_ = setup.parameter("step.bias", {1}, Fill::constant(std::log(std::expm1(0.001))));
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

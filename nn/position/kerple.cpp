@@ -28,8 +28,8 @@ double above_zero(std::int64_t n) { return n > 0 ? 1 : 0; }
 class Kerple final : public Encoding {
  public:
   Kerple(const EncodingSetup& setup, const KerpleOptions& options) : power_(options.kernel == "power") {
-    scale_ = setup.parameter("r1", {setup.heads}, Fill::uniform(0, power_ ? 1 : 2), Scope::layer);
-    shape_ = setup.parameter("r2", {setup.heads}, Fill::uniform(0, power_ ? 2 : 1), Scope::layer);
+    scale_ = setup.parameter("r1", {setup.heads}, Fill::uniform(0, power_ ? 1 : 2));
+    shape_ = setup.parameter("r2", {setup.heads}, Fill::uniform(0, power_ ? 2 : 1));
   }
 
   void project() const override {

@@ -22,6 +22,7 @@
 #include "core/error.hpp"
 #include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
+#include "nn/encoding/shared_parts.hpp"
 #include "nn/layers/layer_parts.hpp"
 
 namespace tally {
@@ -41,6 +42,7 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
     visitor.integer("keys", keys, "ck, number of keys in a sum, centred on the pair's own; odd", 1, (1 << 8) - 1);
     visitor.choice("mix", mix, {"both", "before", "after", "none"},
                    "heads are mixed before the softmax, after it, both, or not at all");
+    visitor.only_with("mix", {"both", "after"});
     visitor.integer("group", group, "n, heads in a group that is mixed; 0: all heads", 0, 1 << 16);
     visitor.flag("after", after, "also sum weights over queries and keys, as scores are summed");
     visitor.flag("norm", norm, "each head's output is normed (RMSNorm)");
@@ -48,7 +50,6 @@ struct MtaOptions final : OptionsOf<MtaOptions> {
   }
   void validate() const override {
     check(keys % 2 == 1, "mta", "keys = {} must be odd: the pair's own key is in the middle", keys);
-    check(group == 0 || mixes_after(), "mta", "group = {} has no effect with mix = {}", group, mix);
   }
   bool mixes_before() const { return mix == "both" || mix == "before"; }
   bool mixes_after() const { return mix == "both" || mix == "after"; }
@@ -69,12 +70,6 @@ Fill identities(std::int64_t count, std::int64_t size) {
   return ones_at(count, size * size, diagonal);
 }
 
-Tensor zeros_like(const Tensor& x, int axis, std::int64_t size) {
-  Shape shape = x.shape();
-  shape[axis] = size;
-  return Tensor::zeros(shape, x.dtype(), x.device());
-}
-
 // y_ij = sum_ab K_h[a, b] x_{i-cq+1+a, j-(ck-1)/2+b} for x [B, H, T, T] and K [H, cq, ck], x 0 outside. The keys are
 // taken in blocks: the contribution of row a is a block, with the ck-1 keys around it, times a band matrix of K's row
 // a. This costs 2 cq (block + ck-1) operations per pair, a few times the minimum, in large matmuls.
@@ -82,9 +77,7 @@ Tensor correlated(const Tensor& x, const Tensor& kernel) {
   const std::int64_t length = x.size(2), rows = kernel.size(1), around = kernel.size(2) - 1;
   const std::int64_t block = std::max(around, std::min(length, least_block)), blocks = (length + block - 1) / block;
   const std::int64_t behind = (blocks + 1) * block - length - around / 2;
-  const Tensor high = rows > 1 ? concat(std::vector<Tensor>{zeros_like(x, 2, rows - 1), x}, 2) : x;
-  const Tensor wide =
-      concat(std::vector<Tensor>{zeros_like(high, 3, around / 2), high, zeros_like(high, 3, behind)}, 3);
+  const Tensor high = padded(x, 2, rows - 1, 0), wide = padded(high, 3, around / 2, behind);
   const Shape split{x.size(0), x.size(1), high.size(2), blocks + 1, block};
   const Tensor by_block = reshape(wide, split);
   Tensor with_around = slice(by_block, 3, 0, blocks);
@@ -113,24 +106,21 @@ class Mta final : public Encoding {
  public:
   Mta(const EncodingSetup& setup, const MtaOptions& options) {
     const std::int64_t heads = setup.heads, queries = options.queries, keys = options.keys;
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
     const Fill own_pair = ones_at(heads, queries * keys, {(queries - 1) * keys + (keys - 1) / 2});
-    kernel_ = make("kernel", {heads, queries, keys}, own_pair);
-    if (options.after) kernel_after_ = make("kernel-after", {heads, queries, keys}, own_pair);
-    if (options.mixes_before()) mix_ = make("mix", {heads, heads}, identities(1, heads));
+    kernel_ = setup.parameter("kernel", {heads, queries, keys}, own_pair);
+    if (options.after) kernel_after_ = setup.parameter("kernel-after", {heads, queries, keys}, own_pair);
+    if (options.mixes_before()) mix_ = setup.parameter("mix", {heads, heads}, identities(1, heads));
     if (options.mixes_after()) {
       const std::int64_t group = options.group == 0 ? heads : std::min(options.group, heads);
       check(heads % group == 0, "mta", "{} heads are no whole number of groups of {}", heads, group);
-      mix_after_ = make("mix-after", {heads / group, group, group}, identities(heads / group, group));
+      mix_after_ = setup.parameter("mix-after", {heads / group, group, group}, identities(heads / group, group));
     }
     if (options.norm) check_normed_heads(setup, "mta");
-    if (options.norm) norm_ = make("norm.weight", {setup.head_width}, Fill::constant(1));
+    if (options.norm) norm_ = setup.parameter("norm.weight", {setup.head_width}, Fill::constant(1));
     if (!options.gate) return;
     const double deviation = 1.0 / std::sqrt(static_cast<double>(setup.width));
-    gate_weight_ = make("gate.weight", {1, setup.head_width}, Fill::normal(deviation));
-    gate_bias_ = make("gate.bias", {1}, Fill::constant(0));
+    gate_weight_ = setup.parameter("gate.weight", {1, setup.head_width}, Fill::normal(deviation));
+    gate_bias_ = setup.parameter("gate.bias", {1}, Fill::constant(0));
   }
 
   Tensor weights(const Tensor& logits, const Tensor& mask, const AttentionInput& in) const override {

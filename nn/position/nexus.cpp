@@ -23,10 +23,10 @@ class Nexus final : public Encoding {
   Nexus(const EncodingSetup& setup, const NexusOptions& options) {
     const Fill start = Fill::normal(0.02);
     const std::int64_t d = setup.head_width;
-    gate_weight_ = setup.parameter("gate.weight", {setup.key_heads, setup.width}, start, Scope::layer);
-    gate_bias_ = setup.parameter("gate.bias", {setup.key_heads}, Fill::constant(0), Scope::layer);
-    query_weight_ = setup.parameter("query.weight", {d, d}, start, Scope::layer);
-    table_ = setup.parameter("table", {options.p_max + 1, d}, start, Scope::layer);
+    gate_weight_ = setup.parameter("gate.weight", {setup.key_heads, setup.width}, start);
+    gate_bias_ = setup.parameter("gate.bias", {setup.key_heads}, Fill::constant(0));
+    query_weight_ = setup.parameter("query.weight", {d, d}, start);
+    table_ = setup.parameter("table", {options.p_max + 1, d}, start);
   }
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -12,13 +12,11 @@
 //   own block     tril(q kᵀ) - tril(q Wᵀ) X         queries as earlier keys meet them   q - tril(q Wᵀ) Y
 //   keys leaving  k - Xᵀ W                            earlier keys, moved on              k - (k Yᵀ) W
 // (I + L) is solved row by row: powers of L grow without bound where neighbours are alike, as in repeated text.
-#include <cmath>
 #include <optional>
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
@@ -39,18 +37,14 @@ struct PathOptions final : OptionsOf<PathOptions> {
   void visit(OptionVisitor& visitor) override {
     visitor.integer("rank", rank, "rank of the map from x to y; 0: one matrix of full rank", 0, 1 << 16);
     visitor.flag("conv", conv, "compute y by a convolution over the last tokens, then silu");
+    visitor.only_with("conv", {"true"});
     visitor.integer("conv-size", conv_size, "width of the convolution in tokens; the last one is the token itself", 1,
                     64);
     visitor.flag("qk-norm", qk_norm, "RMSNorm of q and k per head");
     visitor.flag("forget", forget, "forget gates as in fox: PaTH-FoX");
+    visitor.only_with("forget", {"true"});
     visitor.choice("gate-scale", gate_scale, {"sqrt-d", "none"},
                    "divisor of the summed log forget gates: sqrt(d) as in the authors' code, or 1 as in the paper");
-  }
-  void validate() const override {
-    check(conv || conv_size == PathOptions().conv_size, "path",
-          "conv-size = {} has no effect without a convolution; it is for conv = true", conv_size);
-    check(forget || gate_scale == PathOptions().gate_scale, "path",
-          "gate-scale = {} has no effect without forget gates; it is for forget = true", gate_scale);
   }
 };
 
@@ -59,18 +53,16 @@ class Path final : public Encoding {
   Path(const EncodingSetup& setup, const PathOptions& options)
       : key_heads_(setup.key_heads), gates_over_root_(options.gate_scale == "sqrt-d") {
     const std::int64_t rows = key_heads_ * setup.head_width;
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill = Fill::normal(0.02)) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
+    const Fill small = Fill::normal(0.02);
     if (options.rank > 0) {
-      down_ = make("down.weight", {options.rank, setup.width});
-      up_ = make("up.weight", {rows, options.rank});
+      down_ = setup.parameter("down.weight", {options.rank, setup.width}, small);
+      up_ = setup.parameter("up.weight", {rows, options.rank}, small);
     } else {
-      up_ = make("direction.weight", {rows, setup.width});
+      up_ = setup.parameter("direction.weight", {rows, setup.width}, small);
     }
-    if (options.conv) conv_ = make("conv.weight", {key_heads_, setup.head_width, options.conv_size});
-    strength_weight_ = make("strength.weight", {key_heads_, setup.width});
-    strength_bias_ = make("strength.bias", {key_heads_}, Fill::constant(0));
+    if (options.conv) conv_ = setup.parameter("conv.weight", {key_heads_, setup.head_width, options.conv_size}, small);
+    strength_weight_ = setup.parameter("strength.weight", {key_heads_, setup.width}, small);
+    strength_bias_ = setup.parameter("strength.bias", {key_heads_}, Fill::constant(0));
     if (options.qk_norm) norm_.emplace(setup);
     if (options.forget) forget_.emplace(setup);
   }

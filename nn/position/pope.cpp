@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/rotary.hpp"
 
@@ -34,11 +33,10 @@ struct PopeOptions final : OptionsOf<PopeOptions> {
 class Pope final : public Encoding {
  public:
   Pope(const EncodingSetup& setup, const PopeOptions& options)
-      : dims_(options.rotary_dims == 0 ? setup.head_width : options.rotary_dims),
+      : dims_(rotated_dims("pope", options.rotary_dims, setup.head_width)),
         turns_(planes_of(dims_, options.base), 1, false, setup.max_length, setup.dtype, setup.device) {
-    check(dims_ <= setup.head_width, "pope", "rotary-dims {} is more than the head width {}", dims_, setup.head_width);
     const Fill start = options.start == "zero" ? Fill::constant(0) : Fill::uniform(lowest, 0);
-    delta_ = setup.parameter("delta", {setup.heads, dims_}, start, Scope::layer);
+    delta_ = setup.parameter("delta", {setup.heads, dims_}, start);
   }
 
   void project() const override { clamp_parameter(delta_, lowest, 0); }

@@ -15,7 +15,6 @@ namespace {
 
 struct RelativeOptions final : OptionsOf<RelativeOptions> {
   static constexpr std::array<std::string_view, 1> after_training{"far"};
-  static constexpr auto combination_flags = rotated_query_flag;
   std::string far = "refuse";
   std::string share = "layer";
   std::int64_t distances = 0;
@@ -26,7 +25,7 @@ struct RelativeOptions final : OptionsOf<RelativeOptions> {
                    "distances beyond the table: an error, its last row, or no term");
     visitor.choice("share", share, {"layer", "model"}, "one table per layer, or one for the whole model");
     visitor.integer("distances", distances, "rows K of the table; 0 for the longest sequence", 0, 1 << 20);
-    visitor.flag("rotated-query", rotated_query,
+    visitor.flag(rotated_query_option, rotated_query,
                  "in a combination with a rotation, multiply the table with the rotated q");
   }
   void validate() const override {

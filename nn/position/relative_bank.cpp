@@ -54,20 +54,18 @@ class RelativeBank final : public Encoding {
         log_length_(static_cast<double>(options.log_length)),
         log_scale_(options.log_scale),
         divides_by_d_(options.score_scale == "d") {
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill = Fill::normal(0.02)) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
-    mix_ = make("mix.weight", {heads_ * options.width, setup.width}, setup.start->linear_weight(setup.width));
-    bank_ = make("bank", {options.extent, options.width});
+    const Fill small = Fill::normal(0.02), one = Fill::constant(1);
+    mix_ = setup.linear_weight("mix.weight", heads_ * options.width);
+    bank_ = setup.parameter("bank", {options.extent, options.width}, small);
     if (options.conv_size > 0) {
       const Shape taps{setup.key_heads, setup.head_width, options.conv_size};
-      key_conv_ = make("key-conv.weight", taps);
-      value_conv_ = make("value-conv.weight", taps);
+      key_conv_ = setup.parameter("key-conv.weight", taps, small);
+      value_conv_ = setup.parameter("value-conv.weight", taps, small);
     }
     if (!options.qk_norm) return;
     check_normed_heads(setup, "relative-bank");
-    query_norm_ = make("query-norm.weight", {setup.head_width}, Fill::constant(1));
-    key_norm_ = make("key-norm.weight", {setup.head_width}, Fill::constant(1));
+    query_norm_ = setup.parameter("query-norm.weight", {setup.head_width}, one);
+    key_norm_ = setup.parameter("key-norm.weight", {setup.head_width}, one);
   }
 
   std::int64_t rows_by_position() const override { return bank_.size(0); }

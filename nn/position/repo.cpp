@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/rotary.hpp"
 
@@ -30,22 +29,17 @@ struct RepoOptions final : OptionsOf<RepoOptions> {
 class Repo final : public Encoding {
  public:
   Repo(const EncodingSetup& setup, const RepoOptions& options) {
-    check(setup.head_width % 2 == 0, "repo", "planes need an even head width, got {}", setup.head_width);
-    const std::vector<RotaryPlane> planes = rotary_planes(setup.head_width, options.base);
     if (setup.layer < options.rope_layers) {
-      plain_.emplace(planes, 1, false, setup.max_length, setup.dtype, setup.device);
+      plain_.emplace(rotary_planes("repo", setup.head_width, options.base), 1, false, setup.max_length, setup.dtype,
+                     setup.device);
       return;
     }
-    std::vector<double> angles;
-    for (const RotaryPlane& plane : planes) angles.push_back(plane.angle);
+    const std::vector<double> angles = rotary_angles("repo", setup.head_width, options.base);
     angles_ = Tensor::from(angles, {std::ssize(angles)}, setup.device).to(setup.dtype);
     const std::int64_t hidden = options.hidden > 0 ? options.hidden : std::max<std::int64_t>(setup.width / 8, 1);
-    const auto make = [&](std::string_view name, std::int64_t rows, std::int64_t columns) {
-      return setup.parameter(name, {rows, columns}, setup.start->linear_weight(columns), Scope::layer);
-    };
-    gate_ = make("gate.weight", hidden, setup.width);
-    content_ = make("content.weight", hidden, setup.width);
-    position_ = make("position.weight", setup.key_heads, hidden);
+    gate_ = setup.linear_weight("gate.weight", hidden);
+    content_ = setup.linear_weight("content.weight", hidden);
+    position_ = setup.parameter("position.weight", {setup.key_heads, hidden}, setup.start->linear_weight(hidden));
   }
 
   void rotate(Tensor& q, Tensor& k, Tensor&, const AttentionInput& in) const override {

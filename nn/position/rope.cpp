@@ -23,12 +23,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "core/error.hpp"
@@ -73,72 +71,52 @@ struct RopeOptions final : OptionsOf<RopeOptions> {
         "stretch", stretch, {"none", "pi", "ntk", "dynamic", "yarn", "llama3", "longrope"},
         "for longer texts: position interpolation, a larger base, a base that grows with the text, per plane (YaRN, "
         "Llama 3.1), or lists of factors");
+    visitor.only_with("stretch", {"pi", "ntk", "dynamic", "yarn", "llama3", "longrope"});
     visitor.real("factor", factor, "stretch s: the factor by which texts get longer", 1, 1e6);
+    visitor.only_with("stretch", {"dynamic", "yarn", "llama3", "longrope"});
     visitor.integer("trained-length", trained_length,
                     "for dynamic, yarn, llama3, longrope: L0, the length of the training texts in tokens", 1);
+    visitor.only_with("stretch", {"yarn", "longrope"});
     visitor.real("attention-factor", attention_factor,
                  "for yarn, longrope: factor of cos and sin; 0: the method's default, 0.1 ln s + 1 or "
                  "sqrt(1 + ln s / ln L0)",
                  0, 100);
+    visitor.only_with("stretch", {"yarn"});
     visitor.real("beta-fast", beta_fast, "for yarn: planes with more turns within L0 keep their angles", above(0));
+    visitor.only_with("stretch", {"yarn"});
     visitor.real("beta-slow", beta_slow, "for yarn: planes with fewer turns within L0 are interpolated", above(0));
+    visitor.only_with("stretch", {"yarn"});
     visitor.flag("truncate", truncate, "for yarn: round the ends of the ramp between them to whole planes");
+    visitor.only_with("stretch", {"llama3"});
     visitor.real("low-freq-factor", low_freq_factor, "for llama3: planes with fewer turns within L0 are interpolated",
                  0);
+    visitor.only_with("stretch", {"llama3"});
     visitor.real("high-freq-factor", high_freq_factor, "for llama3: planes with more turns within L0 keep their angles",
                  0);
+    visitor.only_with("stretch", {"longrope"});
     visitor.text("short-factors", short_factors,
                  "for longrope: λ up to L0 tokens, r/2 numbers such as 1/1.5/2, fastest plane first; empty: all 1");
+    visitor.only_with("stretch", {"longrope"});
     visitor.text("long-factors", long_factors, "for longrope: λ beyond L0 tokens, in the same form");
     visitor.choice("frequencies", frequencies, {"all", "fastest", "clip", "clip-hard"},
                    "planes that are rotated: all; only the fastest; or all, with the slowest faded (clip) or left out "
                    "(clip-hard)");
+    visitor.only_with("frequencies", {"fastest"});
     visitor.real("fastest", fastest, "for fastest: p, the share of planes that are rotated", above(0), 1);
+    visitor.only_with("frequencies", {"clip", "clip-hard"});
     visitor.integer("clipped", clipped, "for clip, clip-hard: n, the number of slow planes, at most r/2", 1, 1 << 15);
   }
   void validate() const override {
-    const RopeOptions usual;
-    check(stretch != "none" || factor == usual.factor, "rope",
-          "factor = {} has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or longrope",
-          factor);
-    const bool by_turns = stretch == "llama3", by_lists = stretch == "longrope", by_parts = stretch == "yarn";
-    check(by_turns || by_lists || by_parts || stretch == "dynamic" || trained_length == usual.trained_length, "rope",
-          "trained-length = {} has no effect with stretch = {}; it is for stretch = dynamic, yarn, llama3 and longrope",
-          trained_length, stretch);
-    check(by_parts || by_lists || attention_factor == 0, "rope",
-          "attention-factor = {} has no effect with stretch = {}; it is for stretch = yarn and longrope",
-          attention_factor, stretch);
-    for (const auto& [name, value, plain] :
-         {std::tuple{"beta-fast", beta_fast, usual.beta_fast}, {"beta-slow", beta_slow, usual.beta_slow}}) {
-      check(by_parts || value == plain, "rope", "{} = {} has no effect with stretch = {}; it is for stretch = yarn",
-            name, value, stretch);
-    }
     if (frequencies == "fastest" && rotary_dims > 0) fastest_planes(fastest, rotary_dims / 2);
-    check(beta_slow < beta_fast, "rope", "beta-slow = {} must be less than beta-fast = {}", beta_slow, beta_fast);
-    check(by_parts || truncate, "rope", "truncate = false has no effect with stretch = {}; it is for stretch = yarn",
-          stretch);
-    check(!by_lists || trained_length > 1, "rope",
-          "trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
-    for (const auto& [name, text] : {std::pair{"short-factors", &short_factors}, {"long-factors", &long_factors}}) {
-      check(by_lists || text->empty(), "rope", "{} = {} has no effect with stretch = {}; it is for stretch = longrope",
-            name, *text, stretch);
-      plane_factors("rope", name, *text);
-    }
-    check(by_turns || low_freq_factor == usual.low_freq_factor, "rope",
-          "low-freq-factor = {} has no effect with stretch = {}; it is for stretch = llama3", low_freq_factor, stretch);
-    check(by_turns || high_freq_factor == usual.high_freq_factor, "rope",
-          "high-freq-factor = {} has no effect with stretch = {}; it is for stretch = llama3", high_freq_factor,
-          stretch);
-    check(frequencies == "fastest" || fastest == usual.fastest, "rope",
-          "fastest = {} has no effect with frequencies = {}; it is for frequencies = fastest", fastest, frequencies);
     check(frequencies != "fastest" || fastest < 1, "rope",
           "fastest = 1 leaves all planes as they are with frequencies = fastest");
-    const bool clips = frequencies == "clip" || frequencies == "clip-hard";
-    check(clips || clipped == usual.clipped, "rope",
-          "clipped = {} has no effect with frequencies = {}; it is for frequencies = clip and clip-hard", clipped,
-          frequencies);
+    check(beta_slow < beta_fast, "rope", "beta-slow = {} must be less than beta-fast = {}", beta_slow, beta_fast);
     check(low_freq_factor < high_freq_factor, "rope", "low-freq-factor = {} must be less than high-freq-factor = {}",
           low_freq_factor, high_freq_factor);
+    check(stretch != "longrope" || trained_length > 1, "rope",
+          "trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
+    plane_factors("rope", "short-factors", short_factors);
+    plane_factors("rope", "long-factors", long_factors);
   }
 };
 
@@ -217,10 +195,8 @@ struct RopeSizes {
 
 // The angles for a text of `length` tokens. Only dynamic and longrope depend on it, beyond L0.
 Rotary make_rotary(const RopeSizes& sizes, const RopeOptions& options, std::int64_t length) {
-  const std::int64_t dims = options.rotary_dims > 0 ? options.rotary_dims : sizes.head_width;
-  check(dims % 2 == 0, "rope", "planes need an even number of dims, but {} are to be rotated", dims);
-  check(dims <= sizes.head_width, "rope", "rotary-dims {} is more than the head width {}", dims, sizes.head_width);
-  std::vector<RotaryPlane> planes = rotary_planes(dims, options.base);
+  const std::int64_t dims = rotated_dims("rope", options.rotary_dims, sizes.head_width);
+  std::vector<RotaryPlane> planes = rotary_planes("rope", dims, options.base);
   const double longer = static_cast<double>(length) / static_cast<double>(options.trained_length);
   double size = 1;
   if (options.stretch == "pi") {

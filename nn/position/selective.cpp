@@ -15,6 +15,7 @@
 #include "nn/attention/attention.hpp"
 #include "nn/attention/composed.hpp"
 #include "nn/encoding/encoding.hpp"
+#include "nn/encoding/shared_parts.hpp"
 
 namespace tally {
 namespace {
@@ -37,8 +38,8 @@ class Selective final : public Encoding {
     if (options.selector != "projection") return;
     const Shape shape{setup.head_width, setup.width};
     const Fill fill = setup.start->linear_weight(setup.width);
-    query_ = setup.parameter("selector.query.weight", shape, fill, Scope::layer);
-    key_ = setup.parameter("selector.key.weight", shape, fill, Scope::layer);
+    query_ = setup.parameter("selector.query.weight", shape, fill);
+    key_ = setup.parameter("selector.key.weight", shape, fill);
   }
 
   void score(const AttentionInput& in, Score& score) const override {
@@ -95,9 +96,7 @@ class Selective final : public Encoding {
       kept = own;
       return earlier;
     }
-    Shape shape = kept.shape();
-    shape[3] = in.keys() - shape[3];
-    const Tensor before = concat({kept, Tensor::zeros(shape, kept.dtype(), kept.device())}, 3);
+    const Tensor before = padded(kept, 3, 0, in.keys() - kept.size(3));
     kept = before + own;
     return earlier + before;
   }

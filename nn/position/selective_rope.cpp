@@ -10,7 +10,6 @@
 
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
-#include "core/error.hpp"
 #include "nn/attention/attention.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/rotary.hpp"
@@ -41,19 +40,15 @@ class SelectiveRope final : public Encoding {
   SelectiveRope(const EncodingSetup& setup, const SelectiveRopeOptions& options)
       : key_heads_(setup.key_heads), pairs_(setup.head_width / 2) {
     const std::int64_t d = setup.head_width;
-    check(d % 2 == 0, "selective-rope", "planes need an even head width, got {}", d);
-    const auto make = [&](std::string_view name, const Shape& shape, const Fill& fill) {
-      return setup.parameter(name, shape, fill, Scope::layer);
-    };
-    angle_ = make("angle.weight", {key_heads_, pairs_, d}, Fill::normal(1 / std::sqrt(static_cast<double>(d))));
-    conv_ = make("conv.weight", {key_heads_, pairs_, taps}, setup.start->linear_weight(taps));
+    const std::vector<double> fixed = rotary_angles("selective-rope", d, options.base);
+    angle_ =
+        setup.parameter("angle.weight", {key_heads_, pairs_, d}, Fill::normal(1 / std::sqrt(static_cast<double>(d))));
+    conv_ = setup.parameter("conv.weight", {key_heads_, pairs_, taps}, setup.start->linear_weight(taps));
     if (options.phase_gate) {
-      gate_weight_ = make("gate.weight", {key_heads_, setup.width}, setup.start->linear_weight(setup.width));
-      gate_bias_ = make("gate.bias", {key_heads_}, setup.start->linear_bias(setup.width));
+      gate_weight_ = setup.parameter("gate.weight", {key_heads_, setup.width}, setup.start->linear_weight(setup.width));
+      gate_bias_ = setup.parameter("gate.bias", {key_heads_}, setup.start->linear_bias(setup.width));
     }
-    std::vector<double> fixed;
-    for (const RotaryPlane& plane : rotary_planes(d, options.base)) fixed.push_back(plane.angle);
-    temperature_ = options.temperature == "learned" ? make("temperature", {pairs_}, Fill::list(fixed))
+    temperature_ = options.temperature == "learned" ? setup.parameter("temperature", {pairs_}, Fill::list(fixed))
                                                     : Tensor::from(fixed, {pairs_}, setup.device).to(setup.dtype);
   }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autograd/ops.hpp"
-#include "core/error.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
 
@@ -17,13 +16,10 @@ struct SigmoidOptions final : OptionsOf<SigmoidOptions> {
   RemainderOption remainder;
 
   void visit(OptionVisitor& visitor) override {
+    visitor.only_with("visible", {"false"});
     visitor.integer("length", length, "n, the length of the training texts in tokens", 1, 1 << 24);
     visitor.flag("visible", visible, "n is the number of unmasked keys of the query");
     remainder.visit(visitor, "vector that gets the leftover mass, 1 minus the sum of weights");
-  }
-  void validate() const override {
-    check(!visible || length == SigmoidOptions().length, "sigmoid", "length = {} has no effect with visible = true",
-          length);
   }
 };
 

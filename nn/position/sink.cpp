@@ -21,7 +21,7 @@ struct SinkOptions final : OptionsOf<SinkOptions> {
 class Sink final : public Encoding {
  public:
   Sink(const EncodingSetup& setup, const SinkOptions& options)
-      : logit_(setup.parameter("logit", {setup.heads}, Fill::normal(options.deviation), Scope::layer)),
+      : logit_(setup.parameter("logit", {setup.heads}, Fill::normal(options.deviation))),
         remainder_(setup, options.remainder) {}
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -4,7 +4,6 @@
 // The factor multiplies q, so biases are not scaled, and gates use the scaled score. With `whole` it multiplies the sum
 // of the score and all terms of a combination, and gates use the unscaled score. Initial value: reprints of the paper
 // differ (0.43, 0.168).
-#include <array>
 #include <cmath>
 
 #include "autograd/ops.hpp"
@@ -14,8 +13,6 @@ namespace tally {
 namespace {
 
 struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
-  static constexpr std::array<CombinationFlag, 1> combination_flags{
-      {{"whole", "what changes scores", &EncodingTraits::scores}}};
   double start = 0.43;
   bool bias = false;
   bool whole = false;
@@ -31,9 +28,8 @@ struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
 class Ssmax final : public Encoding {
  public:
   Ssmax(const EncodingSetup& setup, const SsmaxOptions& options)
-      : whole_(options.whole),
-        factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start), Scope::layer)) {
-    if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0), Scope::layer);
+      : whole_(options.whole), factor_(setup.parameter("factor", {setup.heads}, Fill::constant(options.start))) {
+    if (options.bias) bias_ = setup.parameter("bias", {setup.heads}, Fill::constant(0));
   }
 
   void rotate(Tensor& q, Tensor&, Tensor&, const AttentionInput& in) const override {

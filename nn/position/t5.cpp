@@ -22,7 +22,7 @@ double bucket_of(std::int64_t distance) {
 class T5 final : public Encoding {
  public:
   explicit T5(const EncodingSetup& setup)
-      : biases_(setup.parameter("biases", {setup.heads, bucket_count}, Fill::normal(0.02), Scope::layer)) {}
+      : biases_(setup.parameter("biases", {setup.heads, bucket_count}, Fill::normal(0.02))) {}
 
   void score(const AttentionInput& in, Score& score) const override {
     const Tensor buckets = in.distances(bucket_of, DType::i32);

@@ -28,16 +28,11 @@ TALLY_SCORE_MOD(tra, Tra);
 namespace tally {
 namespace {
 
-struct TraOptions final : OptionsOf<TraOptions> {
-  void visit(OptionVisitor&) override {}
-};
-
 class ThresholdRelative final : public Encoding {
  public:
   explicit ThresholdRelative(const EncodingSetup& setup)
-      : weight_(setup.parameter("threshold.weight", {setup.heads, setup.width}, setup.start->linear_weight(setup.width),
-                                Scope::layer)),
-        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0), Scope::layer)) {
+      : weight_(setup.linear_weight("threshold.weight", setup.heads)),
+        bias_(setup.parameter("threshold.bias", {setup.heads}, Fill::constant(0))) {
     check_normed_heads(setup, "tra");
   }
 
@@ -57,7 +52,7 @@ class ThresholdRelative final : public Encoding {
 }  // namespace
 }  // namespace tally
 
-TALLY_ENCODING(tra, TraOptions, ThresholdRelative, "keys with a score below 0 are masked; distance counts the others",
+TALLY_ENCODING(tra, NoOptions, ThresholdRelative, "keys with a score below 0 are masked; distance counts the others",
                "n_ij = #{ m : j <= m <= i, s_im > 0 };  l_ij = s_ij + log sigmoid(w.x_i + b) n_ij where s_ij > 0",
                "TRA: Threshold relative attention, 2025, arXiv 2503.23174", .before_rotations = true);
 

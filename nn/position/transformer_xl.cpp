@@ -24,9 +24,9 @@ class TransformerXl final : public Encoding {
   explicit TransformerXl(const EncodingSetup& setup) : heads_(setup.heads) {
     const Fill start = Fill::normal(0.02);
     const Shape per_head{setup.heads, setup.head_width};
-    content_ = setup.parameter("content", per_head, start, Scope::layer);
-    position_ = setup.parameter("place", per_head, start, Scope::layer);
-    map_ = setup.parameter("distances", {setup.heads * setup.head_width, setup.width}, start, Scope::layer);
+    content_ = setup.parameter("content", per_head, start);
+    position_ = setup.parameter("place", per_head, start);
+    map_ = setup.parameter("distances", {setup.heads * setup.head_width, setup.width}, start);
   }
 
   void score(const AttentionInput& in, Score& score) const override {

@@ -38,8 +38,8 @@ class Wall final : public Encoding {
  public:
   Wall(const EncodingSetup& setup, const WallOptions& options) : heads_(setup.heads) {
     const std::int64_t channels = setup.heads * setup.head_width;
-    weight_ = setup.parameter("decay.weight", {channels, setup.width}, Fill::normal(0.02), Scope::layer);
-    bias_ = setup.parameter("decay.bias", {channels}, Fill::constant(open), Scope::layer);
+    weight_ = setup.parameter("decay.weight", {channels, setup.width}, Fill::normal(0.02));
+    bias_ = setup.parameter("decay.bias", {channels}, Fill::constant(open));
     if (options.qk_norm) norm_.emplace(setup);
     if (options.scalar_gate) forget_.emplace(setup, 1, open);
   }

@@ -33,8 +33,7 @@ double growth(std::int64_t plane, std::int64_t dims) {
 // sign: 1 for q, -1 for k
 Rotary make_rotary(const EncodingSetup& setup, const XposOptions& options, double sign) {
   const std::int64_t dims = setup.head_width;
-  check(dims % 2 == 0, "xpos", "planes need an even number of dims, but the head width is {}", dims);
-  std::vector<RotaryPlane> planes = rotary_planes(dims, 10000);
+  std::vector<RotaryPlane> planes = rotary_planes("xpos", dims, 10000);
   for (std::int64_t i = 0; i < dims / 2; ++i) planes[static_cast<std::size_t>(i)].growth = sign * growth(i, dims);
   return {std::move(planes), 1, options.layout == "interleaved", setup.max_length, setup.dtype, setup.device};
 }

@@ -179,7 +179,7 @@ JsonValue bench_attention(const BenchOptions& options) {
                             model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
   std::vector<Tensor> leaves;
   EncodingSetup setup = EncodingSetup::of(model, options.max_length, start);
-  setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+  setup.make_parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     leaves.push_back(start.make(name, shape, fill));
     set_requires_grad(leaves.back());
     return leaves.back();

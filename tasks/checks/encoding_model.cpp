@@ -74,7 +74,7 @@ EncodingChoice sum_with(const EncodingChoice& choice, const std::vector<const En
   return sum;
 }
 
-// The encodings that are combined with others, and with an encoding that has a flag for rotations also one of these.
+// The encodings that are combined with others, and with an encoding that may read the rotated q also a rotation.
 std::vector<std::vector<const EncodingEntry*>> companions() {
   std::vector<const EncodingEntry*> all;
   std::ranges::copy_if(encoding_registry(), std::back_inserter(all),
@@ -83,7 +83,7 @@ std::vector<std::vector<const EncodingEntry*>> companions() {
   for (const EncodingEntry* entry : all) {
     groups.push_back({entry});
     const auto rotation = std::ranges::find_if(all, [](const auto* other) { return other->traits.rotates; });
-    if (!entry->combination_flags.empty() && rotation != all.end()) groups.back().push_back(*rotation);
+    if (entry->has_rotated_query() && rotation != all.end()) groups.back().push_back(*rotation);
   }
   return groups;
 }
@@ -163,11 +163,10 @@ std::vector<EncodingVariant> variants_in_company(const EncodingChoice& usual, co
     for (const auto& part : sum.choice.parts) {
       const bool rotates = std::ranges::any_of(
           sum.choice.parts, [&](const auto& other) { return &other != &part && other.entry->traits.rotates; });
-      for (const CombinationFlag& flag : part.entry->combination_flags) {
-        const std::string name = formatted("{}.{}", part.entry->name, flag.option);
-        EncodingVariant flagged{sum.choice.clone(), formatted("{} {}=true", sum.label, name)};
-        if (rotates && set(flagged.choice, name, "true") && !is_refused(flagged)) add(std::move(flagged));
-      }
+      if (!rotates || !part.entry->has_rotated_query()) continue;
+      const std::string name = formatted("{}.{}", part.entry->name, rotated_query_option);
+      EncodingVariant flagged{sum.choice.clone(), formatted("{} {}=true", sum.label, name)};
+      if (set(flagged.choice, name, "true")) add(std::move(flagged));
     }
     add(std::move(sum));
   }

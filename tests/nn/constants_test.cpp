@@ -38,17 +38,6 @@ double power(std::int64_t t, std::int64_t column, std::int64_t, std::span<const 
   return values[0] * std::pow(static_cast<double>(t), static_cast<double>(column) + values[1]);
 }
 
-// A table of other values is another table.
-TEST_P(ConstantsOn, DependOnTheValuesThatTheyAreGiven) {
-  Constants constants(4);
-  const auto table = [&](double factor) {
-    return constants.of(power, 1, 3, 2, {factor, 1}, DType::f64, default_device());
-  };
-  EXPECT_EQ(table(2).to_vector<double>(), (std::vector<double>{2, 2, 4, 8}));
-  EXPECT_EQ(table(3).to_vector<double>(), (std::vector<double>{3, 3, 6, 12}));
-  EXPECT_EQ(table(2).storage(), table(2).storage());
-}
-
 // Captured steps read the first table as long as they exist.
 TEST_P(ConstantsOn, ALongerTextGetsAnotherTableAndTheFirstStays) {
   Constants constants(4);

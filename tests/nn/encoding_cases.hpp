@@ -1,5 +1,5 @@
-// Shared by the tests of encodings, without naming one. Every combination of an encoding's choices and flags, and an
-// encoding with its attention as one function of tensors.
+// Shared by the tests of encodings, without naming one. Cases of options for an encoding, and an encoding with its
+// attention as one function of tensors.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,88 +63,66 @@ inline std::vector<EncodingCase> asked(std::vector<EncodingCase> cases) {
   return cases;
 }
 
-// Whether the values of its options go together.
-inline bool fits(const EncodingChoice& choice) {
+// The case with another value of one option, and with the option without which that has no effect. None if it is out of
+// its range or contradicts the other options.
+inline std::optional<EncodingCase> with_option(const EncodingCase& one, const OptionInfo& info,
+                                               const std::string& value) {
+  EncodingCase changed{one.choice.clone(), formatted("{} {}={}", one.label, info.name, value)};
+  Options& options = *changed.choice.parts[0].options;
   try {
-    for (const auto& part : choice.parts) part.options->validate();
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// The same with another value of one option; none if that is out of its range.
-inline std::optional<EncodingCase> with_option(const EncodingCase& one, std::string_view name, std::string_view value) {
-  EncodingCase changed{one.choice.clone(), formatted("{} {}={}", one.label, name, value)};
-  try {
-    changed.choice.set_option(name, value);
+    const std::vector<OptionInfo> infos = list_options(options);
+    const auto other = std::ranges::find(infos, info.other, &OptionInfo::name);
+    if (other != infos.end() && std::ranges::count(info.needed, to_text(other->value)) == 0) {
+      changed.label += formatted(" {}={}", info.other, info.needed.front());
+      changed.choice.set_option(info.other, info.needed.front());
+    }
+    changed.choice.set_option(info.name, value);
+    check_values(options, one.label);
+    options.validate();
   } catch (const Error&) {
     return std::nullopt;
   }
   return changed;
 }
 
-// The case with every real option at twice its default, if it may have that value; none if no option may.
-inline std::optional<EncodingCase> with_reals_doubled(const EncodingCase& one, Options& options) {
-  EncodingCase doubled{one.choice.clone(), one.label};
-  for (const OptionInfo& info : list_options(options)) {
-    const double* value = std::get_if<double>(&info.value);
-    if (value == nullptr) continue;
-    auto changed = with_option(doubled, info.name, to_text(2 * *value));
-    if (changed.has_value() && fits(changed->choice)) doubled = std::move(*changed);
+// The case with each other value of a choice or a flag, or with one other number.
+inline std::vector<EncodingCase> with_other_values(const EncodingCase& one, const OptionInfo& info) {
+  std::vector<std::string> values = info.allowed;
+  const bool number = info.allowed.empty() && !std::holds_alternative<bool>(info.value);
+  if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
+  if (std::holds_alternative<std::int64_t>(info.value)) values = {"2", "3"};
+  if (const double* real = std::get_if<double>(&info.value)) values = {to_text(2 * *real), "1"};
+  std::vector<EncodingCase> changed;
+  for (const std::string& value : values) {
+    if (value == to_text(info.value)) continue;
+    if (auto other = with_option(one, info, value)) changed.push_back(std::move(*other));
+    if (number && !changed.empty()) break;
   }
-  if (doubled.label == one.label) return std::nullopt;
-  return doubled;
+  return changed;
 }
 
-// A selection if there are many: every value of an option that is in one of them, and otherwise no pattern.
-inline std::vector<EncodingCase> thinned(std::vector<EncodingCase> cases) {
-  constexpr std::size_t many = 32;
-  if (cases.size() <= many) return cases;
-  std::set<std::string> seen;
-  std::vector<EncodingCase> kept;
-  for (std::size_t n = 0; n < cases.size(); ++n) {
-    bool news = false;
-    std::istringstream words(cases[n].label);
-    for (std::string word; words >> word;) news |= seen.insert(word).second;
-    const bool drawn = (n * 2654435761U >> 8U) % (cases.size() / (many / 2)) == 0;
-    if (news || drawn) kept.push_back(std::move(cases[n]));
-  }
-  return kept;
-}
-
-// Whether it is a flag that has an effect only with a rotation.
-inline bool sees_rotations(const EncodingEntry& entry, std::string_view option) {
-  return std::ranges::any_of(entry.combination_flags, [&](const CombinationFlag& flag) {
-    return flag.option == option && flag.trait == &EncodingTraits::rotates;
-  });
-}
-
-// All values of choices and flags, the default and 2 for integers, reals at their defaults and at twice these. All
-// combinations that the ranges and the options together allow, or a selection if these are many.
+// The default options, each other value of each option, some combinations, and last all options changed.
 inline std::vector<EncodingCase> cases_of(const EncodingEntry& entry) {
+  constexpr std::uint32_t combinations = 8;
   std::vector<EncodingCase> cases;
   cases.push_back({EncodingChoice::parse(entry.name), entry.name});
-  for (const OptionInfo& info : list_options(*entry.make_options())) {
-    if (sees_rotations(entry, info.name)) continue;  // no effect without a rotation: tested in sums
-    std::vector<std::string> values{to_text(info.value)};
-    if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
-    if (!info.allowed.empty()) values = info.allowed;
-    if (std::holds_alternative<std::int64_t>(info.value)) values.emplace_back("2");
-    std::vector<EncodingCase> extended;
-    for (const EncodingCase& before : cases) {
-      for (const std::string& value : values) {
-        if (auto one = with_option(before, info.name, value)) extended.push_back(std::move(*one));
-      }
-    }
-    const bool many = extended.size() > 64;
-    if (many) std::erase_if(extended, [](const EncodingCase& one) { return !fits(one.choice); });
-    cases = many ? thinned(std::move(extended)) : std::move(extended);
+  std::vector<OptionInfo> infos = list_options(*entry.make_options());
+  std::erase_if(infos, [](const OptionInfo& info) { return info.name == rotated_query_option; });  // for sums
+  for (const OptionInfo& info : infos) {
+    for (EncodingCase& other : with_other_values(cases.front(), info)) cases.push_back(std::move(other));
   }
-  std::erase_if(cases, [](const EncodingCase& one) { return !fits(one.choice); });
-  const std::size_t with_default_reals = cases.size();
-  for (std::size_t n = 0; n < with_default_reals; ++n) {
-    if (auto doubled = with_reals_doubled(cases[n], *entry.make_options())) cases.push_back(std::move(*doubled));
+  if (infos.size() < 2) return cases;
+  Rng rng({1, stream_of(entry.name), 0});
+  std::set<std::string> labels;
+  for (std::uint32_t n = 0; n <= combinations; ++n) {
+    EncodingCase drawn{cases.front().choice.clone(), cases.front().label};
+    for (const OptionInfo& info : infos) {
+      std::vector<EncodingCase> others = with_other_values(drawn, info);
+      if (others.empty() || (n < combinations && rng.below(2) == 0)) continue;
+      const std::size_t chosen = n < combinations ? rng.below(static_cast<std::uint32_t>(others.size())) : 0;
+      drawn = std::move(others[chosen]);
+    }
+    if (n == combinations || labels.insert(drawn.label).second) cases.push_back(std::move(drawn));
   }
   return cases;
 }
@@ -179,14 +156,15 @@ inline std::vector<EncodingCase> windowed_cases() {
   return asked(std::move(cases));
 }
 
-// Sets every flag of one encoding that acts only with a rotation, if its other options allow it. False: it has none.
-inline bool set_flags_for_rotations(EncodingCase& one) {
-  const std::string before = one.label;
-  for (const CombinationFlag& flag : one.choice.parts[0].entry->combination_flags) {
-    if (flag.trait != &EncodingTraits::rotates) continue;
-    if (auto set = with_option(one, flag.option, "true"); fits(set->choice)) one = std::move(*set);
+// Sets the option rotated-query, if the other options allow it. False: it is not set.
+inline bool set_rotated_query(EncodingCase& one) {
+  for (const OptionInfo& info : list_options(*one.choice.parts[0].options)) {
+    if (info.name != rotated_query_option) continue;
+    auto set = with_option(one, info, "true");
+    if (set) one = std::move(*set);
+    return set.has_value();
   }
-  return one.label != before;
+  return false;
 }
 
 // The same with all of its options changed: the last of its cases, queries as rotated.
@@ -194,7 +172,7 @@ inline std::vector<EncodingCase> changed_singles() {
   std::vector<EncodingCase> cases;
   for (const EncodingEntry* entry : encoding_registry()) {
     cases.push_back(std::move(cases_of(*entry).back()));
-    set_flags_for_rotations(cases.back());
+    set_rotated_query(cases.back());
   }
   return cases;
 }
@@ -238,29 +216,21 @@ inline std::vector<EncodingCase> neighbours(const std::vector<EncodingCase>& sin
   return cases;
 }
 
-// Every encoding that can use rotated queries with every rotation that keeps their width, with one other option changed
-// or none.
+// Every encoding that can use rotated queries, as it is and with all options changed, with every rotation that keeps
+// their width.
 inline std::vector<EncodingCase> rotated_query_cases() {
   std::vector<EncodingCase> cases;
-  const auto add = [&](EncodingCase one) {
-    if (!set_flags_for_rotations(one)) return;
-    for (const EncodingCase& rotation : plain_singles()) {
-      const EncodingTraits& traits = rotation.choice.parts[0].entry->traits;
-      if (traits.rotates && !traits.widens_heads) cases.push_back(sum_of(one, rotation));
-    }
-  };
-  for (const EncodingEntry* entry : encoding_registry()) {
-    add({EncodingChoice::parse(entry->name), entry->name});
-    for (const OptionInfo& info : list_options(*entry->make_options())) {
-      std::vector<std::string> values = info.allowed;
-      if (std::holds_alternative<std::int64_t>(info.value)) values = {"2"};
-      for (const std::string& value : values) {
-        if (value == to_text(info.value)) continue;
-        auto one = with_option({EncodingChoice::parse(entry->name), entry->name}, info.name, value);
-        if (one.has_value() && fits(one->choice)) add(std::move(*one));
+  const auto add = [&](std::vector<EncodingCase> singles) {
+    for (EncodingCase& one : singles) {
+      if (!one.choice.parts[0].entry->has_rotated_query() || !set_rotated_query(one)) continue;
+      for (const EncodingCase& rotation : plain_singles()) {
+        const EncodingTraits& traits = rotation.choice.parts[0].entry->traits;
+        if (traits.rotates && !traits.widens_heads) cases.push_back(sum_of(one, rotation));
       }
     }
-  }
+  };
+  add(plain_singles());
+  add(changed_singles());
   return asked(std::move(cases));
 }
 
@@ -330,7 +300,7 @@ inline std::unique_ptr<Encoding> make_encoding(const EncodingChoice& choice, con
   model.heads = sizes.heads;
   model.layers = 1;
   EncodingSetup setup = EncodingSetup::of(model, sizes.max_length, start);
-  setup.parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+  setup.make_parameter = [&source](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return source(name, shape, fill);
   };
   return std::move(choice.make(setup).front().encoding);

@@ -9,41 +9,6 @@ namespace tally::encoding_cases_test {
 
 using testing::EncodingCase;
 
-// Only some of many combinations are tested, but every value must be in one of them.
-TEST(EncodingCases, HaveEveryValueOfEveryChoiceAndFlag) {
-  for (const EncodingEntry* entry : encoding_registry()) {
-    std::set<std::string> seen;
-    for (const EncodingCase& one : testing::cases_of(*entry)) {
-      for (const OptionInfo& option : list_options(*one.choice.parts[0].options)) {
-        seen.insert(formatted("{}={}", option.name, to_text(option.value)));
-      }
-    }
-    for (const OptionInfo& option : list_options(*entry->make_options())) {
-      if (option.name == "rotated-query") continue;  // of sums
-      std::vector<std::string> values = option.allowed;
-      if (std::holds_alternative<bool>(option.value)) values = {"false", "true"};
-      for (const std::string& value : values) {
-        EXPECT_TRUE(seen.contains(formatted("{}={}", option.name, value)))
-            << entry->name << " " << option.name << " " << value;
-      }
-    }
-  }
-}
-
-struct Share final : OptionsOf<Share> {
-  double share = 0.75;
-  void visit(OptionVisitor& visitor) override { visitor.real("share", share, "no more than 1", 0, 1); }
-};
-struct Plain final : Encoding {};
-
-// An option may end below twice its default.
-TEST(EncodingCases, LeaveOutValuesOutOfRange) {
-  const EncodingEntry entry = encoding_entry<Share, Plain>("plain", "", "", "");
-  EncodingCase one;
-  one.choice.parts.push_back({&entry, entry.make_options()});
-  EXPECT_FALSE(testing::with_reals_doubled(one, *entry.make_options()).has_value());
-}
-
 // If an encoding is named, only its cases are left, including its combinations with each of the others.
 TEST(EncodingCases, AreThoseOfTheEncodingThatIsAskedFor) {
   const std::size_t before = testing::together_cases().size();

@@ -1,14 +1,12 @@
 // What --pe names: encodings by name, sums, their options, and the rules of sums.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/ops.hpp"
 #include "core/error.hpp"
-#include "nn/transformer.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
 
@@ -22,12 +20,6 @@ using testing::normal_tensor;
 
 using testing::error_of;
 
-TEST(EncodingChoice, KeepsPartsInOrderOfName) {
-  EXPECT_EQ(EncodingChoice::parse("cope").text(), "cope");
-  EXPECT_EQ(EncodingChoice::parse("rope+cope").text(), "cope+rope");
-  EXPECT_EQ(EncodingChoice::parse("rope+alibi+cope").text(), "alibi+cope+rope");
-}
-
 TEST(EncodingChoice, SaysWhatIsWrongWithAName) {
   EXPECT_EQ(error_of([] { EncodingChoice::parse("coep"); }),
             "[encoding] there is no encoding 'coep'; did you mean 'cope'?");
@@ -35,10 +27,6 @@ TEST(EncodingChoice, SaysWhatIsWrongWithAName) {
             "[encoding] there is no encoding 'nope'; here it is 'none'");
   EXPECT_EQ(error_of([] { EncodingChoice::parse("rope+sba"); }),
             "[encoding] there is no encoding 'sba'; here it is 'stick-breaking'");
-  EXPECT_EQ(error_of([] { EncodingChoice::parse("cope+cope"); }), "[encoding] 'cope+cope' names cope twice");
-  for (const std::string text : {"", "+cope", "cope+", "cope++rope"}) {
-    EXPECT_NE(error_of([&] { EncodingChoice::parse(text); }).find("lacks a name"), std::string::npos) << text;
-  }
   const std::string unknown = error_of([] { EncodingChoice::parse("something-else-entirely"); });
   for (const EncodingEntry* entry : encoding_registry()) EXPECT_NE(unknown.find(entry->name), std::string::npos);
 }
@@ -121,9 +109,6 @@ TEST(EncodingChoice, SaysWhatQueriesSee) {
 }
 
 // Encodings for these tests only, one hook each.
-struct Scanning final : Encoding {
-  void score(const AttentionInput& in, Score& score) const override { score.add_score_mod(contextual_table(in.q)); }
-};
 struct Whole final : Encoding {
   Tensor mix(const AttentionInput& in) const override { return multiply(in.v, 2.0); }
 };
@@ -191,20 +176,6 @@ void expect_near(const Tensor& a, const Tensor& b) {
   for (std::size_t n = 0; n < x.size(); ++n) ASSERT_NEAR(x[n], y[n], 1e-12);
 }
 
-// Both tables are read at the positions of the score.
-TEST(EncodingSum, OfTwoScansIsMaterialised) {
-  const EncodingEntry first = entry_of<Scanning>("first"), second = entry_of<Scanning>("second");
-  EncodingChoice choice;
-  for (const EncodingEntry* entry : {&first, &second}) choice.parts.push_back({entry, entry->make_options()});
-  EXPECT_TRUE(make_encoding(choice, AttentionSizes{}, nullptr)->traits.is_composed());
-  const AttentionSizes sizes;
-  const Shape shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  const Tensor q = normal_tensor("q", shape), k = normal_tensor("k", shape);
-  const Tensor s = matmul(q, transpose(k, -1, -2), 1 / std::sqrt(static_cast<double>(sizes.head_width)));
-  const Tensor table = interpolate_causal(q, causal_suffix_sum(sigmoid(s)));
-  expect_near(output_of({&first, &second}), matmul(causal_softmax(s + table * 2.0), normal_tensor("v", shape)));
-}
-
 TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
   const EncodingEntry first = entry_of<Even>("first"), second = entry_of<Even>("second"),
                       whole = entry_of<Whole>("whole");
@@ -216,12 +187,6 @@ TEST(EncodingSum, RefusesTwoRulesForTheWeightsAndAWholeAttentionInASum) {
               output_of({&first, &whole});
             }),
             "[encoding] first+whole: whole computes the whole attention and cannot be combined");
-}
-
-// Told as it is made, before anything is computed with it.
-TEST(EncodingSum, RefusesStickBreakingBesideAnotherRuleForTheWeights) {
-  EXPECT_EQ(error_of([] { make_encoding(EncodingChoice::parse("hard+stick-breaking"), AttentionSizes{}, nullptr); }),
-            "[encoding] hard+stick-breaking: two parts each take the place of the softmax; keep one of them");
 }
 
 TEST(EncodingSum, RefusesAWholeAttentionInAWindow) {
@@ -259,91 +224,56 @@ TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
   const Tensor expected = matmul(weights, normal_tensor("v", shape));
   expect_near(output_of({&turning, &norming}), expected);
   expect_near(output_of({&norming_first, &turning_last}), expected);
-
-  EncodingEntry renamed = find_encoding("rope");
-  renamed.name = "a-rope";
-  EncodingChoice choice;
-  for (const EncodingEntry* entry : {&std::as_const(renamed), &find_encoding("fox-pro")}) {
-    choice.parts.push_back({entry, entry->make_options()});
-  }
-  const auto output = [](const EncodingChoice& of) {
-    const auto encoding = make_encoding(of, AttentionSizes{}, [](std::string_view name, const Shape& as, const Fill&) {
-      return normal_tensor(name, as);
-    });
-    return attention_output(*encoding, normal_tensor("x", {1, 5, 8}), normal_tensor("q", {1, 2, 5, 4}),
-                            normal_tensor("k", {1, 2, 5, 4}), normal_tensor("v", {1, 2, 5, 4}));
-  };
-  expect_near(output(choice), output(EncodingChoice::parse("fox-pro+rope")));
 }
 
-TEST(EncodingChoice, NotesFlagsWithoutEffect) {
-  const auto notes_of = [](std::string_view text, std::string_view flag) {
-    EncodingChoice choice = EncodingChoice::parse(text);
-    choice.set_option(flag, "true");
-    return choice.notes();
-  };
+TEST(EncodingChoice, NotesRotatedQueriesWithoutARotation) {
+  const auto notes_of = [](std::string_view text) { return encoding(text, {{"cope.rotated-query", true}}).notes(); };
   EXPECT_TRUE(EncodingChoice::parse("cope").notes().empty());
   EXPECT_EQ(
-      notes_of("0:rope,1:cope", "cope.rotated-query"),
+      notes_of("0:rope,1:cope"),
       std::vector<std::string>{"note: cope.rotated-query=true changes nothing: cope is not combined with a rotation"});
-  EXPECT_TRUE(notes_of("cope+rope", "cope.rotated-query").empty());
-  EXPECT_EQ(notes_of("0:rope+ssmax,1:alibi", "ssmax.whole"),
-            std::vector<std::string>{
-                "note: ssmax.whole=true changes nothing: ssmax is not combined with what changes scores"});
-  EXPECT_TRUE(notes_of("alibi+ssmax", "ssmax.whole").empty());
+  EXPECT_TRUE(notes_of("cope+rope").empty());
 }
 
-TEST(EncodingChoice, RefusesOptionsThatCouldHaveNoEffect) {
-  const auto complaint = [](const std::string& encoding,
-                            const std::vector<std::pair<std::string, std::string>>& settings) {
-    EncodingChoice choice = EncodingChoice::parse(encoding);
-    for (const auto& [name, value] : settings) choice.set_option(name, value);
+TEST(EncodingChoice, RefusesOptionsThatContradictEachOther) {
+  using Settings = std::initializer_list<std::pair<std::string_view, OptionValue>>;
+  const auto complaint = [](const char* text, Settings settings) {
     return error_of([&] {
-      make_encoding(choice, AttentionSizes{},
+      make_encoding(encoding(text, settings), AttentionSizes{},
                     [](std::string_view name, const Shape& shape, const Fill&) { return normal_tensor(name, shape); });
     });
   };
-  EXPECT_EQ(complaint("rope", {{"factor", "8"}}),
-            "[rope] factor = 8 has no effect with stretch = none; choose stretch = pi, ntk, dynamic, yarn, llama3 or "
-            "longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", "64"}}),
-            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = dynamic, yarn, llama3 "
-            "and longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"low-freq-factor", "2"}}),
-            "[rope] low-freq-factor = 2 has no effect with stretch = yarn; it is for stretch = llama3");
-  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"attention-factor", "2"}}),
-            "[rope] attention-factor = 2 has no effect with stretch = ntk; it is for stretch = yarn and longrope");
-  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"beta-fast", "64"}}),
-            "[rope] beta-fast = 64 has no effect with stretch = pi; it is for stretch = yarn");
-  EXPECT_EQ(complaint("rope", {{"truncate", "false"}}),
-            "[rope] truncate = false has no effect with stretch = none; it is for stretch = yarn");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", "32"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "pi"}, {"trained-length", 64}}),
+            "[rope] trained-length = 64 has no effect with stretch = pi; it is for stretch = dynamic or yarn or llama3 "
+            "or longrope");
+  EXPECT_EQ(complaint("path", {{"conv", false}, {"conv-size", 4}}),
+            "[path] conv-size = 4 has no effect with conv = false; it is for conv = true");
+  for (const char* const name : {"cope-alibi", "contextual-rotary"}) {
+    // Without a separate product, q is only in the score, in which rotations act anyway.
+    EXPECT_EQ(
+        complaint(name, {{"rotated-query", true}}),
+        formatted("[{}] rotated-query = true has no effect with gates = keys; it is for gates = sep-keys or values",
+                  name));
+    EXPECT_EQ(complaint(name, {{"rotated-query", true}, {"gates", "values"}}), "");
+  }
+  EXPECT_EQ(complaint("cope", {{"rotated-query", true}}), "");
+
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"beta-slow", 32.0}}),
             "[rope] beta-slow = 32 must be less than beta-fast = 32");
-  EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", "4"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "llama3"}, {"low-freq-factor", 4.0}}),
             "[rope] low-freq-factor = 4 must be less than high-freq-factor = 4");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"long-factors", "1/2"}}),
-            "[rope] long-factors = 1/2 has no effect with stretch = yarn; it is for stretch = longrope");
   EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"long-factors", "1/2/3"}}),
             "[rope] long-factors has 3 numbers, but 4 dims have 2 planes; one is wanted for each");
-  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1"}, {"long-factors", "1/2"}}),
-            "[rope] short-factors has 1 number, but 4 dims have 2 planes; one is wanted for each");
   for (const std::string part : {"", "x", "0", "-1", "nan", "inf", "1e999"}) {
     EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "2/" + part}}),
               formatted("[rope] short-factors = '2/{}' has '{}' where a number above 0 is to stand; write 1/1.5/2, one "
                         "for each plane",
                         part, part));
   }
-  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", "1"}}),
+  EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"trained-length", 1}}),
             "[rope] trained-length = 1 is too short for stretch = longrope, which divides by its logarithm");
   EXPECT_EQ(complaint("rope", {{"stretch", "longrope"}, {"short-factors", "1/1.5"}, {"long-factors", "2/4e1"}}), "");
-  EXPECT_EQ(complaint("rope", {{"stretch", "ntk"}, {"factor", "8"}}), "");
-  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", "8"}, {"trained-length", "64"}}), "");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "learned"}, {"sign", "minus"}}),
-            "[cope-alibi] sign = minus has no effect with slopes = learned, which start at 0 and find a sign of their "
-            "own; choose slopes = halving or alibi");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"first-slope", "0.5"}}),
-            "[cope-alibi] first-slope = 0.5 has no effect with slopes = alibi; it is for slopes = halving");
-  EXPECT_EQ(complaint("cope-alibi", {{"slopes", "alibi"}, {"sign", "minus"}}), "");
+  EXPECT_EQ(complaint("rope", {{"stretch", "yarn"}, {"factor", 8.0}, {"trained-length", 64}}), "");
 }
 
 TEST(EncodingTraits, FollowFromTheHooks) {

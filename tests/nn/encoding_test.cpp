@@ -1,81 +1,40 @@
-// Tests of every encoding, for every combination of its options. No encoding is named here.
+// Tests of every encoding, with each value of its options. No encoding is named here.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-
-#include "autograd/gradcheck.hpp"
-#include "core/io/safetensors.hpp"
 #include "tests/nn/refusals.hpp"
+#include "tests/nn/small_model.hpp"
 
 namespace tally::encoding_test {
 
-using testing::attention_output;
-using testing::AttentionSizes;
 using testing::cases_here;
-using testing::changed_cases;
 using testing::EncodingCase;
-using testing::make_encoding;
 using testing::normal_tensor;
-using testing::plain_cases;
+using testing::some_tokens;
 using testing::together_cases;
+using testing::vocabulary;
 
 class Encodings : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(Encodings);
-
-constexpr std::int64_t vocabulary = 7;
-
-ModelOptions small_model() {
-  ModelOptions options;
-  options.layers = 2;
-  options.width = 8;
-  options.heads = 2;
-  options.init = "fan-in";
-  return options;
-}
-
-// Moves every parameter off its initial value, because gradients vanish at some of them (a table of zeros).
-void perturb(Transformer& model, double deviation) {
-  for (auto& [path, parameter] : model.parameters()) {
-    const Tensor noise = normal_tensor(path, parameter.shape(), deviation).to(parameter.dtype());
-    parameter.copy_from(add(parameter.detach(), noise));
-  }
-  model.project_parameters();
-}
-
-Tensor some_tokens(std::int64_t batch, std::int64_t length, std::uint64_t draw = 0) {
-  Rng rng({3 + draw, stream_of("tokens"), 0});
-  std::vector<std::int32_t> ids;
-  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {batch, length}, default_device());
-}
 
 Tensor next_token_loss(Transformer& model, const Tensor& tokens) {
   const Tensor mask = Tensor::full(tokens.shape(), 1, DType::boolean, default_device());
   return cross_entropy(model.forward(tokens), tokens, mask);
 }
 
-// A model of this case with parameters off their start.
-std::unique_ptr<Transformer> make_model(const EncodingCase& one, std::int64_t max_length, DType dtype = DType::f64,
-                                        std::uint64_t seed = 1) {
-  auto model =
-      std::make_unique<Transformer>(small_model(), one.choice, vocabulary, max_length, seed, dtype, default_device());
-  perturb(*model, 0.3);
-  return model;
+// A model of this case with parameters off their start, because gradients vanish at some of them (a table of zeros).
+std::unique_ptr<Transformer> make_model(const EncodingCase& one, std::int64_t max_length, DType dtype = DType::f64) {
+  return testing::make_small_model(one.choice, "tiled", max_length, 0, dtype);
 }
 
-// Whether the model of this case works for sequences of this length; if it must not, the error must name a number
-// smaller than it.
+// Whether the model of this case works for sequences of this length. If not, the error must name a smaller number.
 bool takes(const EncodingCase& one, Transformer& model, std::int64_t length, std::int64_t max_length) {
   const NoGrad only_the_value;
-  const bool expected = testing::refused_for_length(one.choice, length, max_length);
   try {
-    model.forward(some_tokens(1, length));
-    EXPECT_FALSE(expected) << one.label << " is not refused for " << length << " tokens";
+    model.forward(some_tokens(length));
     return true;
   } catch (const Error& error) {
     const std::string text = error.what();
-    EXPECT_TRUE(expected) << text;
+    EXPECT_TRUE(testing::refused(one.choice, length, max_length)) << text;
     bool names_limit = false;
     for (std::int64_t limit = 1; limit < length; ++limit) {
       names_limit = names_limit || text.find(formatted(" {} ", limit)) != std::string::npos;
@@ -95,7 +54,7 @@ std::unique_ptr<Transformer> make_together(const EncodingCase& one, std::int64_t
   const NoGrad only_the_value;
   return testing::unless_refused(one, length, length, [&] {
     auto model = make_model(one, length, dtype);
-    model->forward(some_tokens(1, length));
+    model->forward(some_tokens(length));
     return model;
   });
 }
@@ -105,47 +64,6 @@ TEST(EncodingRegistry, HasAllThatIsPrinted) {
   for (const EncodingEntry* entry : encoding_registry()) {
     EXPECT_FALSE(entry->summary.empty() || entry->formula.empty() || entry->paper.empty()) << entry->name;
     for (const OptionInfo& info : list_options(*entry->make_options())) EXPECT_FALSE(info.help.empty()) << info.name;
-  }
-}
-
-// The Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters: every entry for each
-// encoding as it is and with all of its options changed, else along random directions. On other devices than the CPU,
-// whose launches take their time, only along random directions.
-TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
-  const AttentionSizes sizes;
-  const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  std::set<std::string> in_full;
-  for (const EncodingCase& one : plain_cases()) in_full.insert(one.label);
-  for (const EncodingCase& one : changed_cases()) in_full.insert(one.label);
-  for (const EncodingCase& one : cases_here()) {
-    SCOPED_TRACE(one.label);
-    std::vector<Tensor> inputs{normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}),
-                               normal_tensor("q", head_shape), normal_tensor("k", head_shape),
-                               normal_tensor("v", head_shape)};
-    const auto encoding = make_encoding(one.choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
-      return inputs.emplace_back(normal_tensor(name, shape, 0.7));
-    });
-    if (testing::refused_for_length(one.choice, sizes.length, sizes.max_length)) {
-      EXPECT_THROW(encoding->check_length(sizes.length), Error);
-      continue;
-    }
-    EXPECT_NO_THROW(encoding->check_length(sizes.length));
-    if (encoding->traits.straight_through) continue;
-    encoding->project();
-    const auto scored = testing::encoded_attention(*encoding, {inputs[0], inputs[1], inputs[2], inputs[3], 0.5});
-    EXPECT_GT(testing::distance_to_kinks(scored.operands, scored.score), 1e-4) << "too near to move by 1e-6";
-    const auto f = [&](const std::vector<Tensor>& given) {
-      std::size_t next = 4;
-      const auto again =
-          make_encoding(one.choice, sizes, [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
-      const Tensor output = attention_output(*again, given[0], given[1], given[2], given[3]);
-      return merge_heads(output) + again->embed(given[0], {});
-    };
-    const bool whole = GetParam() == Device{} && in_full.contains(one.label);
-    const int directions = GetParam() == Device{} ? 3 : 1;
-    const GradcheckResult result = gradcheck(f, inputs, {.full_limit = whole ? 100'000 : 0, .directions = directions});
-    EXPECT_EQ(result.full, whole);
-    EXPECT_TRUE(result.ok) << result.text;
   }
 }
 
@@ -174,7 +92,7 @@ std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t len
   set_default_device({});
   const auto model = make_model(one, length);
   std::uint64_t draw = 0;
-  while (draw < most_draws && distance_to_integers(*model, some_tokens(1, length, draw)) < apart) ++draw;
+  while (draw < most_draws && distance_to_integers(*model, some_tokens(length, 1, draw)) < apart) ++draw;
   set_default_device(device);
   EXPECT_LT(draw, most_draws) << "none of them keeps all positions away from integers";
   return draw;
@@ -185,7 +103,7 @@ std::uint64_t draw_apart_from_integers(const EncodingCase& one, std::int64_t len
 // where interpolation has a kink.
 void expect_directional_derivative(const EncodingCase& one, Transformer& model, std::int64_t length) {
   constexpr double eps = 1e-9;
-  const Tensor tokens = some_tokens(1, length, draw_apart_from_integers(one, length, 100 * eps));
+  const Tensor tokens = some_tokens(length, 1, draw_apart_from_integers(one, length, 100 * eps));
   backward(next_token_loss(model, tokens));
   constexpr double enough = 1e-3;
   constexpr std::size_t most_directions = 3;
@@ -236,7 +154,7 @@ TEST_P(Encodings, HaveItTogether) {
 
 // Every parameter matters: none has a gradient of zero once all are off their start.
 TEST_P(Encodings, GiveEveryParameterAGradient) {
-  const Tensor tokens = some_tokens(2, 12);
+  const Tensor tokens = some_tokens(12, 2);
   for (const EncodingCase& one : cases_here()) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, 12);
@@ -257,25 +175,11 @@ TEST_P(Encodings, GiveEveryParameterAGradient) {
 
 TEST_P(Encodings, AreCausal) {
   constexpr std::int64_t length = 9;
-  const NoGrad only_values;
-  const Tensor tokens = some_tokens(1, length);
   for (const EncodingCase& one : cases_here()) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, length);
     if (!takes(one, *model, length, length)) continue;
-    const std::vector<double> before = model->forward(tokens).to_vector<double>();
-    for (std::int64_t changed = 0; changed < length; ++changed) {
-      std::vector<std::int32_t> ids = tokens.to_vector<std::int32_t>();
-      std::int32_t& token = ids[static_cast<std::size_t>(changed)];
-      token = static_cast<std::int32_t>((token + 1) % vocabulary);
-      const Tensor other = Tensor::from(ids, tokens.shape(), default_device());
-      const std::vector<double> after = model->forward(other).to_vector<double>();
-      const auto untouched = static_cast<std::ptrdiff_t>(changed * vocabulary);
-      EXPECT_TRUE(std::equal(before.begin(), before.begin() + untouched, after.begin())) << changed;
-      EXPECT_FALSE(
-          std::equal(before.begin() + untouched, before.begin() + untouched + vocabulary, after.begin() + untouched))
-          << changed;
-    }
+    testing::expect_causal_at(*model, some_tokens(length), {0, 1, 2, 3, 4, 5, 6, 7, 8});
   }
 }
 
@@ -284,7 +188,7 @@ constexpr std::int64_t trained = 8, longer = 13;
 
 void expect_to_go_on(const EncodingCase& one, Transformer& model) {
   if (!takes(one, model, longer, trained)) return;
-  const Tensor tokens = some_tokens(1, longer);
+  const Tensor tokens = some_tokens(longer);
   const std::vector<double> alone = model.forward(slice(tokens, 1, 0, trained)).to_vector<double>();
   const std::vector<double> within = model.forward(tokens).to_vector<double>();
   // Except for rows that the encoding names as changing, which do change. With a named limit any row may change.
@@ -308,35 +212,28 @@ TEST_P(Encodings, GoOnBeyondTheTrainedLengthOrNameTheLimit) {
   }
 }
 
-void expect_the_same_after_load(const EncodingCase& one, Transformer& saved, std::int64_t length) {
-  const Tensor tokens = some_tokens(2, length);
-  // Of this process: the same test may run on another device at the same time.
-  const std::string file =
-      (std::filesystem::temp_directory_path() / formatted("tally_encoding_test_{}.safetensors", getpid())).string();
-  write_safetensors(file, saved.parameters());
-  Transformer loaded(small_model(), one.choice, vocabulary, length, 2, DType::f32, default_device());
-  NamedTensors values;
-  {
-    const SafetensorsFile stored = SafetensorsFile::open(file);
-    for (const SafetensorsEntry& entry : stored.entries()) values.emplace_back(entry.name, stored.read(entry.name));
-  }
-  std::filesystem::remove(file);
-  EXPECT_NE(saved.forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
-  loaded.load(values);
-  EXPECT_EQ(saved.forward(tokens).to_vector<float>(), loaded.forward(tokens).to_vector<float>());
+// An encoding has no state except its parameters.
+void expect_the_same_after_loading(const EncodingCase& one, Transformer& saved, std::int64_t length) {
+  const Tensor tokens = some_tokens(length, 2);
+  const auto loaded = make_model(one, length, DType::f32);
+  for (auto& [path, parameter] : loaded->parameters()) parameter.copy_from(multiply(parameter.detach(), 0.5));
+  loaded->project_parameters();
+  EXPECT_NE(saved.forward(tokens).to_vector<float>(), loaded->forward(tokens).to_vector<float>());
+  loaded->load(saved.parameters());
+  EXPECT_EQ(saved.forward(tokens).to_vector<float>(), loaded->forward(tokens).to_vector<float>());
 }
 
-TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
+TEST_P(Encodings, AreTheSameWithLoadedParameters) {
   constexpr std::int64_t length = 6;
   const NoGrad only_values;
   for (const EncodingCase& one : cases_here()) {
     SCOPED_TRACE(one.label);
     const auto saved = make_model(one, length, DType::f32);
-    if (takes(one, *saved, length, length)) expect_the_same_after_load(one, *saved, length);
+    if (takes(one, *saved, length, length)) expect_the_same_after_loading(one, *saved, length);
   }
   for (const EncodingCase& one : testing::every(5, some_together())) {
     SCOPED_TRACE(one.label);
-    if (const auto saved = make_together(one, length, DType::f32)) expect_the_same_after_load(one, *saved, length);
+    if (const auto saved = make_together(one, length, DType::f32)) expect_the_same_after_loading(one, *saved, length);
   }
 }
 
@@ -344,17 +241,17 @@ TEST_P(Encodings, AreTheSameAfterSaveAndLoad) {
 TEST_P(Encodings, AgreeInSingleAndDoublePrecision) {
   constexpr std::int64_t length = 20;
   const NoGrad only_values;
-  const Tensor tokens = some_tokens(1, length);
+  const Tensor tokens = some_tokens(length);
   for (const EncodingCase& one : cases_here()) {
     SCOPED_TRACE(one.label);
     const auto model = make_model(one, length);
     if (!takes(one, *model, length, length)) continue;
-    Transformer single(small_model(), one.choice, vocabulary, length, 1, DType::f32, default_device());
+    const auto single = make_model(one, length, DType::f32);
     NamedTensors values = model->parameters();
     for (auto& [path, value] : values) value = value.to(DType::f32);
-    single.load(values);
+    single->load(values);
     const std::vector<double> expected = model->forward(tokens).to_vector<double>();
-    const std::vector<float> found = single.forward(tokens).to_vector<float>();
+    const std::vector<float> found = single->forward(tokens).to_vector<float>();
     for (std::size_t n = 0; n < expected.size(); ++n) ASSERT_NEAR(static_cast<double>(found[n]), expected[n], 2e-5);
   }
 }

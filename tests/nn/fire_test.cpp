@@ -2,16 +2,10 @@
 // not an option, so no walk over options gets there with few tokens.
 #include <gtest/gtest.h>
 
-#include "autograd/gradcheck.hpp"
-#include "tests/error_of.hpp"
 #include "tests/nn/small_model.hpp"
 
 namespace tally::fire_test {
 
-using testing::attention_output;
-using testing::AttentionSizes;
-using testing::make_encoding;
-using testing::normal_tensor;
 using testing::some_tokens;
 
 class Fire : public testing::OnDevice {};
@@ -58,36 +52,6 @@ void expect_the_same_in_both_forms(const std::string& encoding, double threshold
   }
 }
 
-// L = 2.5: not near the index of a query, where the larger of both changes.
-TEST_P(Fire, HasTheGradientsOfCentralDifferencesBeyondItsThreshold) {
-  const AttentionSizes sizes;
-  const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
-  std::vector<Tensor> inputs{normal_tensor("q", head_shape), normal_tensor("k", head_shape),
-                             normal_tensor("v", head_shape)};
-  const Tensor x = Tensor::zeros({sizes.batch, sizes.length, sizes.width()}, DType::f64, default_device());
-  std::size_t threshold = 0;
-  make_encoding(EncodingChoice::parse("fire"), sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
-    if (name == "fire.m") threshold = inputs.size();
-    const double start = 2.5 / 512;
-    return inputs.emplace_back(name == "fire.m" ? Tensor::full(shape, start, DType::f64, default_device())
-                                                : normal_tensor(name, shape, 0.7));
-  });
-  const auto f = [&](const std::vector<Tensor>& given) {
-    std::size_t next = 3;
-    const auto fire = make_encoding(EncodingChoice::parse("fire"), sizes,
-                                    [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
-    return attention_output(*fire, x, given[0], given[1], given[2]);
-  };
-  const bool whole = GetParam() == Device{};
-  const GradcheckResult result = gradcheck(f, inputs, {.full_limit = whole ? 100'000 : 0, .directions = 1});
-  EXPECT_EQ(result.full, whole);
-  EXPECT_TRUE(result.ok) << result.text;
-
-  set_requires_grad(inputs[threshold]);
-  backward(sum(f(inputs) * normal_tensor("d_output", head_shape)));
-  EXPECT_GT(std::abs(gradient(inputs[threshold]).item()), 1e-3);
-}
-
 TEST_P(Fire, IsTheSameInBothFormsBeyondItsThreshold) {
   constexpr std::int64_t length = 67;
   expect_the_same_in_both_forms("fire", 20.5, length);
@@ -95,16 +59,6 @@ TEST_P(Fire, IsTheSameInBothFormsBeyondItsThreshold) {
   const NoGrad only_values;
   const Tensor tokens = some_tokens(length);
   EXPECT_GT(largest_difference(make_model(40.5)->forward(tokens), make_model(20.5)->forward(tokens)), 1e-3);
-}
-
-// The biases of single rows end where the biases by distance begin: at L = T - 1 both forms are valid.
-TEST_P(Fire, HasNoStepAtItsThreshold) {
-  constexpr std::int64_t length = 12;
-  const NoGrad only_values;
-  const Tensor tokens = some_tokens(length);
-  EXPECT_LE(largest_difference(make_model(length - 1 - 1e-9)->forward(tokens),
-                               make_model(length - 1 + 1e-9)->forward(tokens)),
-            1e-8);
 }
 
 TEST_P(Fire, TakesMemoryLinearInTheLengthBeyondItsThreshold) {
@@ -126,10 +80,6 @@ TEST_P(Fire, IsTheSameInBothFormsBesideAnotherPolicy) {
     expect_the_same_in_both_forms(sum, 5.5, 40);
   }
   expect_the_same_in_both_forms("cope+fire+ssmax", 5.5, 20);
-}
-
-TEST_P(Fire, IsCausalBeyondItsThreshold) {
-  testing::expect_causal_at(*make_model(2.5), some_tokens(9), {0, 1, 2, 3, 4, 5, 6, 7, 8});
 }
 
 // Steps on both sides of it.

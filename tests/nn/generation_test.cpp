@@ -1,8 +1,6 @@
 // Text generated token by token: rows computed from cached tokens compared with the whole sequence.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +15,7 @@
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/share.hpp"
+#include "tests/nn/small_model.hpp"
 
 namespace tally {
 namespace generation_test {
@@ -24,34 +23,13 @@ namespace generation_test {
 using testing::EncodingCase;
 using testing::normal_tensor;
 using testing::plain_cases;
+using testing::some_tokens;
+using testing::vocabulary;
 
-constexpr std::int64_t vocabulary = 7, length = 13, long_length = 140;  // more keys than a tile has
+constexpr std::int64_t length = 13, long_length = 140;  // more keys than a tile has
 
-ModelOptions small_model() {
-  ModelOptions options;
-  options.layers = 2;
-  options.width = 8;
-  options.heads = 2;
-  options.init = "fan-in";
-  return options;
-}
-
-// Parameters off their initial values: a table of zeros would hide its factors.
-std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, const ModelOptions& options = small_model(),
-                                        std::int64_t longest = length) {
-  auto model = std::make_unique<Transformer>(options, choice, vocabulary, longest, 1, DType::f64, default_device());
-  for (auto& [path, parameter] : model->parameters()) {
-    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
-  }
-  model->project_parameters();
-  return model;
-}
-
-Tensor some_tokens(std::int64_t batch, std::int64_t count = length) {
-  Rng rng({3, stream_of("tokens"), 0});
-  std::vector<std::int32_t> ids;
-  for (std::int64_t n = 0; n < batch * count; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {batch, count}, default_device());
+std::unique_ptr<Transformer> make_model(const EncodingChoice& choice, std::int64_t longest = length) {
+  return testing::make_small_model(choice, "tiled", longest);
 }
 
 // Logits of all tokens, given a few at a time.
@@ -88,7 +66,7 @@ Tensor expected_in_steps(Transformer& model, const Tensor& tokens, const std::ve
 
 void expect_the_same_in_steps(const EncodingChoice& choice, bool kept) {
   const auto model = make_model(choice);
-  const Tensor tokens = some_tokens(2);
+  const Tensor tokens = some_tokens(length, 2);
   const NoGrad only_values;
   const std::vector<std::int64_t> some{3, 1, 1, 1, 5, 1, 1}, one_each(length, 1);
   GenerationState state;
@@ -103,9 +81,21 @@ TALLY_ON_EVERY_DEVICE(Generation);
 
 TEST_P(Generation, GivesTheLogitsOfTheWholeSequenceForEveryEncoding) {
   for (const EncodingCase& one : testing::cases_here()) {
-    if (testing::refused_for_length(one.choice, length, length)) continue;
+    if (testing::refused(one.choice, length, length)) continue;
     SCOPED_TRACE(one.label);
     expect_the_same_in_steps(one.choice, !make_model(one.choice)->is_composed());
+  }
+}
+
+// A text that outgrows the length up to which an encoding's values are the same: it is computed again, once or at every
+// token.
+TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
+  for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
+    SCOPED_TRACE(text);
+    expect_the_same_in_steps(
+        encoding(text, {{"rope.stretch", "longrope"}, {"trained-length", 7}, {"rope.long-factors", "2/9"}}), true);
+    expect_the_same_in_steps(encoding(text, {{"rope.stretch", "dynamic"}, {"trained-length", 7}, {"factor", 3.0}}),
+                             true);
   }
 }
 
@@ -119,64 +109,6 @@ TEST_P(Generation, KeepsApartWhatPartsAndGroupsKeep) {
   }
 }
 
-// A text that outgrows the limit up to which an encoding's numbers are valid. Rows up to there equal the rows of the
-// shorter text. Later rows equal the rows of the longer text, which is recomputed once.
-TEST_P(Generation, BeginsAnewWhereAnEncodingChanges) {
-  constexpr std::int64_t limit = 7;
-  for (const char* text : {"rope", "cope+rope", "0:none,1:rope"}) {
-    SCOPED_TRACE(text);
-    EncodingChoice choice = EncodingChoice::parse(text);
-    for (const auto& [name, value] :
-         {std::pair{"stretch", "longrope"}, {"trained-length", "7"}, {"long-factors", "2/9"}})
-      choice.set_option(formatted("rope.{}", name), value);
-    const auto model = make_model(choice);
-    const Tensor tokens = some_tokens(2);
-    const NoGrad only_values;
-    const Tensor longer = model->forward(tokens), shorter = model->forward(slice(tokens, 1, 0, limit));
-    const auto expected = [&](std::int64_t steps_end) {
-      return concat(std::vector<Tensor>{slice(shorter, 1, 0, steps_end), slice(longer, 1, steps_end, length)}, 1);
-    };
-    for (const auto& [counts, end] : std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>>{
-             {{3, 1, 1, 1, 5, 1, 1}, 6}, {std::vector<std::int64_t>(length, 1), limit}, {{7, 6}, limit}, {{13}, 0}}) {
-      GenerationState state;
-      expect_near(in_steps(*model, tokens, counts, state), expected(end));
-      EXPECT_FALSE(state.layers.empty() || state.tokens.defined());
-    }
-  }
-}
-
-// Beyond the trained length the angles of every token depend on the text's length: each step gives the rows of the text
-// up to its end.
-TEST_P(Generation, BeginsAnewAtEveryTokenWhereAnEncodingGrows) {
-  constexpr std::int64_t limit = 7;
-  EncodingChoice choice = EncodingChoice::parse("rope");
-  for (const auto& [name, value] : {std::pair{"stretch", "dynamic"}, {"trained-length", "7"}, {"factor", "3"}})
-    choice.set_option(name, value);
-  const auto model = make_model(choice);
-  const Tensor tokens = some_tokens(2);
-  const NoGrad only_values;
-  GenerationState state;
-  for (const std::int64_t count : {3, 4, 1, 2, 1}) {
-    const std::int64_t begin = state.length, end = begin + count;
-    const Tensor whole = model->forward(slice(tokens, 1, 0, end));
-    expect_near(model->step(slice(tokens, 1, begin, end), state), slice(whole, 1, begin, end));
-    EXPECT_TRUE(state.tokens.defined() && !state.layers.empty()) << end;
-  }
-  // How much the first rows of a text of this length differ from those within the trained length.
-  const auto moved = [&](std::int64_t whole) {
-    const auto rows = [&](std::int64_t of) {
-      return cast(slice(model->forward(slice(tokens, 1, 0, of)), 1, 0, 3), DType::f64).to_vector<double>();
-    };
-    const std::vector<double> a = rows(whole), b = rows(limit);
-    double most = 0;
-    for (std::size_t n = 0; n < a.size(); ++n) most = std::max(most, std::abs(a[n] - b[n]));
-    return most;
-  };
-  EXPECT_LT(moved(limit - 1), 1e-5);
-  EXPECT_GT(moved(limit + 1), 10 * moved(limit - 1));
-  EXPECT_GT(moved(limit + 3), moved(limit + 1));
-}
-
 // A step may begin in one tile of keys or rows and end in the next, or be after it.
 TEST_P(Generation, GoesOnBeyondATileOfKeys) {
   if (testing::only_small_kernels(GetParam())) GTEST_SKIP() << "under ThreadSanitizer";
@@ -185,10 +117,10 @@ TEST_P(Generation, GoesOnBeyondATileOfKeys) {
     cases.push_back({EncodingChoice::parse(text), text});
   }
   const NoGrad only_values;
-  const Tensor tokens = some_tokens(1, long_length);
+  const Tensor tokens = some_tokens(long_length);
   for (const EncodingCase& one : cases) {
     SCOPED_TRACE(one.label);
-    const auto model = make_model(one.choice, small_model(), long_length);
+    const auto model = make_model(one.choice, long_length);
     const Tensor whole = model->forward(tokens);
     GenerationState single, several;
     expect_near(in_steps(*model, tokens, {62, 1, 1, 1, 1, 60, 1, 1, 1, 1, 10}, single), whole);
@@ -223,8 +155,8 @@ TEST_P(Generation, GoesOnBehindAWindow) {
       if (part.entry->name == "relative") set_option(*part.options, "relative", "far", "cap");
     }
     SCOPED_TRACE(one.label);
-    const auto model = make_model(one.choice, small_model(), long_length);
-    const Tensor tokens = some_tokens(1, long_length);
+    const auto model = make_model(one.choice, long_length);
+    const Tensor tokens = some_tokens(long_length);
     const NoGrad only_values;
     const Tensor whole = model->forward(tokens);
     GenerationState single, several;
@@ -237,17 +169,17 @@ TEST_P(Generation, GoesOnBehindAWindow) {
 // times the cache at its end.
 TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
   constexpr std::int64_t tokens = 512;
-  ModelOptions options = small_model();
-  options.width = 64;
-  const auto model = make_model(EncodingChoice::parse("none"), options, tokens);
-  const Tensor text = some_tokens(1, tokens);
+  ModelOptions options;
+  options.layers = 2, options.width = 64;
+  Transformer model(options, EncodingChoice::parse("none"), vocabulary, tokens, 1, DType::f64);
+  const Tensor text = some_tokens(tokens);
   const auto taken = [] {
     const MemoryCounters counters = memory_counters(default_device());
     return counters.live_bytes + counters.cached_bytes;
   };
   const std::size_t before = taken();
   GenerationState state;
-  for (std::int64_t t = 0; t < tokens; ++t) model->step(slice(text, 1, t, t + 1), state);
+  for (std::int64_t t = 0; t < tokens; ++t) model.step(slice(text, 1, t, t + 1), state);
   const std::size_t kept = 2 * 2 * tokens * 64 * sizeof(double);  // keys and values of two layers
   EXPECT_LE(taken() - before, 64 * kept);
 }
@@ -256,7 +188,7 @@ TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
 TEST_P(Generation, BranchesDoNotDisturbEachOther) {
   const NoGrad only_values;
   const auto model = make_model(EncodingChoice::parse("cope+rope"));
-  const Tensor tokens = some_tokens(1), others = some_tokens(1, 2 * length);
+  const Tensor tokens = some_tokens(length), others = some_tokens(2 * length);
   const auto last_of = [&](const std::vector<Tensor>& parts, std::int64_t count) {
     const Tensor text = concat(parts, 1);
     return slice(model->forward(text), 1, text.size(1) - count, text.size(1));
@@ -314,40 +246,25 @@ TEST_P(Generation, ComputesAnewWhatCannotGoOn) {
   expect_the_same_in_steps(choice_of({&whole}), false);
   expect_the_same_in_steps(choice_of({&even}), false);
 
-  ModelOptions composed = small_model();
-  composed.attention = "composed";
-  const auto model = make_model(EncodingChoice::parse("cope"), composed);
+  const auto model = testing::make_small_model(EncodingChoice::parse("cope"), "composed", length);
   GenerationState state;
   const NoGrad only_values;
-  expect_near(in_steps(*model, some_tokens(1), {4, 1, 1, 7}, state), model->forward(some_tokens(1)));
+  expect_near(in_steps(*model, some_tokens(length), {4, 1, 1, 7}, state), model->forward(some_tokens(length)));
   EXPECT_TRUE(state.tokens.defined());
 }
 
 TEST(Mixing, HasNoWeightsToLeaveOut) {
   const EncodingEntry whole = entry_of<Whole>("whole");
-  ModelOptions options = small_model();
-  options.dropout = 0.1;
-  const auto model = make_model(choice_of({&whole}), options);
-  EXPECT_THROW(model->forward(some_tokens(1), {.training = true}), Error);
-  model->forward(some_tokens(1));
-}
-
-TEST_P(Generation, ACopyOfTheStateGoesItsOwnWay) {
-  const auto model = make_model(EncodingChoice::parse("cope+rope"));
-  const Tensor tokens = some_tokens(1), other = add(multiply(tokens.to(DType::f64), -1.0), 6.0).to(DType::i32);
-  const auto joined = [&](const Tensor& end) { return concat(std::vector<Tensor>{slice(tokens, 1, 0, 5), end}, 1); };
-  const Tensor first_end = slice(tokens, 1, 5, 9), second_end = slice(other, 1, 5, 9);
-  GenerationState state;
-  model->step(slice(tokens, 1, 0, 5), state);
-  GenerationState copy = state;
-  const NoGrad only_values;
-  expect_near(model->step(first_end, state), slice(model->forward(joined(first_end)), 1, 5, 9));
-  expect_near(model->step(second_end, copy), slice(model->forward(joined(second_end)), 1, 5, 9));
+  ModelOptions options;
+  options.layers = 1, options.width = 8, options.heads = 2, options.dropout = 0.1;
+  Transformer model(options, choice_of({&whole}), vocabulary, length, 1);
+  EXPECT_THROW(model.forward(some_tokens(length), {.training = true}), Error);
+  model.forward(some_tokens(length));
 }
 
 TEST_P(Generation, RecordsNothingAndIsAsItWasAfterAnError) {
   const auto model = make_model(EncodingChoice::parse("absolute+relative"));
-  const Tensor tokens = some_tokens(1);
+  const Tensor tokens = some_tokens(length);
   GenerationState state;
   const std::int64_t before = live_nodes();
   const Tensor logits = model->step(tokens, state);

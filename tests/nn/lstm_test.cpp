@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "autograd/gradcheck.hpp"
 #include "core/cpu/parallel.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/encoding_cases.hpp"
@@ -123,48 +122,6 @@ TEST(Lstm, NamesParametersAsCheckpointsDo) {
   options.tied = true, options.bias = false;
   EXPECT_EQ(names(), (std::vector<std::string>{"embedding.weight [7, 6]", "layers.0.input.weight [24, 6]",
                                                "layers.0.recurrent.weight [24, 6]"}));
-}
-
-// The paper's anchor has 133,000 parameters; these are its parts.
-TEST(Lstm, HasTheSizeOfThePapersAnchor) {
-  ModelOptions options = small_lstm(1);
-  options.width = 128;
-  const auto model = make_model(options, EncodingChoice::parse("none"), 5, 512, 1);
-  EXPECT_EQ(model->parameter_count(), 5 * 128 + 4 * 128 * (128 + 128 + 1) + 5 * 128);
-}
-
-TEST(Lstm, DerivativesOfAllParameters) {
-  const auto model = make(small_lstm());
-  const Tensor tokens = some_tokens(2, 4);
-  std::vector<Tensor> parameters;
-  std::vector<std::string> paths;
-  for (const auto& [path, parameter] : model->parameters()) {
-    parameters.push_back(parameter.clone());
-    paths.push_back(path);
-  }
-  const Initializer start(1, StartValues::fan_in, DType::f64);
-  const GradcheckResult result = gradcheck(
-      [&](const std::vector<Tensor>& x) {
-        std::map<std::string, Tensor> given;
-        for (std::size_t n = 0; n < x.size(); ++n) given[paths[n]] = x[n];
-        Lstm moved(small_lstm(), vocabulary, start.with_source([&](const std::string& path, const Shape&, const Fill&) {
-          return given.at(path);
-        }));
-        return loss_of(moved.forward(tokens), tokens);
-      },
-      parameters);
-  EXPECT_TRUE(result.ok) << result.text;
-  EXPECT_GT(result.compared, 100);
-}
-
-TEST(Lstm, SeesNothingOfLaterTokens) {
-  const auto model = make(small_lstm());
-  const NoGrad only_values;
-  const std::vector<double> before = model->forward(some_tokens(1, 9)).to_vector<double>();
-  std::vector<std::int32_t> ids = some_tokens(1, 9).to_vector<std::int32_t>();
-  ids[5] = (ids[5] + 1) % vocabulary;
-  const std::vector<double> after = model->forward(Tensor::from(ids, {1, 9})).to_vector<double>();
-  for (std::size_t n = 0; n < before.size(); ++n) EXPECT_EQ(before[n] == after[n], n < 5 * vocabulary) << n;
 }
 
 TEST(Lstm, DropsWhileTrainingAlone) {

@@ -93,11 +93,6 @@ TEST(Initializer, DrawsEachParameterFromItsOwnStream) {
   EXPECT_EQ(start.make("x", {2}, Fill::list({3, 4})).to_vector<float>(), (std::vector<float>{3, 4}));
 }
 
-TEST(Initializer, KnowsItsNames) {
-  EXPECT_EQ(start_values_from_text("fan-in"), StartValues::fan_in);
-  EXPECT_THROW(start_values_from_text("xavier"), Error);
-}
-
 struct Moments {
   double mean, deviation, largest;
 };
@@ -173,16 +168,10 @@ TEST(Initializer, GivesTheDeviationsOfTheSpecification) {
   }
 }
 
-TEST(Norm, KindsByName) {
-  EXPECT_EQ(Norm::make("layer", start_values, 4)->parameter_count(), 8);
-  EXPECT_EQ(Norm::make("rms", start_values, 4)->parameter_count(), 4);
-  EXPECT_THROW(Norm::make("batch", start_values, 4), Error);
-}
-
 TEST(Norm, EpsIsTheUsualOneOrWhatIsGiven) {
   const Tensor x = Tensor::from(std::vector<double>{1e-3, -1e-3, 2e-3, 1e-3}, {1, 4});
-  const auto rms = [&](double eps) { return Norm::make("rms", start_f64, 4, eps)->forward(x).to_vector<double>(); };
-  const auto layer = [&](double eps) { return Norm::make("layer", start_f64, 4, eps)->forward(x).to_vector<double>(); };
+  const auto rms = [&](double eps) { return Norm(start_f64, "rms", 4, eps).forward(x).to_vector<double>(); };
+  const auto layer = [&](double eps) { return Norm(start_f64, "layer", 4, eps).forward(x).to_vector<double>(); };
   EXPECT_EQ(rms(0), rms(1e-6));
   EXPECT_EQ(layer(0), layer(1e-5));
   EXPECT_NEAR(rms(1e-3)[2], 2e-3 / std::sqrt(7e-6 / 4 + 1e-3), 1e-15);

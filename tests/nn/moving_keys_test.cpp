@@ -31,7 +31,7 @@ double deviation(const EncodingChoice& choice, const Tensor& x, DType dtype, con
   ModelOptions model;
   model.width = width, model.heads = 1, model.layers = 1;
   EncodingSetup setup = EncodingSetup::of(model, length, start);
-  setup.parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
+  setup.make_parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {
     return parameters(name, shape, fill).to(dtype);
   };
   const auto encoding = std::move(choice.make(setup).front().encoding);

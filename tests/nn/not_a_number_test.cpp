@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "tests/nn/score_cases.hpp"

@@ -1,4 +1,4 @@
-// Update rules, schedules (more in schedule_test.cpp) and clipping against values made in another language
+// Update rules, schedules and clipping against values made in another language
 // (tests/reference/README.md, plain operations), and cases that those do not cover.
 #include "nn/optimizer.hpp"
 
@@ -90,6 +90,29 @@ TEST(Optimizer, SchedulesAsTheReferenceDoes) {
       EXPECT_NEAR(learning_rate(options, n, steps), expected[static_cast<std::size_t>(n - 1)], 1e-18) << n;
     }
   }
+}
+
+// A run that is continued for more steps keeps the past of these; of the others it has another one.
+TEST(Schedule, ConstantInverseRootAndStableStepsDoNotSeeTheEnd) {
+  OptimizerOptions options;
+  options.warmup = 3;
+  options.lr_floor = 0.1;
+  const auto same_until = [&](const std::string& schedule) {
+    options.schedule = schedule;
+    std::int64_t n = 1;
+    while (n <= 20 && learning_rate(options, n, 20) == learning_rate(options, n, 40)) ++n;
+    return n - 1;
+  };
+  EXPECT_EQ(same_until("constant"), 20);
+  EXPECT_EQ(same_until("inverse-root"), 20);
+  EXPECT_EQ(same_until("wsd"), 18);  // a tenth is for the cooldown
+  EXPECT_EQ(same_until("linear"), 3);
+  EXPECT_EQ(same_until("cosine"), 3);
+  options.cooldown = 0.25;
+  EXPECT_EQ(same_until("wsd"), 15);
+  EXPECT_EQ(same_until("inverse-root"), 15);
+  options.schedule = "wsd";
+  for (std::int64_t n = 3; n <= 15; ++n) EXPECT_EQ(learning_rate(options, n, 20), options.lr);
 }
 
 TEST(Optimizer, ClipsAsTheReferenceDoes) {
@@ -223,31 +246,6 @@ TEST(Optimizer, AdamAddsDecayToTheGradient) {
     plain->step();
     const std::vector<double> a = with.to_vector<double>(), b = by_hand.to_vector<double>();
     for (std::size_t e = 0; e < 2; ++e) EXPECT_NEAR(a[e], b[e], 1e-15);
-  }
-}
-
-TEST(Optimizer, DecaysMatricesOnlyIfAsked) {
-  for (const std::string decay : {"all", "matrices"}) {
-    OptimizerOptions options;
-    options.weight_decay = 0.5, options.lr = 0.1;
-    options.decay = decay;
-    const Tensor matrix = leaf(Tensor::full({1, 2}, 1, DType::f64)), vector = leaf(Tensor::full({2}, 1, DType::f64));
-    for (const Tensor& p : {matrix, vector}) set_gradient(p, Tensor::zeros(p.shape(), DType::f64));
-    Optimizer::make(options, {{"m", matrix}, {"v", vector}})->step();
-    EXPECT_NEAR(matrix.to_vector<double>()[0], 0.95, 1e-15);
-    EXPECT_NEAR(vector.to_vector<double>()[0], decay == "all" ? 0.95 : 1, 1e-15);
-  }
-}
-
-TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
-  for (const std::string name : {"adamw", "adam", "sgd"}) {
-    OptimizerOptions options = with_momentum(name);
-    options.weight_decay = 0.5;
-    const Tensor used = leaf(Tensor::full({2}, 1)), unused = leaf(Tensor::full({2}, 1));
-    set_gradient(used, Tensor::full({2}, 1));
-    Optimizer::make(options, {{"used", used}, {"unused", unused}})->step();
-    EXPECT_NE(used.to_vector<float>()[0], 1);
-    EXPECT_EQ(unused.to_vector<float>(), (std::vector<float>{1, 1}));
   }
 }
 

@@ -89,24 +89,6 @@ TEST(Options, AreSetFromText) {
   EXPECT_FALSE(sample.tied);
 }
 
-TEST(Options, ValuesSurviveTheirText) {
-  Sample sample;
-  sample.lr = 0.1 + 0.2;
-  sample.count = std::numeric_limits<std::int32_t>::max();
-  Sample copy;
-  for (const OptionInfo& info : list_options(sample)) set_option(copy, "model", info.name, to_text(info.value));
-  EXPECT_EQ(copy.lr, sample.lr);
-  EXPECT_EQ(values_of(copy), values_of(sample));
-}
-
-TEST(Options, CloneIsACopyOfItsOwn) {
-  Sample sample;
-  sample.heads = 2;
-  const auto clone = sample.clone();
-  sample.heads = 3;
-  EXPECT_EQ(std::get<std::int64_t>(list_options(*clone)[1].value), 2);
-}
-
 TEST(Options, WhatIsNotReadableIsRefusedAndChangesNothing) {
   Sample sample;
   const std::string before = values_of(sample);
@@ -164,6 +146,31 @@ TEST(Options, WhatIsOutOfRangeIsRefusedAndChangesNothing) {
   EXPECT_EQ(values_of(sample), before);
 }
 
+TEST(Options, OneWithoutEffectIsRefusedUnlessItHasItsDefault) {
+  struct Dependent final : OptionsOf<Dependent> {
+    std::string kind = "plain";
+    bool mixed = false;
+    std::int64_t size = 3;
+    void visit(OptionVisitor& visitor) override {
+      visitor.choice("kind", kind, {"plain", "short", "long"}, "kind");
+      visitor.flag("mixed", mixed, "of any kind");
+      visitor.only_with("kind", {"short", "long"});
+      visitor.integer("size", size, "of short and long ones");
+    }
+  } options;
+  options.mixed = true;
+  EXPECT_NO_THROW(check_values(options, "model"));
+  options.size = 4;
+  EXPECT_EQ(testing::error_of([&] { check_values(options, "model"); }),
+            "[model] size = 4 has no effect with kind = plain; it is for kind = short or long");
+  options.kind = "long";
+  EXPECT_NO_THROW(check_values(options, "model"));
+}
+
+TEST(Split, LeavesBracketsWhole) {
+  EXPECT_EQ(split("a,b[c,d],", ','), (std::vector<std::string_view>{"a", "b[c,d]", ""}));
+}
+
 TEST(Options, AnUnknownNameIsRefusedWithTheNearest) {
   Sample sample;
   const std::string before = values_of(sample);
@@ -175,12 +182,6 @@ TEST(Options, AnUnknownNameIsRefusedWithTheNearest) {
   EXPECT_EQ(error_of(sample, "zzz", "1"),
             "[model] unknown option 'zzz'; known are tied, heads, count, lr, dropout-rate, mean, eps, norm, label");
   EXPECT_EQ(values_of(sample), before);
-}
-
-TEST(Options, WithoutOptionsEveryNameIsUnknown) {
-  NoOptions none;
-  EXPECT_TRUE(list_options(none).empty());
-  EXPECT_THROW(set_option(none, "rope", "base", "1"), Error);
 }
 
 TEST(NearestName, CountsEditsAndSwaps) {
@@ -199,11 +200,6 @@ TEST(NearestName, PrefersFewerEditsThenTheFirst) {
   EXPECT_EQ(nearest_name("cope", {"rope", "cope-mlp", "copy"}), "rope");
   EXPECT_EQ(nearest_name("rop", {"cope", "rope"}), "rope");
   EXPECT_EQ(nearest_name("ab", {"ba", "zz"}), "ba");  // a swap is one edit
-}
-
-TEST(NameFromStem, TurnsUnderscoresToHyphens) {
-  EXPECT_EQ(name_from_stem("selective_copy"), "selective-copy");
-  EXPECT_EQ(name_from_stem("rope"), "rope");
 }
 
 }  // namespace tally::options_test

@@ -1,4 +1,4 @@
-// A small transformer in f64 on the default device, tokens for it, and properties of any such model.
+// A small transformer on the default device, tokens for it, and properties of any such model.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,18 +17,19 @@ namespace tally::testing {
 
 inline constexpr std::int64_t vocabulary = 7;
 
-// i32 [1, length]
-inline Tensor some_tokens(std::int64_t length) {
-  Rng rng({3, stream_of("tokens"), 0});
+// i32 [batch, length]; others for each draw
+inline Tensor some_tokens(std::int64_t length, std::int64_t batch = 1, std::uint64_t draw = 0) {
+  Rng rng({3 + draw, stream_of("tokens"), 0});
   std::vector<std::int32_t> ids;
-  for (std::int64_t n = 0; n < length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
-  return Tensor::from(ids, {1, length}, default_device());
+  for (std::int64_t n = 0; n < batch * length; ++n) ids.push_back(static_cast<std::int32_t>(rng.below(vocabulary)));
+  return Tensor::from(ids, {batch, length}, default_device());
 }
 
 // Two layers, width 8, and two heads, or four that share fewer key heads. The parameters differ from their initial
 // values by numbers that depend on their paths: the same in any model.
 inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choice, const std::string& attention,
-                                                     std::int64_t max_length, std::int64_t key_heads = 0) {
+                                                     std::int64_t max_length, std::int64_t key_heads = 0,
+                                                     DType dtype = DType::f64) {
   ModelOptions options;
   options.layers = 2;
   options.width = 8;
@@ -37,9 +38,9 @@ inline std::unique_ptr<Transformer> make_small_model(const EncodingChoice& choic
   options.head_width = 4;
   options.init = "fan-in";
   options.attention = attention;
-  auto model = std::make_unique<Transformer>(options, choice, vocabulary, max_length, 1, DType::f64, default_device());
+  auto model = std::make_unique<Transformer>(options, choice, vocabulary, max_length, 1, dtype, default_device());
   for (auto& [path, parameter] : model->parameters()) {
-    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3)));
+    parameter.copy_from(add(parameter.detach(), normal_tensor(path, parameter.shape(), 0.3).to(dtype)));
   }
   model->project_parameters();
   return model;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <vector>
 
@@ -110,20 +109,6 @@ TEST(Transformer, HasTheParametersOfTheFlipFlopModel) {
   EXPECT_EQ(count("none"), 4 * block + rest - 5 * D);
   EXPECT_EQ(Transformer(options, EncodingChoice::parse("none"), 5, 512, 1).matrix_parameter_count(),
             4 * 12 * D * D + 5 * D);
-}
-
-TEST(Transformer, SharesATableOfTheWholeModel) {
-  EncodingChoice encoding = EncodingChoice::parse("cope");
-  encoding.set_option("share", "layers");
-  encoding.set_option("p-max", "3");
-  Transformer model(small_model(), encoding, vocabulary, 6, 1, DType::f64);
-  int tables = 0;
-  for (const auto& [path, parameter] : model.parameters()) {
-    if (!path.ends_with("table")) continue;
-    EXPECT_EQ(path, "position.cope.table");
-    ++tables;
-  }
-  EXPECT_EQ(tables, 1);
 }
 
 // One token attends only to itself, so a block is a chain of projections that can be written out.
@@ -261,39 +246,6 @@ TEST(Transformer, HasLinearLayersWithoutBiases) {
   EXPECT_EQ(model.forward(some_tokens(1, 6)).numel(), 6 * vocabulary);
 }
 
-TEST(Transformer, LeavesNoGraphBehind) {
-  const std::int64_t before = live_nodes();
-  {
-    Transformer model(small_model(), EncodingChoice::parse("cope+rope"), vocabulary, 6, 1);
-    const Tensor tokens = some_tokens(2, 6);
-    const Tensor loss = cross_entropy(model.forward(tokens), tokens, Tensor::full(tokens.shape(), 1, DType::boolean));
-    EXPECT_GT(live_nodes(), before);
-    backward(loss);
-  }
-  EXPECT_EQ(live_nodes(), before);
-}
-
-TEST(Transformer, TracesEveryLayer) {
-  Transformer model(small_model(), EncodingChoice::parse("cope"), vocabulary, 6, 1, DType::f64);
-  std::vector<AttentionTrace> trace;
-  const std::vector<double> traced = model.forward(some_tokens(2, 6), {.trace = &trace}).to_vector<double>();
-  const std::vector<double> tiled = model.forward(some_tokens(2, 6)).to_vector<double>();  // the trace is written out
-  for (std::size_t n = 0; n < traced.size(); ++n) EXPECT_NEAR(traced[n], tiled[n], 1e-12);
-  ASSERT_EQ(trace.size(), 2u);
-  for (const AttentionTrace& layer : trace) {
-    EXPECT_EQ(layer.weights.shape(), (Shape{2, 2, 6, 6}));
-    EXPECT_EQ(layer.gates.shape(), layer.weights.shape());
-    EXPECT_EQ(layer.positions.shape(), layer.weights.shape());
-    for (const double total : sum(layer.weights, {3}).to_vector<double>()) EXPECT_NEAR(total, 1, 1e-14);
-  }
-  trace.clear();
-  Transformer plain(small_model(), EncodingChoice::parse("rope"), vocabulary, 6, 1);
-  plain.forward(some_tokens(1, 4), {.trace = &trace});
-  ASSERT_EQ(trace.size(), 2u);
-  EXPECT_TRUE(trace[1].weights.defined());
-  EXPECT_FALSE(trace[1].gates.defined() || trace[1].positions.defined());
-}
-
 TEST(Transformer, RefusesSizesThatDoNotFit) {
   const auto error = [](auto&& change) {
     ModelOptions options = small_model();
@@ -304,7 +256,7 @@ TEST(Transformer, RefusesSizesThatDoNotFit) {
             "[model] width 8 is not divisible by 3 heads, and no head-width is given");
   EXPECT_EQ(error([](ModelOptions& o) { o.heads = 3, o.head_width = 5; }), "");
   EXPECT_EQ(error([](ModelOptions& o) { o.residual = "parallel", o.norm_place = "post"; }),
-            "[model] residual = parallel has no effect with norm-place = post; it goes with norm-place = pre");
+            "[model] residual = parallel has no effect with norm-place = post; it is for norm-place = pre");
   EXPECT_NE(error([](ModelOptions& o) { o.norm_eps = -1; }).find("[model] norm-eps must be"), std::string::npos);
   EXPECT_NE(error([](ModelOptions& o) { o.heads = 0; }).find("[model] heads must be"), std::string::npos);
   EXPECT_NE(error([](ModelOptions& o) { o.layers = 1'000'000'000; }).find("[model] layers must be"), std::string::npos);
