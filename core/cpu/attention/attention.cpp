@@ -59,20 +59,19 @@ class Team {
         division_(divide(call)),
         threads_(thread_count()),
         key_heads_(call.batch() * key_heads(call)),
-        key_count_(KeyAccumulators<T>(call, nullptr).count),
-        shared_count_(ScoreModTile<T>::shared_count(call)) {
+        key_count_(KeyAccumulators<T>(call, nullptr).count) {
     workers_ = arena.take<Worker<T>*>(threads_);
     for (int n = 0; n < threads_; ++n) {
       Worker<T>* const worker = arena.make<Worker<T>>(call, gradients);
       if (worker != nullptr) workers_[n] = worker;
     }
     if (gradients == nullptr) return;
-    shared_count_ += SoftmaxTile<T>::shared_count(call);
-    for (const BiasOperands<View>& bias : call.biases) shared_count_ += BiasTile<T>::shared_count(bias, call.keys());
+    gradients_ = gradients;
     // Sums by key of a single chunk are needed until they are written, sums of several chunks until all are added up.
     key_gradients_ = arena.take<T>(key_count_ * (division_.chunks() == 1 ? threads_ : chunks()));
-    const std::int64_t items = call.batch() * call.heads() * division_.shares;
-    shared_ = {arena.take<double>(shared_count_ * items), shared_count_, call.batch(), call.heads(), division_.shares};
+    shared_ = {nullptr, 0, call.batch(), call.heads(), division_.shares};
+    for_each_operand([&](const OperandRule& rule, const View& x) { shared_.step += shared_count(rule, x); }, call);
+    shared_.data = arena.take<double>(shared_.count());
   }
 
   void forward() const {
@@ -81,7 +80,7 @@ class Team {
   }
 
   void backward() const {
-    std::fill_n(shared_.data, shared_count_ * shared_.batches * shared_.heads * shared_.shares, 0.0);
+    std::fill_n(shared_.data, shared_.count(), 0.0);
     const auto compute = [&](std::int64_t index, T* sums) {
       Worker<T>& worker = *workers_[omp_get_thread_num()];
       worker.backward(chunk_at(index), sums, shared_);
@@ -101,13 +100,23 @@ class Team {
       parallel_for(all, [&](std::int64_t index) { compute(index, key_gradients_ + index * key_count_); });
       parallel_for(key_heads_, [&](std::int64_t key) { write(key, key_gradients_ + key * parts * key_count_); });
     }
-    any.write_shared(shared_);
+    write_shared();
     report_tiles();
   }
 
  private:
   void report_tiles() const {
     for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
+  }
+  void write_shared() const {
+    std::int64_t first = 0;
+    const auto write = [&](const OperandRule& rule, const View& x, const View& d) {
+      const std::int64_t count = shared_count(rule, x);
+      const auto write_as = [&](auto zero) { shared_.write<decltype(zero)>(d, first, count); };
+      if (count > 0 && d) dispatch_floating(d.dtype, write_as);
+      first += count;
+    };
+    for_each_operand(write, call_, *gradients_);
   }
   std::int64_t chunks() const { return key_heads_ * division_.chunks(); }
   WorkItem chunk_at(std::int64_t index) const {
@@ -119,9 +128,10 @@ class Team {
   }
 
   const AttentionCall& call_;
+  const AttentionGradients* gradients_ = nullptr;
   WorkPartition division_;
   int threads_;
-  std::int64_t key_heads_, key_count_, shared_count_;
+  std::int64_t key_heads_, key_count_;
   Worker<T>** workers_;
   T* key_gradients_ = nullptr;
   SharedSums shared_;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "core/cpu/attention/bias.hpp"
-#include "core/cpu/matmul/transpose.hpp"
+#include "core/cpu/attention/distance_bias.hpp"
 
 namespace tally::cpu {
 
@@ -32,14 +32,13 @@ class ToeplitzTile final : public BiasTile<T> {
   ToeplitzTile(const AttentionCall& call, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
                Arena& arena)
       : values_(bias.values),
-        d_values_(gradient != nullptr ? gradient->values : View{}),
         distances_(call.keys()),
         bias_(arena.take<T>(distances_ + 2 * margin)),
         largest_(arena.take<double>(blocks())),
         d_bias_(arena.take<T>(gradient != nullptr ? distances_ + 2 * margin : 0)) {}
 
-  void open_head(std::int64_t, std::int64_t head, double* shared) override {
-    shared_ = shared;
+  void open_head(std::int64_t, std::int64_t head, const BiasOperands<double*>& sums) override {
+    shared_ = sums.values;
     std::fill_n(bias_, distances_ + 2 * margin, T{0});
     const T* const row = values_.as<T>() + head * values_.strides[0];
     for (std::int64_t n = 0; n < distances_; ++n) bias_[margin + n] = row[n * values_.strides[1]];
@@ -68,22 +67,13 @@ class ToeplitzTile final : public BiasTile<T> {
     const std::int64_t reached = std::min(distances_, rows.last_key + rows.rows);
     for (std::int64_t n = 0; n < reached; ++n) shared_[n] += static_cast<double>(d_bias_[margin + n]);
   }
-  void write_shared(const SharedSums& sums) const override {
-    if (!d_values_) return;
-    for (std::int64_t head = 0; head < sums.heads; ++head) {
-      for (std::int64_t n = 0; n < distances_; ++n) {
-        d_values_.as<T>()[head * d_values_.strides[0] + n * d_values_.strides[1]] =
-            static_cast<T>(sums.of_head(head, n));
-      }
-    }
-  }
 
  private:
   // Room for distances that only padding lanes or lanes above the diagonal have.
   static constexpr std::int64_t margin = tile_keys;
   std::int64_t blocks() const { return (distances_ + tile_rows - 1) / tile_rows; }
 
-  View values_, d_values_;
+  View values_;
   std::int64_t distances_;
   T* bias_;          // distance n at margin + n
   double* largest_;  // of every tile_rows distances
@@ -126,8 +116,8 @@ class RowColumnTile final : public BiasTile<T> {
         column_(arena.take<double>(keys_)),
         largest_(arena.take<double>(tiles_of(keys_, tile_keys))) {}
 
-  void open_head(std::int64_t batch, std::int64_t head, double* shared) override {
-    d_column_ = shared;
+  void open_head(std::int64_t batch, std::int64_t head, const BiasOperands<double*>& sums) override {
+    d_column_ = sums.column;
     const View& column = bias_.column;
     for (std::int64_t j = 0; j < keys_; ++j) {
       column_[j] =
@@ -161,30 +151,17 @@ class RowColumnTile final : public BiasTile<T> {
     return *std::max_element(row_, row_ + rows.rows) + largest_[keys.first / tile_keys];
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
+    add_keys(d_row_, d, keys.keys, rows.lanes);
+    if (d_column_ == nullptr) return;
     alignas(64) T sum[tile_keys];
     sum_lanes(sum, d, keys.keys, rows.lanes);
     for (std::int64_t j = 0; j < keys.keys; ++j) d_column_[keys.first + j] += static_cast<double>(sum[j]);
-    add_keys(d_row_, d, keys.keys, rows.lanes);
   }
   void close_rows(const RowTile& rows) override {
     const View& d_row = gradient_->values;
     for (std::int64_t i = 0; i < rows.rows && d_row; ++i) {
       d_row.as<double>()[rows.batch * d_row.strides[0] + rows.head * d_row.strides[1] +
                          (rows.first + i) * d_row.strides[2]] = static_cast<double>(d_row_[i]);
-    }
-  }
-  void write_shared(const SharedSums& sums) const override {
-    const View& d_column = gradient_->column;
-    if (!d_column) return;
-    for (std::int64_t batch = 0; batch < sums.batches; ++batch) {
-      for (std::int64_t head = 0; head < sums.heads; ++head) {
-        double* const row = d_column.as<double>() + batch * d_column.strides[0] + head * d_column.strides[1];
-        for (std::int64_t j = 0; j < keys_; ++j) {
-          double sum = 0;
-          for (std::int64_t share = 0; share < sums.shares; ++share) sum += sums.at(batch, head, share)[j];
-          row[j * d_column.strides[2]] = sum;
-        }
-      }
     }
   }
 
@@ -198,60 +175,39 @@ class RowColumnTile final : public BiasTile<T> {
   alignas(64) T d_row_[tile_rows];
 };
 
-// b = z_i[i-j]: every row has its own distances, so neighbouring lanes read far from each other, one pair at a time. No
-// encoding adds this bias itself; in training on the CPU only the second of two products by distance becomes one.
+// b = z_i[i-j]. No encoding adds this bias itself; in training on the CPU only the second of two products by distance
+// becomes one.
 template <class T>
 class RowToeplitzTile final : public BiasTile<T> {
  public:
-  RowToeplitzTile(const AttentionCall&, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
+  RowToeplitzTile(const AttentionCall& call, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
                   Arena& arena)
-      : bias_(bias),
+      : values_(bias.values),
         d_values_(gradient != nullptr ? gradient->values : View{}),
-        width_(bias.values.shape[3]),
-        d_z_(arena.take<T>(d_values_ ? tile_rows * width_ : 0)) {}
+        z_(values_.shape[3], bias.cap, call.keys(), static_cast<bool>(d_values_), arena) {}
 
   void open_rows(const RowTile& rows) override {
-    z_ = Matrix<T>(bias_.values, rows.batch, rows.head);
-    if (d_values_) std::fill_n(d_z_, tile_rows * width_, T{0});
+    z_.open_rows(rows);
+    pack_lanes(z_.at(0), values_, rows, 0, z_.written());
+    z_.extend();
   }
-  void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    for_each_pair(
-        rows, keys, [&](std::int64_t row, std::int64_t at, T& element) { element += z_.at(rows.first + row, at); },
-        score);
-  }
+  void add(const RowTile& rows, const KeyTile& keys, T* score) override { z_.add(rows, keys, score); }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    if (!d_values_) return;
-    for_each_pair(
-        rows, keys, [&](std::int64_t row, std::int64_t at, const T& element) { d_z_[row * width_ + at] += element; },
-        d);
+    if (d_values_) z_.gradient(rows, keys, d);
   }
   void close_rows(const RowTile& rows) override {
     if (!d_values_) return;
-    const Matrix<T> d_z(d_values_, rows.batch, rows.head);
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      for (std::int64_t n = 0; n < width_; ++n) d_z.at(rows.first + i, n) = d_z_[i * width_ + n];
+    if (z_.caps()) {
+      alignas(64) T d_last[tile_rows] = {};  // from the farthest distance that reads the last value
+      for (std::int64_t n = z_.reach() - 1; n >= z_.width() - 1; --n) add_keys(d_last, z_.d_at(n), 1, rows.lanes);
+      std::copy_n(d_last, tile_rows, z_.d_at(z_.width() - 1));
     }
+    unpack_lanes(d_values_, rows, z_.width(), z_.d_at(0), T{1});
   }
 
  private:
-  // f(row, n, element of `tile`) for every unmasked pair with a bias z_row[n].
-  template <class F, class X>
-  void for_each_pair(const RowTile& rows, const KeyTile& keys, const F& f, X* tile) const {
-    for (std::int64_t j = 0; j < keys.keys; ++j) {
-      const Lanes unmasked = keys.unmasked_lanes(rows, j);
-      const std::int64_t end = std::min<std::int64_t>(rows.rows, unmasked.end);
-      for (std::int64_t i = unmasked.begin; i < end; ++i) {
-        const std::int64_t distance = rows.last_key + i - (keys.first + j);
-        if (distance < width_ || bias_.cap) f(i, std::min(distance, width_ - 1), tile[j * tile_rows + i]);
-      }
-    }
-  }
-
-  BiasOperands<View> bias_;
-  View d_values_;
-  std::int64_t width_;
-  Matrix<T> z_;
-  T* d_z_;  // [tile_rows, W]
+  View values_, d_values_;
+  RowsByDistance<T> z_;
 };
 
 // b = values_ij
@@ -262,26 +218,11 @@ class DenseTile final : public BiasTile<T> {
       : values_(bias.values), gradient_(gradient), transposed_(arena.take<T>(tile_keys * tile_rows)) {}
 
   void add(const RowTile& rows, const KeyTile& keys, T* score) override {
-    const Matrix<T> bias(values_, rows.batch, rows.head);
-    if (bias.column_step == 1) {
-      copy_transposed(transposed_, tile_rows, &bias.at(rows.first, keys.first), bias.row_step, rows.rows, keys.keys,
-                      T{1});
-      return add_tile(score, transposed_, T{1}, keys.keys, rows.rows);
-    }
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      for (std::int64_t j = 0; j < keys.keys; ++j) score[j * tile_rows + i] += bias.at(rows.first + i, keys.first + j);
-    }
+    pack_lanes(transposed_, values_, rows, keys.first, keys.keys);
+    add_tile(score, transposed_, T{1}, keys.keys, rows.rows);
   }
   void gradient(const RowTile& rows, const KeyTile& keys, const T* d) override {
-    if (!gradient_->values) return;
-    const Matrix<T> d_bias(gradient_->values, rows.batch, rows.head);
-    if (d_bias.column_step == 1) {
-      return copy_transposed(&d_bias.at(rows.first, keys.first), d_bias.row_step, d, tile_rows, keys.keys, rows.rows,
-                             T{1});
-    }
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      for (std::int64_t j = 0; j < keys.keys; ++j) d_bias.at(rows.first + i, keys.first + j) = d[j * tile_rows + i];
-    }
+    if (gradient_->values) unpack_lanes(gradient_->values, rows, keys.keys, d, T{1}, {}, keys.first);
   }
 
  private:

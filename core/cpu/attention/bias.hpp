@@ -2,8 +2,7 @@
 // softmax rule and of the score modification. It holds the data of the current head and row tile, and accumulates
 // gradients until the tile, or the head, is done.
 //
-// Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows; write_shared once
-// everything is done.
+// Order of calls: open_head; for each row tile open_rows, then key tiles, then (backward) close_rows.
 // Forward takes key tiles from the diagonal to the left, backward from the left to the diagonal. All memory comes from
 // the kernel's workspace. A constructor reads only shapes.
 #pragma once
@@ -19,13 +18,9 @@ class BiasTile {
   static BiasTile* make(const AttentionCall& call, const BiasOperands<View>& bias, const BiasOperands<View>* gradient,
                         Arena& arena);
 
-  // Number of doubles of shared sums that a chunk needs: one a key for toeplitz and row_column.
-  static std::int64_t shared_count(const BiasOperands<View>& bias, std::int64_t keys) {
-    return bias.kind == BiasKind::toeplitz || bias.kind == BiasKind::row_column ? keys : 0;
-  }
-
-  virtual void open_head(std::int64_t batch, std::int64_t head, double* shared) {
-    (void)batch, (void)head, (void)shared;
+  // sums: of the head, to which backward adds (SharedSums); forward gives null.
+  virtual void open_head(std::int64_t batch, std::int64_t head, const BiasOperands<double*>& sums) {
+    (void)batch, (void)head, (void)sums;
   }
   virtual void open_rows(const RowTile& rows) { (void)rows; }
   virtual void add(const RowTile& rows, const KeyTile& keys, T* score) = 0;
@@ -35,7 +30,6 @@ class BiasTile {
   }
   virtual void gradient(const RowTile& rows, const KeyTile& keys, const T* d) = 0;
   virtual void close_rows(const RowTile& rows) { (void)rows; }
-  virtual void write_shared(const SharedSums& sums) const { (void)sums; }
 
  protected:
   ~BiasTile() = default;

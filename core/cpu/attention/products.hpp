@@ -14,6 +14,7 @@
 #include "core/cpu/attention/partition.hpp"
 #include "core/cpu/attention/tile.hpp"
 #include "core/cpu/matmul/microkernel.hpp"
+#include "core/cpu/matmul/transpose.hpp"
 
 namespace tally::cpu {
 
@@ -211,7 +212,7 @@ class PairProducts {
     const bool packed = in_bf16([&](auto& operands) { operands.pack_y(y_rows_, ld_); });
     if (packed) return;
     if (rounds_) round_to_bf16(rounded_y_, y_rows_, tile_rows * ld_);
-    transpose_to_lanes(y_lanes_, rounded_y_, ld_, width_);
+    copy_transposed(y_lanes_, tile_rows, rounded_y_, ld_, tile_rows, width_, T{1});
   }
   // x [K, w], and the row tile's factor y [tile_rows, w rounded up to whole vectors]. For bf16 the latter may be y
   // itself, not rounded yet.

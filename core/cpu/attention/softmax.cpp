@@ -300,18 +300,9 @@ void SoftmaxTile<T>::gradient(const RowTile& rows, const KeyTile& keys, T* d, co
 
 // dc = -sum_i e^c / Z_i D_i
 template <class T>
-void SoftmaxTile<T>::close_gradient(const RowTile& rows, double* shared) const {
-  if (!call_.softmax_rule.sink) return;
-  for (std::int64_t i = 0; i < rows.rows; ++i)
-    *shared -= static_cast<double>(leftover_[i]) * static_cast<double>(d_row_[i]);
-}
-
-template <class T>
-void SoftmaxTile<T>::write_shared(const SharedSums& sums) const {
-  const View& d_sink = gradients_->softmax_rule.sink;
-  for (std::int64_t head = 0; head < sums.heads && d_sink; ++head) {
-    d_sink.as<T>()[head * d_sink.strides[0]] = static_cast<T>(sums.of_head(head));
-  }
+void SoftmaxTile<T>::close_gradient(const RowTile& rows, double* d_sink) const {
+  for (std::int64_t i = 0; d_sink != nullptr && i < rows.rows; ++i)
+    *d_sink -= static_cast<double>(leftover_[i]) * static_cast<double>(d_row_[i]);
 }
 
 template <class T>

@@ -18,8 +18,6 @@ class SoftmaxTile {
 
   SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
 
-  static std::int64_t shared_count(const AttentionCall& call) { return call.softmax_rule.sink ? 1 : 0; }
-
   // Forward: open_rows, advance for each key tile, close_rows.
   void open_rows(const RowTile& rows);
   // Replaces the logits in `score` (-inf for masked pairs) by weights under the current shift, except perhaps above the
@@ -31,13 +29,12 @@ class SoftmaxTile {
   void close_rows(const RowTile& rows, const T* taken);
 
   // Backward: open_gradient with do [rows, ld], and r [rows, ld] or null; then weights and gradient for each key tile.
-  // close_gradient adds to `shared`.
+  // close_gradient adds to d_sink, the sum of the head.
   void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width);
   void weights(const RowTile& rows, const KeyTile& keys, T* score);
   // Turns d, the gradient of the weights (0 above the diagonal), into the gradient of the logits.
   void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const;
-  void close_gradient(const RowTile& rows, double* shared) const;
-  void write_shared(const SharedSums& sums) const;
+  void close_gradient(const RowTile& rows, double* d_sink) const;
 
   // For each row: 1 / Z under the shift, and the leftover mass, 1 - the sum of the weights.
   const T* inverse() const { return inverse_; }

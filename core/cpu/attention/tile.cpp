@@ -50,8 +50,15 @@ void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, st
 }
 
 template <class T>
-void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width) {
-  copy_transposed(target, tile_rows, source, ld, tile_rows, width, T{1});
+void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t first, std::int64_t columns) {
+  if (rows.rows < tile_rows) std::fill_n(target, columns * tile_rows, T{0});
+  const Matrix<T> source(x, rows.batch, rows.head);
+  if (source.column_step == 1) {
+    return copy_transposed(target, tile_rows, &source.at(rows.first, first), source.row_step, rows.rows, columns, T{1});
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t c = 0; c < columns; ++c) target[c * tile_rows + i] = source.at(rows.first + i, first + c);
+  }
 }
 
 // Writes bits, because g++ does not vectorise assignments of whole objects.
@@ -65,19 +72,20 @@ TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* 
 }
 
 template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor, T* rounded) {
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor, T* rounded,
+                  std::int64_t first) {
   if (rows.rows == 0) return;
   if (x.dtype == DType::bf16) {
-    copy_transposed(rounded, width, source, tile_rows, width, tile_rows, factor);
+    copy_transposed(rounded, columns, source, tile_rows, columns, tile_rows, factor);
     const Matrix<Bfloat16> y(x, rows.batch, rows.head);
-    return write_rounded_rows(&y.at(rows.first, 0), y.row_step, rounded, width, rows.rows, width);
+    return write_rounded_rows(&y.at(rows.first, first), y.row_step, rounded, columns, rows.rows, columns);
   }
   const Matrix<T> y(x, rows.batch, rows.head);
   if (y.column_step == 1) {
-    return copy_transposed(&y.at(rows.first, 0), y.row_step, source, tile_rows, width, rows.rows, factor);
+    return copy_transposed(&y.at(rows.first, first), y.row_step, source, tile_rows, columns, rows.rows, factor);
   }
   for (std::int64_t i = 0; i < rows.rows; ++i) {
-    for (std::int64_t c = 0; c < width; ++c) y.at(rows.first + i, c) = factor * source[c * tile_rows + i];
+    for (std::int64_t c = 0; c < columns; ++c) y.at(rows.first + i, first + c) = factor * source[c * tile_rows + i];
   }
 }
 
@@ -116,8 +124,8 @@ TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t l
 #define TALLY_INSTANTIATE(T)                                                                                     \
   template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
                           std::int64_t, T, std::int64_t);                                                        \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
-  template void unpack_lanes(const View&, const RowTile&, std::int64_t, const T*, T, T*);                        \
+  template void pack_lanes(T*, const View&, const RowTile&, std::int64_t, std::int64_t);                         \
+  template void unpack_lanes(const View&, const RowTile&, std::int64_t, const T*, T, T*, std::int64_t);          \
   template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t); \
   template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                           \
   template void round_to_bf16(T*, const T*, std::int64_t);                                                       \

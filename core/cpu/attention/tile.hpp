@@ -110,14 +110,15 @@ class CountTiles {
 template <class T>
 void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows);
-// target[c * tile_rows + i] = source[i * ld + c]
+// target[c * tile_rows + i] = x(rows.first + i, first + c) for `columns` columns of matrix (batch, head) of x; padding
+// lanes become 0.
 template <class T>
-void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
-// x(rows.first + i, c) = factor source[c * tile_rows + i] of matrix (batch, head) of x. If x is bf16, its columns are
-// contiguous, and `rounded` has scratch for [tile_rows, width].
+void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t first, std::int64_t columns);
+// x(rows.first + i, first + c) = factor source[c * tile_rows + i]. If x is bf16, its columns are contiguous, and
+// `rounded` has scratch for [tile_rows, columns].
 template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor,
-                  T* rounded = nullptr);
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor,
+                  T* rounded = nullptr, std::int64_t first = 0);
 // y = x, rounded to bf16; rows are step_y and step_x apart.
 template <class T>
 void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,

@@ -73,7 +73,7 @@ class Worker {
     const Bf16Scope in_bf16(multiplies_bf16(call_));
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, {}, nullptr);
+      open_head(chunk.batch, head, nullptr, nullptr);
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { forward_rows(rows); });
     }
   }
@@ -84,7 +84,7 @@ class Worker {
     std::fill_n(key_memory, sums.count, T{0});
     open_keys(chunk);
     for (std::int64_t head = chunk.first_head; head < chunk.end_head; ++head) {
-      open_head(chunk.batch, head, sums.score_mod, shared.at(chunk.batch, head, chunk.share));
+      open_head(chunk.batch, head, sums.score_mod.gate_key, shared.at(chunk.batch, head, chunk.share));
       for_each_row_tile(chunk, head, [&](const RowTile& rows) { backward_rows(rows, sums); });
     }
   }
@@ -95,16 +95,6 @@ class Worker {
       if (rule.is_of_keys() && d) write_key_sums(d, batch, key_head, sums, first.count, count);
     };
     for_each_operand(write, *gradients_, first);
-  }
-  void write_shared(SharedSums sums) const {
-    softmax_.write_shared(sums);
-    sums.data += softmax_.shared_count(call_);
-    if (score_mod_ != nullptr) score_mod_->write_shared(sums);
-    sums.data += ScoreModTile<T>::shared_count(call_);
-    for (std::size_t n = 0; n < bias_count(); ++n) {
-      biases_[n]->write_shared(sums);
-      sums.data += BiasTile<T>::shared_count(call_.biases[n], call_.keys());
-    }
   }
   const TileCounts& tiles() const { return tiles_; }
 
@@ -150,18 +140,11 @@ class Worker {
     }
   }
 
-  void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) {
-    const auto next = [&](std::int64_t count) {
-      double* const own = shared;
-      shared += shared != nullptr ? count : 0;
-      return own;
-    };
-    shared_of_softmax_ = next(softmax_.shared_count(call_));
-    double* const of_score_mod = next(ScoreModTile<T>::shared_count(call_));
-    if (score_mod_ != nullptr) score_mod_->open_head(batch, head, sums, of_score_mod);
-    for (std::size_t n = 0; n < bias_count(); ++n) {
-      biases_[n]->open_head(batch, head, next(BiasTile<T>::shared_count(call_.biases[n], call_.keys())));
-    }
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* shared) {
+    const AttentionProblem<double*> sums = SharedSums::by_operand(call_, shared);
+    d_sink_ = sums.softmax_rule.sink;
+    if (score_mod_ != nullptr) score_mod_->open_head(batch, head, d_gate_key, sums.score_mod.heads);
+    for (std::size_t n = 0; n < bias_count(); ++n) biases_[n]->open_head(batch, head, sums.biases[n]);
   }
 
   void open_rows(const RowTile& rows) {
@@ -275,12 +258,12 @@ class Worker {
       const bool last = modifies_biased();
       if (last) score_mod_->gradient(rows, keys, score_, d_score_);
       for (BiasTile<T>* const bias : biases()) bias->gradient(rows, keys, d_score_);
-      if (distance_.given()) distance_.gradient(rows, keys, d_score_, sums.distance.key);
+      if (distance_.given()) distance_.gradient(rows, keys, d_score_);
       if (score_mod_ != nullptr && !last) score_mod_->gradient(rows, keys, score_, d_score_);
       of_k_.add_gradients(rows, keys, gradients_->q ? d_q_lanes_ : nullptr, gradients_->k ? sums.k : nullptr, d_score_);
     }
     QueryGradient<T> d_q{gradients_->q, d_q_lanes_, of_k_.gradient_factor()};
-    softmax_.close_gradient(rows, shared_of_softmax_);
+    softmax_.close_gradient(rows, d_sink_);
     if (score_mod_ != nullptr) score_mod_->close_rows(rows, softmax_.d_logit_sums());
     for (BiasTile<T>* const bias : biases()) bias->close_rows(rows);
     distance_.close_rows(rows, sums.distance.key, d_q);
@@ -318,7 +301,7 @@ class Worker {
   T* rounded_rows_ = nullptr;  // scratch for bf16 results
   T* d_q_lanes_ = nullptr;     // backward
   double row_norm_ = 0;
-  double* shared_of_softmax_ = nullptr;
+  double* d_sink_ = nullptr;
   TileCounts tiles_;
   // For the tile [tile_keys, tile_rows].
   T* score_;  // first scores, then logits, then weights
