@@ -8,7 +8,7 @@
 
 #include "core/attention/problem.hpp"
 #include "core/attention/score_mod_traits.hpp"
-#include "core/cpu/attention/tile.hpp"
+#include "core/cpu/attention/pack.hpp"
 
 namespace tally::cpu {
 

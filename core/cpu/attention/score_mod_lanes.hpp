@@ -45,19 +45,19 @@ template <class T>
 struct ScoreModTileViews {
   RowTile rows;
   KeyTile keys;
-  T* row_scalars = nullptr;      // [rows, tile_rows]
-  T* head_scalars = nullptr;     // [heads]
-  T* values = nullptr;           // table without knots: [tile_rows, ld]
-  Entry<T>* table = nullptr;     // table with knots: [tile_rows, ld]
-  Entry<T>* d_table = nullptr;   // gradient of either table
-  std::int64_t entries = 0;      // P+1, or the number of knots
-  std::int64_t ld = 0;           // entries, plus one without knots
-  const T* knots = nullptr;      // with knots: [entries]
-  T* saved_score = nullptr;      // p.s; null if no gradient is computed
-  T* saved_sum = nullptr;        // with a gate: p.sum
+  T* row_scalars = nullptr;       // [rows, tile_rows]
+  T* head_scalars = nullptr;      // [heads]
+  T* values = nullptr;            // table without knots: [tile_rows, ld]
+  Entry<T>* table = nullptr;      // table with knots: [tile_rows, ld]
+  Entry<T>* d_table = nullptr;    // gradient of either table
+  std::int64_t entries = 0;       // P+1, or the number of knots
+  std::int64_t ld = 0;            // entries, plus one without knots
+  const T* knots = nullptr;       // with knots: [entries]
+  T* saved_score = nullptr;       // p.s; null if no gradient is computed
+  T* saved_sum = nullptr;         // with a gate: p.sum
   T* saved_gate_slope = nullptr;  // and with keeps_gate_slope the gate's derivative
-  T* saved_entry = nullptr;      // without knots: p.entry unless it is only added
-  T* saved_slope = nullptr;      // and its slope
+  T* saved_entry = nullptr;       // without knots: p.entry unless it is only added
+  T* saved_slope = nullptr;       // and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
   // or place is computed for these keys.
   std::int64_t* saturated_keys = nullptr;

@@ -6,9 +6,196 @@
 //   dl_ij = (n'(l_ij) (da_ij - do.r_i) - m'(l_ij) D_i) / Z_i
 #pragma once
 
+#include <cmath>
+#include <limits>
+
+#include "core/attention/pair_functions.hpp"
 #include "core/cpu/attention/partition.hpp"
+#include "core/math/math.hpp"
 
 namespace tally::cpu {
+
+// Advances the shifts m to the largest logits so far; factor = e^(m - m'). Returns whether any factor differs from 1.
+template <class T>
+TALLY_INLINE bool advance_shifts(const T* score, T* m, T* factor, std::int64_t keys, std::int64_t lanes) {
+  alignas(64) T largest[tile_rows];
+  std::copy_n(m, lanes, largest);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) largest[i] = s[i] > largest[i] ? s[i] : largest[i];
+  }
+  T moved = 0;
+#pragma omp simd reduction(+ : moved)
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    factor[i] = math::exp(m[i] - largest[i]);
+    moved += largest[i] > m[i] ? T{1} : T{0};
+    m[i] = largest[i];
+  }
+  return moved > 0;
+}
+
+// n: sums of e^(l - m).
+template <class T>
+TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, const RowTile& rows, const KeyTile& keys) {
+  const std::int64_t lanes = rows.lanes;
+  alignas(64) T sum[tile_rows] = {};
+  const bool moved = advance_shifts(score, m, factor, keys.keys, lanes);
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = keys.first_lane(rows, j); i < lanes; ++i) {
+      s[i] = attention::weight(s[i] - m[i]);
+      sum[i] += s[i];
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < lanes; ++i) n[i] = n[i] * factor[i] + sum[i];
+  return moved;
+}
+
+template <class T>
+TALLY_CLONES void softmax_weights(T* score, const T* m, const T* inverse, const RowTile& rows, const KeyTile& keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    T* const s = score + j * tile_rows;
+    const std::int64_t first = keys.first_lane(rows, j);
+    std::fill_n(s, first, T{0});
+#pragma omp simd
+    for (std::int64_t i = first; i < rows.lanes; ++i) s[i] = attention::weight(s[i] - m[i]) * inverse[i];
+  }
+}
+
+template <class T>
+TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, const RowTile& rows, const KeyTile& keys) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = keys.first_lane(rows, j); i < rows.lanes; ++i) {
+      d[j * tile_rows + i] = weight[j * tile_rows + i] * (d[j * tile_rows + i] - delta[i]);
+    }
+  }
+}
+
+// m >= 0. n: sums of |e^l - 1| e^-m, picked: sums of its positive part, relu(e^l - 1) e^-m.
+template <class T>
+TALLY_CLONES bool advance_softpick(T* score, T* m, T* n, T* picked, T* factor, std::int64_t keys, std::int64_t lanes) {
+  alignas(64) T one[tile_rows], sum[tile_rows] = {}, above[tile_rows] = {};
+  const bool moved = advance_shifts(score, m, factor, keys, lanes);
+  for (std::int64_t i = 0; i < lanes; ++i) one[i] = math::exp(-m[i]);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const auto own = attention::softpick(s[i], m[i], one[i]);
+      sum[i] += own.size;
+      above[i] += own.above;
+      s[i] = own.above;
+    }
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    n[i] = n[i] * factor[i] + sum[i];
+    picked[i] = picked[i] * factor[i] + above[i];
+  }
+  return moved;
+}
+
+template <class T>
+TALLY_CLONES void softpick_weights(T* score, T* slope, const T* m, const T* inverse, std::int64_t keys,
+                                   std::int64_t lanes) {
+  alignas(64) T one[tile_rows];
+  for (std::int64_t i = 0; i < lanes; ++i) one[i] = math::exp(-m[i]);
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const auto own = attention::softpick(s[i], m[i], one[i]);
+      s[i] = own.above * inverse[i];
+      slope[j * tile_rows + i] = own.slope * inverse[i];
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void softpick_gradient(T* d, const T* slope, const T* d_left, const T* d_row, std::int64_t keys,
+                                    std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const std::int64_t row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const T above = slope[row + i] > T{0} ? d[row + i] - d_left[i] : T{0};
+      d[row + i] = slope[row + i] * (above - d_row[i]);
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void sigmoid_weights(T* score, T offset, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) s[i] = math::sigmoid(s[i] - offset);
+  }
+}
+
+template <class T>
+TALLY_CLONES void sigmoid_gradient(T* d, const T* weight, const T* d_left, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const std::int64_t row = j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      d[row + i] = weight[row + i] * (T{1} - weight[row + i]) * (d[row + i] - d_left[i]);
+    }
+  }
+}
+
+template <class T>
+TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+    T* const s = score + j * tile_rows;
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) s[i] = attention::weight(s[i]);
+  }
+}
+
+// sum[i] = a_i.x_i for a tile's rows; the elements of a row of x are contiguous.
+template <class T, class X>
+TALLY_CLONES void products_of_dense_rows(double* sum, const T* a, std::int64_t ld, const X* x, std::int64_t step,
+                                         std::int64_t rows, std::int64_t width) {
+  constexpr std::int64_t lanes = 8;  // fixed, so the order of addition does not depend on the vector width
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T* const row_a = a + i * ld;
+    const X* const row_x = x + i * step;
+    alignas(64) double part[lanes] = {};
+    std::int64_t c = 0;
+    for (; c + lanes <= width; c += lanes) {
+#pragma omp simd
+      for (std::int64_t l = 0; l < lanes; ++l) {
+        part[l] += static_cast<double>(row_a[c + l]) * static_cast<double>(static_cast<T>(row_x[c + l]));
+      }
+    }
+    for (; c < width; ++c) part[0] += static_cast<double>(row_a[c]) * static_cast<double>(static_cast<T>(row_x[c]));
+    sum[i] = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+  }
+}
+template <class T, class X>
+void products_of_rows(double* sum, const T* a, std::int64_t ld, const Matrix<X>& x, const RowTile& rows,
+                      std::int64_t width) {
+  if (x.column_step == 1) {
+    return products_of_dense_rows(sum, a, ld, &x.at(rows.first, 0), x.row_step, rows.rows, width);
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t c = 0; c < width; ++c) {
+      sum[i] += static_cast<double>(a[i * ld + c]) * static_cast<double>(x.at(rows.first + i, c));
+    }
+  }
+}
+
+template <class T>
+double dot(const T* a, const T* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < count; ++c) sum += static_cast<double>(a[c]) * static_cast<double>(b[c]);
+  return sum;
+}
 
 // The softmax_rule of one thread, for the current row tile.
 template <class T>
@@ -16,25 +203,111 @@ class SoftmaxTile {
  public:
   using Kind = SoftmaxRuleOperands<View>::Kind;
 
-  SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena);
+  SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
+      : call_(call),
+        gradients_(gradients),
+        kind_(call.softmax_rule.kind),
+        slope_(arena.take<T>(gradients != nullptr && kind_ == Kind::softpick ? tile_keys * tile_rows : 0)) {}
 
   // Forward: open_rows, advance for each key tile, close_rows.
-  void open_rows(const RowTile& rows);
+  void open_rows(const RowTile& rows) {
+    T shift = 0, sum = 0;
+    if (kind_ == Kind::softmax) {
+      // A sink is one more logit, which precedes all others.
+      const View& sink = call_.softmax_rule.sink;
+      shift = sink ? sink.as<T>()[rows.head * sink.strides[0]] : std::numeric_limits<T>::lowest();
+      sum = sink ? T{1} : T{0};
+    } else if (kind_ == Kind::softpick) {
+      sum = static_cast<T>(attention::softpick_least);
+    }
+    std::fill_n(shift_, tile_rows, shift);
+    std::fill_n(sum_, tile_rows, sum);
+    std::fill_n(picked_, tile_rows, T{0});
+  }
   // Replaces the logits in `score` (-inf for masked pairs) by weights under the current shift, except perhaps above the
   // diagonal. If it returns true, the caller multiplies the output so far by rescale().
-  bool advance(const RowTile& rows, const KeyTile& keys, T* score);
+  bool advance(const RowTile& rows, const KeyTile& keys, T* score) {
+    const std::int64_t count = keys.keys, lanes = rows.lanes;
+    switch (kind_) {
+      case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
+      case Kind::softpick: return advance_softpick(score, shift_, sum_, picked_, rescale_, count, lanes);
+      case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes); break;
+      case Kind::exp: exp_weights(score, count, lanes); break;
+    }
+    if (call_.softmax_rule.rest) add_keys(picked_, score, count, lanes);
+    return false;
+  }
   const T* rescale() const { return rescale_; }
   // Writes the softmax statistics. taken: if not null, the leftover mass is e^-taken, which is more accurate than from
   // the weights.
-  void close_rows(const RowTile& rows, const T* taken);
+  void close_rows(const RowTile& rows, const T* taken) {
+    T* const statistics_of_rows = statistics(rows);
+    const View& sink = call_.softmax_rule.sink;
+    const bool divides = kind_ == Kind::softmax || kind_ == Kind::softpick;
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      // A row whose keys are all masked has no weights, and its output is 0.
+      inverse_[i] = !divides ? T{1} : sum_[i] > T{0} ? T{1} / sum_[i] : T{0};
+      if (kind_ == Kind::softmax) {
+        leftover_[i] = sink ? math::exp(sink.as<T>()[rows.head * sink.strides[0]] - shift_[i]) * inverse_[i] : T{0};
+      } else {
+        leftover_[i] = taken != nullptr ? math::exp(-taken[i]) : T{1} - picked_[i] * inverse_[i];
+      }
+      T* const own = statistics_of_rows + statistics_per_row * i;
+      own[0] = shift_[i];
+      own[1] = inverse_[i];
+      own[2] = leftover_[i];
+    }
+  }
 
   // Backward: open_gradient with do [rows, ld], and r [rows, ld] or null; then weights and gradient for each key tile.
   // close_gradient adds to d_sink, the sum of the head.
-  void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width);
-  void weights(const RowTile& rows, const KeyTile& keys, T* score);
+  void open_gradient(const RowTile& rows, const T* d_output, const T* rest, std::int64_t ld, std::int64_t width) {
+    // Padding lanes must have weight 0 for any logits. Without this shift e^l may overflow, and 0 * inf is NaN.
+    std::fill_n(shift_, tile_rows, std::numeric_limits<T>::max());
+    for (T* const of_row : {inverse_, leftover_, d_leftover_, d_row_, delta_, d_logit_sum_})
+      std::fill_n(of_row, tile_rows, T{0});
+    const T* const saved = statistics(rows);
+    double of_outputs[tile_rows] = {};
+    dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto output_type) {
+      products_of_rows(of_outputs, d_output, ld, Matrix<decltype(output_type)>(call_.output, rows.batch, rows.head),
+                       rows, width);
+    });
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      shift_[i] = saved[statistics_per_row * i];
+      inverse_[i] = saved[statistics_per_row * i + 1];
+      leftover_[i] = saved[statistics_per_row * i + 2];
+      const double of_output = of_outputs[i];
+      const double of_rest = rest != nullptr ? dot(d_output + i * ld, rest + i * ld, width) : 0.0;
+      delta_[i] = static_cast<T>(of_output);
+      d_leftover_[i] = static_cast<T>(of_rest);
+      d_row_[i] = static_cast<T>(of_output - of_rest);
+      d_logit_sum_[i] = d_row_[i] * leftover_[i];
+    }
+  }
+  void weights(const RowTile& rows, const KeyTile& keys, T* score) {
+    const std::int64_t count = keys.keys, lanes = rows.lanes;
+    switch (kind_) {
+      case Kind::softmax: return softmax_weights(score, shift_, inverse_, rows, keys);
+      case Kind::softpick: return softpick_weights(score, slope_, shift_, inverse_, count, lanes);
+      case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes);
+      case Kind::exp: return exp_weights(score, count, lanes);
+    }
+  }
   // Turns d, the gradient of the weights (0 above the diagonal), into the gradient of the logits.
-  void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const;
-  void close_gradient(const RowTile& rows, double* d_sink) const;
+  void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const {
+    const std::int64_t count = keys.keys, lanes = rows.lanes;
+    switch (kind_) {
+      case Kind::softmax: return softmax_gradient(d, weight, delta_, rows, keys);
+      case Kind::softpick: return softpick_gradient(d, slope_, d_leftover_, d_row_, count, lanes);
+      case Kind::sigmoid: return sigmoid_gradient(d, weight, d_leftover_, count, lanes);
+      case Kind::exp: return softmax_gradient(d, weight, d_leftover_, rows, keys);
+    }
+  }
+  // dc = -sum_i e^c / Z_i D_i
+  void close_gradient(const RowTile& rows, double* d_sink) const {
+    for (std::int64_t i = 0; d_sink != nullptr && i < rows.rows; ++i)
+      *d_sink -= static_cast<double>(leftover_[i]) * static_cast<double>(d_row_[i]);
+  }
 
   // For each row: 1 / Z under the shift, and the leftover mass, 1 - the sum of the weights.
   const T* inverse() const { return inverse_; }
@@ -45,7 +318,10 @@ class SoftmaxTile {
   T least_shift(const RowTile& rows) const { return *std::min_element(shift_, shift_ + rows.rows); }
 
  private:
-  T* statistics(const RowTile& rows) const;
+  T* statistics(const RowTile& rows) const {
+    const std::int64_t row = (rows.batch * call_.heads() + rows.head) * call_.queries() + rows.first;
+    return call_.softmax_statistics.as<T>() + statistics_per_row * row;
+  }
 
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
@@ -65,19 +341,52 @@ class SoftmaxTile {
 
 // Sets the logits of masked pairs to -inf.
 template <class T>
-void apply_mask(T* score, const RowTile rows, const KeyTile keys);
+TALLY_CLONES void apply_mask(T* score, const RowTile rows, const KeyTile keys) {
+  constexpr T none = -std::numeric_limits<T>::infinity();
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const Lanes unmasked = keys.unmasked_lanes(rows, j);
+    T* const row = score + j * tile_rows;
+    std::fill_n(row, unmasked.begin, none);
+    std::fill(row + unmasked.end, row + tile_rows, none);
+  }
+}
 
 template <class T>
-void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes);
+TALLY_CLONES void scale_lanes(T* x, const T* factor, std::int64_t rows, std::int64_t lanes) {
+  for (std::int64_t c = 0; c < rows; ++c) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) x[c * tile_rows + i] *= factor[i];
+  }
+}
 
 // mask = 1 / (1 - rate) for weights that are kept, else 0. `element` belongs to lane 0 and the tile's first key; rows
 // are `row_step` elements apart.
 template <class T>
-void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
-                  std::int64_t keys, std::int64_t lanes);
+TALLY_CLONES void draw_dropout(T* mask, RandomStream stream, double rate, std::uint64_t element, std::uint64_t row_step,
+                               std::int64_t keys, std::int64_t lanes) {
+  const T scale = static_cast<T>(1.0 / (1.0 - rate));
+  const auto threshold = static_cast<std::int32_t>(std::ceil(rate * 0x1p24));  // as in the kernel `dropout`
+  element += stream.first;
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) {
+      const std::uint64_t index = element + static_cast<std::uint64_t>(i) * row_step + static_cast<std::uint64_t>(j);
+      const PhiloxBlock block = stream.block(index / 4);
+      const std::uint32_t first = (index & 1) != 0 ? block[1] : block[0],
+                          second = (index & 1) != 0 ? block[3] : block[2];
+      const std::uint32_t bits = (index & 2) != 0 ? second : first;
+      mask[j * tile_rows + i] = static_cast<std::int32_t>(bits >> 8) >= threshold ? scale : T{0};
+    }
+  }
+}
 
 // y = x mask
 template <class T>
-void apply_dropout(T* y, const T* x, const T* mask, std::int64_t keys, std::int64_t lanes);
+TALLY_CLONES void apply_dropout(T* y, const T* x, const T* mask, std::int64_t keys, std::int64_t lanes) {
+  for (std::int64_t j = 0; j < keys; ++j) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < lanes; ++i) y[j * tile_rows + i] = x[j * tile_rows + i] * mask[j * tile_rows + i];
+  }
+}
 
 }  // namespace tally::cpu

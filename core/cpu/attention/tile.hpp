@@ -105,37 +105,4 @@ class CountTiles {
   TileCounts* before_;
 };
 
-// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
-// rows from `rows` to all_rows become 0. x may be bf16.
-template <class T>
-void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-               std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows);
-// target[c * tile_rows + i] = x(rows.first + i, first + c) for `columns` columns of matrix (batch, head) of x; padding
-// lanes become 0.
-template <class T>
-void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t first, std::int64_t columns);
-// x(rows.first + i, first + c) = factor source[c * tile_rows + i]. If x is bf16, its columns are contiguous, and
-// `rounded` has scratch for [tile_rows, columns].
-template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor,
-                  T* rounded = nullptr, std::int64_t first = 0);
-// y = x, rounded to bf16; rows are step_y and step_x apart.
-template <class T>
-void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
-                        std::int64_t width);
-
-// sum[i] = sum over keys j of x[j * tile_rows + i].
-template <class T>
-void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
-
-// y = x, rounded to bf16.
-template <class T>
-void round_to_bf16(T* y, const T* x, std::int64_t count);
-// tile *= factor
-template <class T>
-void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
-// sum += factor x
-template <class T>
-void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes);
-
 }  // namespace tally::cpu

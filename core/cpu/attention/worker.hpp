@@ -55,7 +55,7 @@ class Worker {
         mask_(arena.take<T>(call.dropout > 0 ? tile_keys * tile_rows : 0)) {
     for (std::size_t n = 0; n < bias_count(); ++n) {
       BiasTile<T>* const tile =
-          BiasTile<T>::make(call, call.biases[n], gradients != nullptr ? &gradients->biases[n] : nullptr, arena);
+          make_bias_tile<T>(call, call.biases[n], gradients != nullptr ? &gradients->biases[n] : nullptr, arena);
       if (tile != nullptr) biases_[n] = tile;
     }
     if (gradients == nullptr) {

@@ -1,15 +1,15 @@
-// Transpositions of attention's tiles, and sums of them.
-#include "core/cpu/attention/tile.hpp"
+// Copies between matrices and tiles, and sums of tiles. Only for core/cpu/attention/attention.cpp.
+#pragma once
 
+#include <algorithm>
 #include <bit>
 
+#include "core/cpu/attention/tile.hpp"
 #include "core/cpu/instruction_sets.hpp"
 #include "core/cpu/matmul/transpose.hpp"
 #include "core/math/bfloat16.hpp"
 
 namespace tally::cpu {
-
-namespace {
 
 // Rows of contiguous elements.
 template <class T, class X>
@@ -37,8 +37,8 @@ void pack_rows_of(T* target, std::int64_t ld, const Matrix<X>& x, std::int64_t f
   std::fill(target + rows * ld, target + all_rows * ld, T{0});
 }
 
-}  // namespace
-
+// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
+// rows from `rows` to all_rows become 0. x may be bf16.
 template <class T>
 void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows) {
@@ -49,6 +49,8 @@ void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, st
   });
 }
 
+// target[c * tile_rows + i] = x(rows.first + i, first + c) for `columns` columns of matrix (batch, head) of x; padding
+// lanes become 0.
 template <class T>
 void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t first, std::int64_t columns) {
   if (rows.rows < tile_rows) std::fill_n(target, columns * tile_rows, T{0});
@@ -61,6 +63,7 @@ void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t firs
   }
 }
 
+// y = x, rounded to bf16; rows are step_y and step_x apart.
 // Writes bits, because g++ does not vectorise assignments of whole objects.
 template <class T>
 TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x,
@@ -71,9 +74,11 @@ TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* 
   }
 }
 
+// x(rows.first + i, first + c) = factor source[c * tile_rows + i]. If x is bf16, its columns are contiguous, and
+// `rounded` has scratch for [tile_rows, columns].
 template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor, T* rounded,
-                  std::int64_t first) {
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor,
+                  T* rounded = nullptr, std::int64_t first = 0) {
   if (rows.rows == 0) return;
   if (x.dtype == DType::bf16) {
     copy_transposed(rounded, columns, source, tile_rows, columns, tile_rows, factor);
@@ -89,6 +94,7 @@ void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, cons
   }
 }
 
+// y = x, rounded to bf16.
 template <class T>
 TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
@@ -97,6 +103,7 @@ TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
   }
 }
 
+// tile *= factor
 template <class T>
 TALLY_CLONES void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -105,6 +112,7 @@ TALLY_CLONES void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t 
   }
 }
 
+// sum += factor x
 template <class T>
 TALLY_CLONES void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -113,6 +121,7 @@ TALLY_CLONES void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std:
   }
 }
 
+// sum[i] = sum over keys j of x[j * tile_rows + i].
 template <class T>
 TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -120,19 +129,5 @@ TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t l
     for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[j * tile_rows + i];
   }
 }
-
-#define TALLY_INSTANTIATE(T)                                                                                     \
-  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
-                          std::int64_t, T, std::int64_t);                                                        \
-  template void pack_lanes(T*, const View&, const RowTile&, std::int64_t, std::int64_t);                         \
-  template void unpack_lanes(const View&, const RowTile&, std::int64_t, const T*, T, T*, std::int64_t);          \
-  template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t); \
-  template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                           \
-  template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
-  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
-  template void add_keys(T*, const T*, std::int64_t, std::int64_t);
-TALLY_INSTANTIATE(float)
-TALLY_INSTANTIATE(double)
-#undef TALLY_INSTANTIATE
 
 }  // namespace tally::cpu
