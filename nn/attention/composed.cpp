@@ -129,7 +129,7 @@ Tensor modified(const AppliedScoreMod& applied, const Tensor& score, const Tenso
     const Tensor position = broadcast_to(mod.on_tensors->position(pairs), s.shape());
     pairs.entry = mod.traits.knots ? between_knots(applied, position) : interpolate_causal(applied.table, position);
   }
-  if (applied.materialised_logit) return applied.materialised_logit(s, pairs.sum, scale);
+  if (applied.materialised_logit) return applied.materialised_logit(s, pairs.sum.x, scale);
   return broadcast_to(mod.on_tensors->logit(pairs), s.shape());
 }
 // Applies the score modifications that come after all biases.

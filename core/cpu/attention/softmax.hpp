@@ -35,6 +35,17 @@ TALLY_INLINE bool advance_shifts(const T* score, T* m, T* factor, std::int64_t k
   return moved > 0;
 }
 
+// x = f(x, n, i) for the tile's pairs, with n the index in the tile and i the lane; 0 above the diagonal.
+template <class T, class F>
+TALLY_CLONES void map_pairs(T* x, const RowTile& rows, const KeyTile& keys, const F& f) {
+  for (std::int64_t j = 0; j < keys.keys; ++j) {
+    const std::int64_t row = j * tile_rows, first = keys.first_lane(rows, j);
+    std::fill_n(x + row, first, T{0});
+#pragma omp simd
+    for (std::int64_t i = first; i < rows.lanes; ++i) x[row + i] = f(x[row + i], row + i, i);
+  }
+}
+
 // n: sums of e^(l - m).
 template <class T>
 TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, const RowTile& rows, const KeyTile& keys) {
@@ -52,27 +63,6 @@ TALLY_CLONES bool advance_softmax(T* score, T* m, T* n, T* factor, const RowTile
 #pragma omp simd
   for (std::int64_t i = 0; i < lanes; ++i) n[i] = n[i] * factor[i] + sum[i];
   return moved;
-}
-
-template <class T>
-TALLY_CLONES void softmax_weights(T* score, const T* m, const T* inverse, const RowTile& rows, const KeyTile& keys) {
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
-    T* const s = score + j * tile_rows;
-    const std::int64_t first = keys.first_lane(rows, j);
-    std::fill_n(s, first, T{0});
-#pragma omp simd
-    for (std::int64_t i = first; i < rows.lanes; ++i) s[i] = attention::weight(s[i] - m[i]) * inverse[i];
-  }
-}
-
-template <class T>
-TALLY_CLONES void softmax_gradient(T* d, const T* weight, const T* delta, const RowTile& rows, const KeyTile& keys) {
-  for (std::int64_t j = 0; j < keys.keys; ++j) {
-#pragma omp simd
-    for (std::int64_t i = keys.first_lane(rows, j); i < rows.lanes; ++i) {
-      d[j * tile_rows + i] = weight[j * tile_rows + i] * (d[j * tile_rows + i] - delta[i]);
-    }
-  }
 }
 
 // m >= 0. n: sums of |e^l - 1| e^-m, picked: sums of its positive part, relu(e^l - 1) e^-m.
@@ -112,48 +102,6 @@ TALLY_CLONES void softpick_weights(T* score, T* slope, const T* m, const T* inve
       s[i] = own.above * inverse[i];
       slope[j * tile_rows + i] = own.slope * inverse[i];
     }
-  }
-}
-
-template <class T>
-TALLY_CLONES void softpick_gradient(T* d, const T* slope, const T* d_left, const T* d_row, std::int64_t keys,
-                                    std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t row = j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      const T above = slope[row + i] > T{0} ? d[row + i] - d_left[i] : T{0};
-      d[row + i] = slope[row + i] * (above - d_row[i]);
-    }
-  }
-}
-
-template <class T>
-TALLY_CLONES void sigmoid_weights(T* score, T offset, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = math::sigmoid(s[i] - offset);
-  }
-}
-
-template <class T>
-TALLY_CLONES void sigmoid_gradient(T* d, const T* weight, const T* d_left, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    const std::int64_t row = j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) {
-      d[row + i] = weight[row + i] * (T{1} - weight[row + i]) * (d[row + i] - d_left[i]);
-    }
-  }
-}
-
-template <class T>
-TALLY_CLONES void exp_weights(T* score, std::int64_t keys, std::int64_t lanes) {
-  for (std::int64_t j = 0; j < keys; ++j) {
-    T* const s = score + j * tile_rows;
-#pragma omp simd
-    for (std::int64_t i = 0; i < lanes; ++i) s[i] = attention::weight(s[i]);
   }
 }
 
@@ -205,7 +153,6 @@ class SoftmaxTile {
 
   SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
-        gradients_(gradients),
         kind_(call.softmax_rule.kind),
         slope_(arena.take<T>(gradients != nullptr && kind_ == Kind::softpick ? tile_keys * tile_rows : 0)) {}
 
@@ -228,12 +175,9 @@ class SoftmaxTile {
   // diagonal. If it returns true, the caller multiplies the output so far by rescale().
   bool advance(const RowTile& rows, const KeyTile& keys, T* score) {
     const std::int64_t count = keys.keys, lanes = rows.lanes;
-    switch (kind_) {
-      case Kind::softmax: return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
-      case Kind::softpick: return advance_softpick(score, shift_, sum_, picked_, rescale_, count, lanes);
-      case Kind::sigmoid: sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes); break;
-      case Kind::exp: exp_weights(score, count, lanes); break;
-    }
+    if (kind_ == Kind::softmax) return advance_softmax(score, shift_, sum_, rescale_, rows, keys);
+    if (kind_ == Kind::softpick) return advance_softpick(score, shift_, sum_, picked_, rescale_, count, lanes);
+    weights(rows, keys, score);
     if (call_.softmax_rule.rest) add_keys(picked_, score, count, lanes);
     return false;
   }
@@ -285,22 +229,36 @@ class SoftmaxTile {
     }
   }
   void weights(const RowTile& rows, const KeyTile& keys, T* score) {
-    const std::int64_t count = keys.keys, lanes = rows.lanes;
+    const T *const m = shift_, *const inverse = inverse_;
+    const T offset = static_cast<T>(call_.softmax_rule.offset);
+    const auto map = [&](const auto& f) { map_pairs(score, rows, keys, f); };
+    using Index = std::int64_t;
     switch (kind_) {
-      case Kind::softmax: return softmax_weights(score, shift_, inverse_, rows, keys);
-      case Kind::softpick: return softpick_weights(score, slope_, shift_, inverse_, count, lanes);
-      case Kind::sigmoid: return sigmoid_weights(score, static_cast<T>(call_.softmax_rule.offset), count, lanes);
-      case Kind::exp: return exp_weights(score, count, lanes);
+      case Kind::softmax:
+        return map([=](T l, Index, Index i) TALLY_INLINED { return attention::weight(l - m[i]) * inverse[i]; });
+      case Kind::softpick: return softpick_weights(score, slope_, m, inverse, keys.keys, rows.lanes);
+      case Kind::sigmoid: return map([=](T l, Index, Index) TALLY_INLINED { return math::sigmoid(l - offset); });
+      case Kind::exp: return map([](T l, Index, Index) TALLY_INLINED { return attention::weight(l); });
     }
   }
   // Turns d, the gradient of the weights (0 above the diagonal), into the gradient of the logits.
   void gradient(const RowTile& rows, const KeyTile& keys, T* d, const T* weight) const {
-    const std::int64_t count = keys.keys, lanes = rows.lanes;
+    const T *const slope = slope_, *const d_row = d_row_, *const d_left = d_leftover_;
+    const T* const subtracted = kind_ == Kind::softmax ? delta_ : d_left;
+    const auto map = [&](const auto& f) { map_pairs(d, rows, keys, f); };
+    using Index = std::int64_t;
     switch (kind_) {
-      case Kind::softmax: return softmax_gradient(d, weight, delta_, rows, keys);
-      case Kind::softpick: return softpick_gradient(d, slope_, d_leftover_, d_row_, count, lanes);
-      case Kind::sigmoid: return sigmoid_gradient(d, weight, d_leftover_, count, lanes);
-      case Kind::exp: return softmax_gradient(d, weight, d_leftover_, rows, keys);
+      case Kind::softmax:
+      case Kind::exp:
+        return map([=](T da, Index n, Index i) TALLY_INLINED { return weight[n] * (da - subtracted[i]); });
+      case Kind::sigmoid:
+        return map([=](T da, Index n, Index i)
+                       TALLY_INLINED { return weight[n] * (T{1} - weight[n]) * (da - d_left[i]); });
+      case Kind::softpick:
+        return map([=](T da, Index n, Index i) TALLY_INLINED {
+          const T reaching = da - d_left[i], above = slope[n] > T{0} ? reaching : T{0};
+          return slope[n] * (above - d_row[i]);
+        });
     }
   }
   // dc = -sum_i e^c / Z_i D_i
@@ -324,7 +282,6 @@ class SoftmaxTile {
   }
 
   const AttentionCall& call_;
-  const AttentionGradients* gradients_;
   Kind kind_;
   T* slope_;  // backward, softpick: the tile's sign(l) e^l / Z
   alignas(64) T shift_[tile_rows];
