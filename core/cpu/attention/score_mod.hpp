@@ -1,5 +1,5 @@
 // A score modification on one tile. The loops over its pairs are in core/cpu/attention/score_mod_loops.hpp. Only for
-// core/cpu/attention/worker.hpp.
+// core/cpu/attention/attention.cpp.
 #pragma once
 
 #include <algorithm>
