@@ -41,19 +41,7 @@ bool skips_tiles() {
   return wish == nullptr || std::string_view(wish) != "0";
 }
 
-namespace {
-thread_local TileCounts* counted = nullptr;  // null: no counting
-}
-
-TileCounts& TileCounts::operator+=(const TileCounts& more) {
-  computed += more.computed;
-  saturated += more.saturated;
-  skipped += more.skipped;
-  return *this;
-}
-
-CountTiles::CountTiles() : before_(std::exchange(counted, &counts_)) {}
-CountTiles::~CountTiles() { counted = before_; }
+thread_local TileCounts* counted_tiles = nullptr;
 
 namespace {
 
@@ -408,7 +396,12 @@ class Team {
 
  private:
   void report_tiles() const {
-    for (int n = 0; counted != nullptr && n < threads_; ++n) *counted += workers_[n]->tiles();
+    for (int n = 0; counted_tiles != nullptr && n < threads_; ++n) {
+      const TileCounts& tiles = workers_[n]->tiles();
+      counted_tiles->computed += tiles.computed;
+      counted_tiles->saturated += tiles.saturated;
+      counted_tiles->skipped += tiles.skipped;
+    }
   }
   void write_shared() const {
     std::int64_t first = 0;

@@ -105,36 +105,23 @@ TALLY_CLONES void softpick_weights(T* score, T* slope, const T* m, const T* inve
   }
 }
 
-// sum[i] = a_i.x_i for a tile's rows; the elements of a row of x are contiguous.
-template <class T, class X>
-TALLY_CLONES void products_of_dense_rows(double* sum, const T* a, std::int64_t ld, const X* x, std::int64_t step,
-                                         std::int64_t rows, std::int64_t width) {
+// sum[i] = a_i.x_i for rows ld apart.
+template <class T>
+TALLY_CLONES void products_of_rows(double* sum, const T* a, const T* x, std::int64_t ld, std::int64_t rows,
+                                   std::int64_t width) {
   constexpr std::int64_t lanes = 8;  // fixed, so the order of addition does not depend on the vector width
   for (std::int64_t i = 0; i < rows; ++i) {
-    const T* const row_a = a + i * ld;
-    const X* const row_x = x + i * step;
+    const T *const row_a = a + i * ld, *const row_x = x + i * ld;
     alignas(64) double part[lanes] = {};
     std::int64_t c = 0;
     for (; c + lanes <= width; c += lanes) {
 #pragma omp simd
       for (std::int64_t l = 0; l < lanes; ++l) {
-        part[l] += static_cast<double>(row_a[c + l]) * static_cast<double>(static_cast<T>(row_x[c + l]));
+        part[l] += static_cast<double>(row_a[c + l]) * static_cast<double>(row_x[c + l]);
       }
     }
-    for (; c < width; ++c) part[0] += static_cast<double>(row_a[c]) * static_cast<double>(static_cast<T>(row_x[c]));
+    for (; c < width; ++c) part[0] += static_cast<double>(row_a[c]) * static_cast<double>(row_x[c]);
     sum[i] = ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
-  }
-}
-template <class T, class X>
-void products_of_rows(double* sum, const T* a, std::int64_t ld, const Matrix<X>& x, const RowTile& rows,
-                      std::int64_t width) {
-  if (x.column_step == 1) {
-    return products_of_dense_rows(sum, a, ld, &x.at(rows.first, 0), x.row_step, rows.rows, width);
-  }
-  for (std::int64_t i = 0; i < rows.rows; ++i) {
-    for (std::int64_t c = 0; c < width; ++c) {
-      sum[i] += static_cast<double>(a[i * ld + c]) * static_cast<double>(x.at(rows.first + i, c));
-    }
   }
 }
 
@@ -154,6 +141,8 @@ class SoftmaxTile {
   SoftmaxTile(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         kind_(call.softmax_rule.kind),
+        output_rows_(
+            arena.take<T>(gradients != nullptr ? tile_rows * round_up(call.output.shape[3], vector_lanes<T>) : 0)),
         slope_(arena.take<T>(gradients != nullptr && kind_ == Kind::softpick ? tile_keys * tile_rows : 0)) {}
 
   // Forward: open_rows, advance for each key tile, close_rows.
@@ -211,11 +200,9 @@ class SoftmaxTile {
     for (T* const of_row : {inverse_, leftover_, d_leftover_, d_row_, delta_, d_logit_sum_})
       std::fill_n(of_row, tile_rows, T{0});
     const T* const saved = statistics(rows);
-    double of_outputs[tile_rows] = {};
-    dispatch_mixed(dtype_of<T>, call_.output.dtype, [&](auto, auto output_type) {
-      products_of_rows(of_outputs, d_output, ld, Matrix<decltype(output_type)>(call_.output, rows.batch, rows.head),
-                       rows, width);
-    });
+    double of_outputs[tile_rows];
+    pack_rows(output_rows_, ld, call_.output, rows.batch, rows.head, rows.first, rows.rows, width, T{1}, tile_rows);
+    products_of_rows(of_outputs, d_output, output_rows_, ld, rows.rows, width);
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       shift_[i] = saved[statistics_per_row * i];
       inverse_[i] = saved[statistics_per_row * i + 1];
@@ -283,7 +270,8 @@ class SoftmaxTile {
 
   const AttentionCall& call_;
   Kind kind_;
-  T* slope_;  // backward, softpick: the tile's sign(l) e^l / Z
+  T* output_rows_;  // backward [tile_rows, ld]
+  T* slope_;        // backward, softpick: the tile's sign(l) e^l / Z
   alignas(64) T shift_[tile_rows];
   alignas(64) T sum_[tile_rows];      // forward: of m(l) e^-M so far
   alignas(64) T picked_[tile_rows];   // forward, softpick: of n(l) e^-M so far

@@ -86,23 +86,8 @@ struct TileCounts {
   std::int64_t computed = 0;
   std::int64_t saturated = 0;  // computed without gates and places, because every sum was already saturated
   std::int64_t skipped = 0;    // skipped, because all weights are negligible
-
-  TileCounts& operator+=(const TileCounts& more);
 };
-
-// While it lives, calls by this thread are counted, forward and backward.
-class CountTiles {
- public:
-  CountTiles();
-  ~CountTiles();
-  CountTiles(const CountTiles&) = delete;
-  CountTiles& operator=(const CountTiles&) = delete;
-
-  const TileCounts& counts() const { return counts_; }
-
- private:
-  TileCounts counts_;
-  TileCounts* before_;
-};
+// Where the tiles of this thread's calls are counted, forward and backward; null: nowhere.
+extern thread_local TileCounts* counted_tiles;
 
 }  // namespace tally::cpu
