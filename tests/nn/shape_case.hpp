@@ -17,8 +17,7 @@ struct Sizes {
 
 // The parts of a score and how its tensors are made; every tensor comes from `leaf`, so that gradients can be compared.
 using Leaf = std::function<Tensor(const std::string& name, const Shape& shape, double deviation)>;
-// The parts of one case, each of which adds to the score or makes an operand of it. Leaves have the names that tests
-// know.
+// The parts of one case. Each adds to the score, or makes an operand of it. Tests know the names of the leaves.
 struct ShapeParts {
   const Sizes& s;
   const Leaf& leaf;
