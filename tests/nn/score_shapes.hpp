@@ -207,13 +207,13 @@ inline std::vector<ShapeCase> shape_cases() {
        }},
       {"row_column",
        [](const X& x) {
-         const Tensor falling = times(cumsum(abs(x.by_token("falling"))), -0.2);
+         const Tensor falling = times(cumsum(abs(x.of_keys("falling"))), -0.2);
          x.score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
        }},
       // Sums that begin at 0, like forget gates' sums, and fall beyond the range where e^-sum is a number.
       {"row_column_from_zero",
        [](const X& x) {
-         const Tensor total = negate(cumsum(abs(x.by_token("falling")) + 6.0));
+         const Tensor total = negate(cumsum(abs(x.of_keys("falling")) + 6.0));
          x.score.biases.push_back(RowColumn{total, negate(total)});
        }},
       {"column_alone", [](const X& x) { x.column(); }},
@@ -243,7 +243,7 @@ inline std::vector<ShapeCase> shape_cases() {
        [=](const X& x) {
          table(x, 16);
          x.toeplitz(2);
-         x.score.biases.push_back(RowColumn{x.by_token("row"), x.by_token("column")});
+         x.score.biases.push_back(RowColumn{x.of_queries("row"), x.of_keys("column")});
          x.by_row(7, true);
          x.dense(x.s.batch, 1);
          x.product();

@@ -11,7 +11,9 @@ namespace tally::testing {
 
 struct Sizes {
   std::int64_t batch, heads, length, width, value_width;
-  std::int64_t shared_by = 1;  // heads of queries that have the same keys
+  std::int64_t shared_by = 1;       // heads of queries that have the same keys
+  std::int64_t keys_per_query = 1;  // the queries are the last tokens of `length`
+  std::int64_t queries() const { return length / keys_per_query; }
   std::int64_t key_heads() const { return heads / shared_by; }
 };
 
@@ -24,7 +26,7 @@ struct ShapeParts {
   Score& score;
 
   Tensor by_query(const std::string& name, std::int64_t width, double deviation = 1) const {
-    return leaf(name, {s.batch, s.heads, s.length, width}, deviation);
+    return leaf(name, {s.batch, s.heads, s.queries(), width}, deviation);
   }
   Tensor by_key(const std::string& name, std::int64_t width) const {
     return leaf(name, {s.batch, s.key_heads(), s.length, width}, 1);
@@ -32,7 +34,9 @@ struct ShapeParts {
   Tensor by_head(const std::string& name, std::int64_t width, double deviation) const {
     return leaf(name, {s.heads, width}, deviation);
   }
-  Tensor by_token(const std::string& name) const { return leaf(name, {s.batch, s.heads, s.length}, 1); }
+  // A number of each query, or of each key.
+  Tensor of_queries(const std::string& name) const { return leaf(name, {s.batch, s.heads, s.queries()}, 1); }
+  Tensor of_keys(const std::string& name) const { return leaf(name, {s.batch, s.heads, s.length}, 1); }
 
   Gates gates() const { return {by_query("gate_query", s.width), by_key("gate_key", s.width)}; }
   Tensor table(std::int64_t last) const { return by_query("z", last + 1); }
@@ -51,13 +55,13 @@ struct ShapeParts {
   void toeplitz(std::int64_t beyond = 0) const {
     score.biases.push_back(Toeplitz{by_head("toeplitz", s.length + beyond, 1)});
   }
-  void row() const { score.biases.push_back(RowColumn{by_token("row"), {}}); }
-  void column() const { score.biases.push_back(RowColumn{{}, by_token("column")}); }
+  void row() const { score.biases.push_back(RowColumn{of_queries("row"), {}}); }
+  void column() const { score.biases.push_back(RowColumn{{}, of_keys("column")}); }
   void by_row(std::int64_t width = 7, bool cap = false) const {
     score.biases.push_back(RowToeplitz{by_query("by_row", width), cap});
   }
   void dense(std::int64_t batch, std::int64_t heads) const {
-    score.biases.push_back(Dense{leaf("dense", {batch, heads, s.length, s.length}, 1)});
+    score.biases.push_back(Dense{leaf("dense", {batch, heads, s.queries(), s.length}, 1)});
   }
   void product() const { score.biases.push_back(Product{by_query("r", 3, 0.5), by_key("g", 3)}); }
   // number: of one of several

@@ -79,7 +79,7 @@ const Sizes sizes{1, 1, length, 8, 8};
 
 const ShapeCase toeplitz{"toeplitz", [](const ShapeParts& x) { x.toeplitz(); }};
 const ShapeCase row_column{"row_column", [](const ShapeParts& x) {
-                             x.score.biases.push_back(RowColumn{x.by_token("row"), x.by_token("column")});
+                             x.score.biases.push_back(RowColumn{x.of_queries("row"), x.of_keys("column")});
                            }};
 
 void expect_counted(const ShapeCase& one, const Aligned& aligned) {
