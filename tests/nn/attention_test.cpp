@@ -18,11 +18,11 @@ TEST(Attention, SplitsHeadsWithoutACopy) {
   EXPECT_EQ(to_text(merge_heads(heads).shape()), "[2, 3, 8]");
 }
 
-// Only one of the [T, T] tensors, the weights, may stay until backward.
+// Materialised attention saves only one of its [T, T] tensors for backward, the weights.
 TEST(Attention, KeepsOneSquareTensor) {
   const Initializer start(4, StartValues::gpt2);
   ModelOptions model;
-  model.width = 8, model.heads = 1;
+  model.width = 8, model.heads = 1, model.attention = "composed";
   const Attention attention(start, model);
   EncodingSetup setup;
   setup.heads = setup.key_heads = 1;
