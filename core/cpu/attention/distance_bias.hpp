@@ -154,6 +154,7 @@ class DistanceProducts {
                           gradients_->distance.key ? sums : nullptr, d);
     };
     alignas(64) T d_last[tile_rows] = {};  // of the last key, which serves all distances beyond it
+    // From the farthest distances to the nearest. The order defines the bits of the sums.
     for (std::int64_t end = z_.reach(); end > 0; end -= tile_keys) {
       const std::int64_t begin = std::max<std::int64_t>(0, end - tile_keys);
       if (begin < z_.width()) add_gradients(begin, std::min(end, z_.width()), z_.d_at(begin));
