@@ -53,10 +53,9 @@ using attention::row;
   TALLY_SCORE_MOD_DECLARE(cuda_host::registry, ScoreModKernels, stem)                            \
   TALLY_SCORE_MOD_DECLARE(cuda::registry, ScoreModKernels, stem)                                 \
   namespace tally {                                                                              \
-  constexpr ScoreModTraits score_mod_traits_##stem = attention::traits_of<Mod>;                  \
   constinit static const ScoreModLoops score_mod_loops_##stem = cpu::score_mod_loops<16, Mod>(); \
   constinit static const ScoreMod score_mod_##stem{#stem,                                        \
-                                                   score_mod_traits_##stem,                      \
+                                                   attention::traits_of<Mod>,                    \
                                                    &score_mod_loops_##stem,                      \
                                                    TALLY_SCORE_MOD_LOOPS(v4, stem),              \
                                                    TALLY_SCORE_MOD_LOOPS(v3, stem),              \

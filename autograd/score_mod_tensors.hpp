@@ -10,23 +10,6 @@
 
 namespace tally {
 
-// The inputs of a score modification, for all pairs at once.
-struct ScoreModTensors {
-  Tensor s;            // [B, H, T, T]
-  Tensor gate_logit;   // the same; s if a call has no operands for it
-  Tensor sum;          // the same; undefined for the gates
-  Tensor entry;        // the same; only for logits
-  Tensor distance;     // i - j [T, T], 0 above the diagonal
-  Tensor rows, heads;  // [B, H, T, rows], [H, heads]
-};
-
-// The functions of ScoreMod::on_tensors. Functions that it does not have give 0 or an undefined tensor.
-struct ScoreModOnTensors {
-  Tensor (*gate)(const ScoreModTensors& pairs);      // broadcasts to [B, H, T, T]
-  Tensor (*position)(const ScoreModTensors& pairs);  // the same
-  Tensor (*logit)(const ScoreModTensors& pairs);     // the lowest finite number for minus_infinity
-};
-
 namespace attention {
 
 // A tensor, or a plain number that broadcasts to any.
@@ -34,6 +17,7 @@ struct TensorNumber {
   Tensor x = {};
   double plain = 0;
 
+  TensorNumber() = default;
   TensorNumber(Tensor tensor) : x(std::move(tensor)) {}
   TensorNumber(double number) : plain(number) {}
   // Not infinite, because the search for the first non-finite number would report it as a mistake.
@@ -97,26 +81,38 @@ inline TensorNumber sigmoid(const TensorNumber& x) { return tally::sigmoid(x.x);
 inline TensorNumber softplus(const TensorNumber& x) { return tally::softplus(x.x); }
 inline TensorNumber tanh(const TensorNumber& x) { return tally::tanh(x.x); }
 
-// The inputs of a score modification for all pairs: PairInputs with tensors.
-template <class ScoreMod>
-struct TensorInputs {
-  using Mod = ScoreMod;
-  TensorNumber s, distance, gate_logit, sum, entry;
-  const ScoreModTensors& given;
+}  // namespace attention
 
-  explicit TensorInputs(const ScoreModTensors& pairs)
-      : s(pairs.s),
-        distance(pairs.distance),
-        gate_logit(pairs.gate_logit),
-        sum(pairs.sum),
-        entry(pairs.entry),
-        given(pairs) {}
+// The inputs of a score modification, for all pairs at once.
+struct ScoreModTensors {
+  attention::TensorNumber s;           // [B, H, T, T]
+  attention::TensorNumber gate_logit;  // the same; s if a call has no operands for it
+  attention::TensorNumber sum;         // the same; undefined for the gates
+  attention::TensorNumber entry;       // the same; only for logits
+  attention::TensorNumber distance;    // i - j [T, T], 0 above the diagonal
+  Tensor rows, heads;                  // [B, H, T, rows], [H, heads]
+};
+
+// The functions of ScoreMod::on_tensors. Functions that it does not have give 0 or an undefined tensor.
+struct ScoreModOnTensors {
+  Tensor (*gate)(const ScoreModTensors& pairs);      // broadcasts to [B, H, T, T]
+  Tensor (*position)(const ScoreModTensors& pairs);  // the same
+  Tensor (*logit)(const ScoreModTensors& pairs);     // the lowest finite number for minus_infinity
+};
+
+namespace attention {
+
+// PairInputs with tensors.
+template <class ScoreMod>
+struct TensorInputs : ScoreModTensors {
+  using Mod = ScoreMod;
+
   template <int n>
   TensorNumber scalar() const {
     if constexpr (n < rows_of<Mod>) {
-      return slice(given.rows, 3, n, n + 1);  // [B, H, T, 1]
+      return slice(rows, 3, n, n + 1);  // [B, H, T, 1]
     } else {
-      return unsqueeze(unsqueeze(tally::select(given.heads, 1, n - rows_of<Mod>), 1), 2);  // [H, 1, 1]
+      return unsqueeze(unsqueeze(tally::select(heads, 1, n - rows_of<Mod>), 1), 2);  // [H, 1, 1]
     }
   }
   static TensorNumber result(const TensorNumber& x) { return x; }
@@ -127,13 +123,13 @@ struct TensorInputs {
 template <class Mod>
 inline constexpr ScoreModOnTensors score_mod_on_tensors{
     [](const ScoreModTensors& pairs) {
-      return attention::as_tensor(attention::gate_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
+      return attention::as_tensor(attention::gate_of<Mod>(attention::TensorInputs<Mod>{pairs}), pairs.s.x);
     },
     [](const ScoreModTensors& pairs) {
-      return attention::as_tensor(attention::position_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
+      return attention::as_tensor(attention::position_of<Mod>(attention::TensorInputs<Mod>{pairs}), pairs.s.x);
     },
     [](const ScoreModTensors& pairs) {
-      return attention::as_tensor(attention::logit_of<Mod>(attention::TensorInputs<Mod>(pairs)), pairs.s);
+      return attention::as_tensor(attention::logit_of<Mod>(attention::TensorInputs<Mod>{pairs}), pairs.s.x);
     }};
 
 }  // namespace tally

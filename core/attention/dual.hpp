@@ -104,7 +104,7 @@ TALLY_INLINE Dual<R, A | B> join(const R& value, const Dual<R, A>& a, const Dual
   return y;
 }
 
-// The value with the derivatives of x times the slope.
+// The value with the derivatives of x times the slope, which compilers leave out where x has none.
 template <class R, std::uint32_t A>
 TALLY_INLINE Dual<R, A> chain(const R& value, const R& slope, const Dual<R, A>& x) {
   Dual<R, A> y;
@@ -232,11 +232,7 @@ TALLY_INLINE auto sigmoid(const Dual<R, A>& x) {
 }
 template <class R, std::uint32_t A>
 TALLY_INLINE auto softplus(const Dual<R, A>& x) {
-  if constexpr (A == 0) {
-    return Dual<R, 0>{math::softplus(x.value), {}};
-  } else {
-    return detail::chain(math::softplus(x.value), math::sigmoid(x.value), x);
-  }
+  return detail::chain(math::softplus(x.value), math::sigmoid(x.value), x);
 }
 template <class R, std::uint32_t A>
 TALLY_INLINE auto tanh(const Dual<R, A>& x) {
@@ -245,19 +241,11 @@ TALLY_INLINE auto tanh(const Dual<R, A>& x) {
 }
 template <class R, std::uint32_t A>
 TALLY_INLINE auto sin(const Dual<R, A>& x) {
-  if constexpr (A == 0) {
-    return Dual<R, 0>{math::sin(x.value), {}};
-  } else {
-    return detail::chain(math::sin(x.value), math::cos(x.value), x);
-  }
+  return detail::chain(math::sin(x.value), math::cos(x.value), x);
 }
 template <class R, std::uint32_t A>
 TALLY_INLINE auto cos(const Dual<R, A>& x) {
-  if constexpr (A == 0) {
-    return Dual<R, 0>{math::cos(x.value), {}};
-  } else {
-    return detail::chain(math::cos(x.value), R(-math::sin(x.value)), x);
-  }
+  return detail::chain(math::cos(x.value), R(-math::sin(x.value)), x);
 }
 // At ties min and max take the derivative of the first argument. At 0 the derivatives of relu and abs are 0.
 template <class R, std::uint32_t A>

@@ -20,45 +20,42 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(transpose(x, 1, 2), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-HeadSizes HeadSizes::of(const ModelOptions& model) {
-  return {model.width, model.heads, model.key_heads(), model.width_of_head()};
-}
+namespace {
+WithBias biases(const ModelOptions& model) { return model.bias ? WithBias::yes : WithBias::no; }
+}  // namespace
 
-QkNorm QkNorm::of(const ModelOptions& model) { return {model.qk_norm, model.norm, model.norm_eps}; }
-
-Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
-                     AttentionForm form, WithBias bias, const QkNorm& norm)
-    : heads_(sizes.heads),
-      key_heads_(sizes.key_heads),
-      form_(form),
-      query_(start.at("query"), sizes.width, sizes.heads * sizes.head_width, bias),
-      key_(start.at("key"), sizes.width, sizes.key_heads * sizes.head_width, bias),
-      value_(start.at("value"), sizes.width, sizes.key_heads * sizes.head_width, bias),
-      output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain),
-      norm_by_head_(norm.over == "head") {
+Attention::Attention(const Initializer& start, const ModelOptions& model, double output_gain)
+    : heads_(model.heads),
+      key_heads_(model.key_heads()),
+      composed_(model.attention == "composed"),
+      query_(start.at("query"), model.width, heads_ * model.width_of_head(), biases(model)),
+      key_(start.at("key"), model.width, key_heads_ * model.width_of_head(), biases(model)),
+      value_(start.at("value"), model.width, key_heads_ * model.width_of_head(), biases(model)),
+      output_(start.at("output"), heads_ * model.width_of_head(), model.width, biases(model), output_gain),
+      norm_by_head_(model.qk_norm == "head") {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
-  if (norm.over != "none") {
+  if (model.qk_norm != "none") {
     const auto make = [&](std::string_view name, std::int64_t heads) {
-      const std::int64_t width = norm_by_head_ ? sizes.head_width : heads * sizes.head_width;
-      auto made = std::make_unique<Norm>(start.at(name), norm.kind, width, norm.eps);
+      const std::int64_t width = norm_by_head_ ? model.width_of_head() : heads * model.width_of_head();
+      auto made = std::make_unique<Norm>(start.at(name), model.norm, width, model.norm_eps);
       add_child(name, *made);
       return made;
     };
-    query_norm_ = make("query_norm", sizes.heads);
-    key_norm_ = make("key_norm", sizes.key_heads);
+    query_norm_ = make("query_norm", heads_);
+    key_norm_ = make("key_norm", key_heads_);
   }
   for (std::int64_t head = 0; head < heads_; ++head) {
-    dropout_.emplace_back(start, head == 0 ? "weights" : formatted("weights.{}", head), dropout);
+    dropout_.emplace_back(start, head == 0 ? "weights" : formatted("weights.{}", head), model.dropout);
   }
 }
 
 namespace {
 
 // o [B, H, T, d] for a group of heads. All inputs have only these heads. Fills the trace, if given.
-Tensor attend_group(const AttentionInput& in, const Encoding& encoding, AttentionForm form, const Dropout& dropout,
+Tensor attend_group(const AttentionInput& in, const Encoding& encoding, bool composed, const Dropout& dropout,
                     const ForwardContext& pass, AttentionTrace* trace) {
   if (encoding.traits.mixes) {
     check(dropout.rate(pass) == 0, "attention",
@@ -76,7 +73,7 @@ Tensor attend_group(const AttentionInput& in, const Encoding& encoding, Attentio
   rotated.rotated_v = operands.v;
   operands.k = in.keep("keys of the product", operands.k, 2);
   operands.v = in.keep("values of the sum", operands.v, 2);
-  rotated.materialised = form == AttentionForm::composed || trace != nullptr || encoding.traits.is_composed();
+  rotated.materialised = composed || trace != nullptr || encoding.traits.is_composed();
   const Score score = score_of(encoding, rotated);
   check(!in.has_random_positions() || !(encoding.traits.reads_distances || score.reads_distances()), "positions",
         "an encoding here computes with the number of tokens between query and key. Random positions are for encodings "
@@ -121,7 +118,7 @@ Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const 
 
 OutputPrecision Attention::input_precision(const LayerEncoding& encoding, const ForwardContext& pass,
                                            const KVContext& earlier) const {
-  const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && earlier.cache == nullptr;
+  const bool tiled = !composed_ && pass.trace == nullptr && earlier.cache == nullptr;
   const bool reads = encoding.size() != 1 || encoding.front().encoding->traits.reads_heads;
   return tiled && !reads ? OutputPrecision::matmul_input : OutputPrecision::full;
 }
@@ -143,8 +140,8 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
     in.mask = group.mask;
     in.at = pass.positions;
     if (encoding.size() > 1) in.owner = formatted("group {}, ", n);
-    outputs.push_back(attend_group(in, *group.encoding, form_, dropout_[static_cast<std::size_t>(group.first)], pass,
-                                   pass.trace != nullptr ? &traces[n] : nullptr));
+    outputs.push_back(attend_group(in, *group.encoding, composed_, dropout_[static_cast<std::size_t>(group.first)],
+                                   pass, pass.trace != nullptr ? &traces[n] : nullptr));
   }
   if (pass.trace != nullptr) {
     AttentionTrace& layer = pass.trace->emplace_back();
@@ -154,9 +151,8 @@ Tensor Attention::attend(const Tensor& x, const Tensor& q, const Tensor& k, cons
 }
 
 bool Attention::continues(const LayerEncoding& encoding) const {
-  return form_ == AttentionForm::tiled && std::none_of(encoding.begin(), encoding.end(), [](const HeadGroup& group) {
-           return group.encoding->traits.is_composed();
-         });
+  return !composed_ && std::none_of(encoding.begin(), encoding.end(),
+                                    [](const HeadGroup& group) { return group.encoding->traits.is_composed(); });
 }
 
 }  // namespace tally

@@ -1,13 +1,12 @@
 // Multi-head causal self-attention (arXiv 1706.03762, section 3.2) with a position encoding:
 //   q, k, v = projections of x, as strided views with heads: q [B, H, T, d], k and v [B, G, T, d]. Query head h uses
-//             key head floor(h G/H) (grouped queries, arXiv 2305.13245). q and k may be normed (QkNorm).
+//             key head floor(h G/H) (grouped queries, arXiv 2305.13245). q and k may be normed.
 //   o = attention of q, k, v with the hooks of the encoding (nn/attention/composed.hpp), for each group of heads
 //       separately
 //   y = output projection of the concatenated heads
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "nn/encoding/encoding.hpp"
@@ -17,10 +16,6 @@
 
 namespace tally {
 
-// Fused (tiled) attention never stores T x T numbers; reference (composed) attention materialises them with ordinary
-// operations. Features that the kernels lack always use the latter: a trace, and an encoding's custom weights.
-enum class AttentionForm { tiled, composed };
-
 // The state of generation. x, q, k and v hold only the new tokens, which begin at index `first`. The layer appends to
 // the cache.
 struct KVContext {
@@ -28,36 +23,19 @@ struct KVContext {
   KvCache* cache = nullptr;
 };
 
-// The sizes of one layer.
-struct HeadSizes {
-  static HeadSizes of(const ModelOptions& model);
-
-  std::int64_t width = 0;       // D
-  std::int64_t heads = 0;       // H
-  std::int64_t key_heads = 0;   // G, divides H
-  std::int64_t head_width = 0;  // d
-};
-
-// Norm of the projected queries and of the projected keys. It keeps the scores bounded for projections of any size
-// (arXiv 2302.05442, section 2). Rotations and all other computations of an encoding with q and k come after it.
-struct QkNorm {
-  static QkNorm of(const ModelOptions& model);
-
-  // none
-  // head: over the d numbers of each head, with one weight [d] for all heads (ViT-22B, LayerNorm; Qwen3, RMSNorm)
-  // full: over all heads together, with weights [H d] and [G d] (OLMo 2, arXiv 2501.00656, RMSNorm)
-  std::string over = "none";
-  std::string kind = "layer";  // layer, rms
-  double eps = 0;              // 0: the default of the kind
-};
-
 // Children: query [H d, D], key, value [G d, D], output [D, H d], with or without bias. Head h owns the rows h d .. h d
-// + d-1 of the first three. With a QkNorm also query_norm and key_norm.
+// + d-1 of the first three. ModelOptions::qk_norm adds query_norm and key_norm of the projected queries and keys. They
+// keep the scores bounded for projections of any size (arXiv 2302.05442, section 2). Rotations and all other
+// computations of an encoding with q and k come after them.
+//   head   over the d numbers of each head, with one weight [d] for all heads (ViT-22B, LayerNorm; Qwen3, RMSNorm)
+//   full   over all heads together, with weights [H d] and [G d] (OLMo 2, arXiv 2501.00656, RMSNorm)
+//
+// Fused (tiled) attention never stores T x T numbers; reference (composed) attention materialises them with ordinary
+// operations. Features that the kernels lack always use the latter: a trace, and an encoding's custom weights.
 class Attention final : public Module {
  public:
-  // dropout: rate on the attention weights. output_gain: gain of output's initial weight.
-  Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
-            AttentionForm form = AttentionForm::tiled, WithBias bias = WithBias::yes, const QkNorm& norm = {});
+  // output_gain: gain of output's initial weight.
+  Attention(const Initializer& start, const ModelOptions& model, double output_gain = 1);
   // x [B, T, D] -> the same shape, plus the residual if it is defined
   Tensor forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
                  const KVContext& earlier = {}, Tensor residual = {}) const;
@@ -74,10 +52,10 @@ class Attention final : public Module {
 
  private:
   std::int64_t heads_, key_heads_;
-  AttentionForm form_;
+  bool composed_;
   Linear query_, key_, value_, output_;
   bool norm_by_head_;
-  std::unique_ptr<Norm> query_norm_, key_norm_;  // null without a QkNorm
+  std::unique_ptr<Norm> query_norm_, key_norm_;  // null without qk_norm
   std::vector<Dropout> dropout_;                 // of attention weights, indexed by the first head of a group
 };
 

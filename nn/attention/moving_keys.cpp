@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "core/error.hpp"
@@ -19,17 +18,6 @@ Tensor in_blocks(const Tensor& rows, std::int64_t longest) {
     all = concat({rows, Tensor::zeros(missing, rows.dtype(), rows.device())}, 2);
   }
   return reshape(all, {rows.size(0), rows.size(1), count, block, rows.size(3)});
-}
-
-Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly) {
-  const NoGrad not_recorded;
-  const Tensor index = cumsum(Tensor::full({count}, 1.0, like.dtype(), like.device()));
-  const Tensor row = unsqueeze(index, 1), column = unsqueeze(index, 0);
-  return strictly ? less(column, row) : less_equal(column, row);
-}
-
-Tensor tril(const Tensor& x, bool strictly) {
-  return where(earlier_in_block(x.size(-1), x, strictly), x, Tensor::zeros({1}, x.dtype(), x.device()));
 }
 
 namespace {

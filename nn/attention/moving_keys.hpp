@@ -12,10 +12,6 @@ namespace tally {
 
 // rows [B, h, T, w] -> [B, h, N, C, w] in blocks of C = min(T, longest) tokens, padded with 0 after the last token.
 Tensor in_blocks(const Tensor& rows, std::int64_t longest);
-// Whether token j of a block is not later than token i, or strictly earlier: bool [C, C].
-Tensor earlier_in_block(std::int64_t count, const Tensor& like, bool strictly);
-// x [.., C, C] with 0 above the diagonal, and with `strictly` also on it.
-Tensor tril(const Tensor& x, bool strictly = false);
 
 // The products, queries and changes of N blocks of C tokens.
 struct MovedInBlocks {

@@ -18,6 +18,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/attention/attention.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
@@ -111,6 +112,10 @@ class Path final : public Encoding {
     return blocks;
   }
 
+  // x [.., C, C] with 0 above the diagonal, and with `strictly` also on it.
+  static Tensor tril(const Tensor& x, bool strictly = false) {
+    return masked_fill_zero(x, mask_tensor({}, x.size(-1), x.dtype(), x.device(), 0, strictly));
+  }
   // own, queries, keys and taken of the blocks; w and beta w.
   static std::vector<Tensor> moved(const Tensor& q, const Tensor& k, const Tensor& direction, const Tensor& scaled) {
     const Tensor l = matmul(scaled, transpose(direction, -1, -2));

@@ -13,6 +13,7 @@
 #include "autograd/ops.hpp"
 #include "autograd/recompute.hpp"
 #include "nn/attention/attention.hpp"
+#include "nn/attention/composed.hpp"
 #include "nn/attention/moving_keys.hpp"
 #include "nn/encoding/encoding.hpp"
 #include "nn/encoding/shared_parts.hpp"
@@ -101,7 +102,7 @@ class Wall final : public Encoding {
   // For pairs, [B, H, N, C, C, d]; masked before pairs with later keys can overflow.
   static Tensor products_of_pairs(const Tensor& q, const Tensor& k, const Tensor& g) {
     const Tensor p = sums_of(g), pairs = unsqueeze(p, 4) - unsqueeze(p, 3);
-    const Tensor earlier = unsqueeze(earlier_in_block(g.size(3), p, false), 2);
+    const Tensor earlier = unsqueeze(mask_tensor({}, g.size(3), p.dtype(), p.device()), 3);
     const Tensor zero = Tensor::zeros({1}, p.dtype(), p.device());
     const Tensor keys = exp(where(earlier, pairs, zero)) * unsqueeze(k, 3);  // by query, then key
     return sum(keys * unsqueeze(q, 4), {-1});

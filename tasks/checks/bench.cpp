@@ -175,8 +175,7 @@ JsonValue bench_attention(const BenchOptions& options) {
   const DType dtype = options.config.dtype();
   model.validate();
   const Initializer start(1, start_values_from_text(model.init), dtype, default_device());
-  const Attention attention(start, HeadSizes::of(model), model.dropout, 1.0,
-                            model.attention == "composed" ? AttentionForm::composed : AttentionForm::tiled);
+  const Attention attention(start, model);
   std::vector<Tensor> leaves;
   EncodingSetup setup = EncodingSetup::of(model, options.max_length, start);
   setup.make_parameter = [&](std::string_view name, const Shape& shape, const Fill& fill, Scope) {

@@ -173,29 +173,4 @@ TEST(AttentionBf16, MultipliesWhatTilesHaveOnEveryKind) {
   }
 }
 
-TEST(AttentionBf16, HasTheSameBitsOnEveryKindOfOneOrder) {
-  // The processor's instructions, and the two forms that define their order.
-  const std::vector<Kind> all = bf16_kinds();
-  if (all.size() == 2) GTEST_SKIP() << "the processor has no instructions for bf16";
-  for (const Case& one : cases()) {
-    for (const Kind& kind : all) {
-      const cpu::Microkernel& defining = kind.halves ? cpu::bf16_emulated_amx : cpu::bf16_portable;
-      if (kind.kernel == &defining) continue;
-      SCOPED_TRACE(describe(one) + " by " + kind.name);
-      Products expected = products_of(one, defining, false);
-      Products found = products_of(one, *kind.kernel, false);
-      EXPECT_EQ(found.by_keys, expected.by_keys);
-      for (std::int64_t i = 0; i < one.rows.rows; ++i) {
-        for (std::int64_t c = 0; c < one.width; ++c) {
-          EXPECT_EQ(Operands::at(found.by_lanes, c * tile_rows + i),
-                    Operands::at(expected.by_lanes, c * tile_rows + i));
-        }
-        for (std::int64_t j = 0; j < one.tile.keys; ++j) {
-          EXPECT_EQ(Operands::at(found.pairs, j * tile_rows + i), Operands::at(expected.pairs, j * tile_rows + i));
-        }
-      }
-    }
-  }
-}
-
 }  // namespace tally::attention_bf16_test

@@ -20,35 +20,20 @@
 #include "tests/nn/encoding_cases.hpp"
 #include "tests/nn/reference_kernels.hpp"
 #include "tests/nn/score_mods.hpp"
+#include "tests/nn/shape_case.hpp"
 
 namespace tally {
 namespace attention_reference_test {
 
 using testing::normal_tensor;
+using testing::ShapeParts;
 
 class AttentionReference : public testing::OnDevice {};
 TALLY_ON_EVERY_DEVICE(AttentionReference);
 
-// The operands of one case.
-struct Operands {
-  std::int64_t batch, heads, key_heads, queries, keys;
-  std::map<std::string, Tensor> leaves = {};
-
-  Tensor leaf(const std::string& name, const Shape& shape, double deviation = 1) {
-    Tensor tensor = normal_tensor(name, shape, deviation);
-    set_requires_grad(tensor);
-    return leaves[name] = tensor;
-  }
-  Tensor by_query(const std::string& name, std::int64_t width, double deviation = 1) {
-    return leaf(name, {batch, heads, queries, width}, deviation);
-  }
-  Tensor by_key(const std::string& name, std::int64_t width) { return leaf(name, {batch, key_heads, keys, width}); }
-  Gates gates() { return {by_query("gate_query", 4), by_key("gate_key", 4)}; }
-};
-
 struct Choice {
   std::string name;
-  std::function<void(Operands& x, Score& score)> join;
+  std::function<void(const ShapeParts& x)> join;
 };
 
 // The score modification of an encoding, which only the encoding's file knows; on cuda-host, where `fire` has no other
@@ -67,94 +52,76 @@ const ScoreMod* score_mod_of(const std::string& encoding) {
 }
 
 const std::vector<Choice>& score_mods() {
+  static const auto knots = [] { return Tensor::from(std::vector<double>{0, 0.3, 1.1, 2.5}, {4}, default_device()); };
+  using X = ShapeParts;
   static const std::vector<Choice> choices{
-      {"none", [](Operands&, Score&) {}},
-      {"table", [](Operands& x, Score& score) { score.add_score_mod(contextual_table(x.by_query("z", 12))); }},
-      {"table, own gates",
-       [](Operands& x, Score& score) { score.add_score_mod(contextual_table(x.by_query("z", 40), x.gates())); }},
-      {"segments",
-       [](Operands& x, Score& score) {
-         const Tensor knots = Tensor::from(std::vector<double>{0, 1.3, 4.1, 9.7}, {4}, default_device());
-         score.add_score_mod(contextual_segments(x.by_query("z", 8, 0.3), knots));
-       }},
-      {"slope, own gates",
-       [](Operands& x, Score& score) {
-         score.add_score_mod(contextual_slope(x.leaf("slope", {x.heads}, 0.1), x.gates()));
-       }},
-      {"stick", [](Operands&, Score& score) { score.add_score_mod(stick_breaking(false)); }},
-      {"stick with current", [](Operands&, Score& score) { score.add_score_mod(stick_breaking(true)); }},
-      {"tra",
-       [mod = score_mod_of("tra")](Operands& x, Score& score) {
-         score.add_score_mod({.mod = mod, .rows = x.by_query("rows", 1, 0.2)});
-       }},
+      {"none", [](const X&) {}},
+      {"table", [](const X& x) { x.score.add_score_mod(contextual_table(x.table(11))); }},
+      {"table, own gates", [](const X& x) { x.score.add_score_mod(contextual_table(x.table(39), x.gates())); }},
+      {"segments", [](const X& x) { x.segments(); }},
+      {"slope, own gates", [](const X& x) { x.slope(x.gates()); }},
+      {"stick", [](const X& x) { x.score.add_score_mod(stick_breaking(false)); }},
+      {"stick with current", [](const X& x) { x.score.add_score_mod(stick_breaking(true)); }},
+      {"tra", [mod = score_mod_of("tra")](
+                  const X& x) { x.score.add_score_mod({.mod = mod, .rows = x.by_query("rows", 1, 0.2)}); }},
       {"fire",
-       [mod = score_mod_of("fire")](Operands& x, Score& score) {
-         score.add_score_mod({.mod = mod,
-                              .rows = x.by_query("rows", 1),
-                              .heads = abs(x.leaf("heads", {x.heads, 1})),
-                              .table = x.by_query("z", 8),
-                              .knots = Tensor::from(std::vector<double>{0, 0.3, 1.1, 2.5}, {4}, default_device())});
+       [mod = score_mod_of("fire")](const X& x) {
+         x.score.add_score_mod({.mod = mod,
+                                .rows = x.by_query("rows", 1),
+                                .heads = abs(x.by_head("heads", 1, 1)),
+                                .table = x.by_query("z", 8),
+                                .knots = knots()});
        }},
       // Modifications of the tests: a sum without the key's own gate, a table at a separate position, logits that read
       // biases.
       {"reading",
-       [](Operands& x, Score& score) {
-         score.add_score_mod({&testing::reading_score_mod(), x.by_query("rows", 2, 0.5),
-                              x.leaf("heads", {x.heads, 2}, 0.5), x.gates()});
+       [](const X& x) {
+         x.score.add_score_mod(
+             {&testing::reading_score_mod(), x.by_query("rows", 2, 0.5), x.by_head("heads", 2, 0.5), x.gates()});
        }},
       {"graded",
-       [](Operands& x, Score& score) {
-         score.add_score_mod({.mod = &testing::graded_score_mod(),
-                              .rows = abs(x.by_query("rows", 1, 0.2)),
-                              .gates = x.gates(),
-                              .table = x.by_query("z", 12)});
+       [](const X& x) {
+         x.score.add_score_mod({.mod = &testing::graded_score_mod(),
+                                .rows = abs(x.by_query("rows", 1, 0.2)),
+                                .gates = x.gates(),
+                                .table = x.table(11)});
        }},
-      {"bounded", [](Operands& x, Score& score) {
-         score.add_score_mod({&testing::bounded_score_mod(), {}, abs(x.leaf("heads", {x.heads, 1})) + 1.0});
+      {"bounded", [](const X& x) {
+         x.score.add_score_mod({&testing::bounded_score_mod(), {}, abs(x.by_head("heads", 1, 1)) + 1.0});
        }}};
   return choices;
 }
 
 const std::vector<Choice> biases{
-    {"none", [](Operands&, Score&) {}},
-    {"toeplitz",
-     [](Operands& x, Score& score) {
-       score.biases.push_back(Toeplitz{x.leaf("toeplitz", {x.heads, x.keys + 3})});
-     }},
+    {"none", [](const ShapeParts&) {}},
+    {"toeplitz", [](const ShapeParts& x) { x.toeplitz(3); }},
     {"row and column",
-     [](Operands& x, Score& score) {
-       score.biases.push_back(
-           RowColumn{x.leaf("row", {x.batch, x.heads, x.queries}, 3), x.leaf("column", {x.batch, x.heads, x.keys}, 3)});
+     [](const ShapeParts& x) {
+       x.score.biases.push_back(RowColumn{x.of_queries("row") * 3.0, x.of_keys("column") * 3.0});
      }},
-    {"by row", [](Operands& x, Score& score) { score.biases.push_back(RowToeplitz{x.by_query("by_row", 7)}); }},
-    {"by row, capped",
-     [](Operands& x, Score& score) {
-       score.biases.push_back(RowToeplitz{x.by_query("by_row", 7), true});
-     }},
-    {"dense and column", [](Operands& x, Score& score) {
-       score.biases.push_back(Dense{x.leaf("dense", {1, x.heads, x.queries, x.keys})});
-       score.biases.push_back(RowColumn{{}, x.leaf("column", {x.batch, x.heads, x.keys})});
+    {"by row", [](const ShapeParts& x) { x.by_row(); }},
+    {"by row, capped", [](const ShapeParts& x) { x.by_row(7, true); }},
+    {"dense and column", [](const ShapeParts& x) {
+       x.dense(1, x.s.heads);
+       x.column();
      }}};
 
 using Kind = SoftmaxRule::Kind;
-const std::vector<Choice> rules{
-    {"softmax", [](Operands&, Score&) {}},
-    {"sink",
-     [](Operands& x, Score& score) {
-       score.set_softmax_rule({Kind::softmax, x.leaf("sink", {x.heads}, 2)});
-     }},
-    {"sink and rest",
-     [](Operands& x, Score& score) {
-       score.set_softmax_rule({Kind::softmax, x.leaf("sink", {x.heads}, 2), 0, x.by_query("rest", 5)});
-     }},
-    {"sigmoid and rest",
-     [](Operands& x, Score& score) {
-       score.set_softmax_rule({Kind::sigmoid, {}, 4, x.by_query("rest", 5)});
-     }},
-    {"softpick", [](Operands&, Score& score) { score.set_softmax_rule({Kind::softpick}); }},
-    {"exp and rest", [](Operands& x, Score& score) {
-       score.set_softmax_rule({Kind::exp, {}, 0, x.by_query("rest", 5)});
-     }}};
+const std::vector<Choice> rules{{"softmax", [](const ShapeParts&) {}},
+                                {"sink", [](const ShapeParts& x) { x.sink(); }},
+                                {"sink and rest",
+                                 [](const ShapeParts& x) {
+                                   x.sink();
+                                   x.score.softmax_rule.rest = x.rest();
+                                 }},
+                                {"sigmoid and rest",
+                                 [](const ShapeParts& x) {
+                                   x.score.set_softmax_rule({Kind::sigmoid, {}, 4, x.rest()});
+                                 }},
+                                {"softpick", [](const ShapeParts& x) { x.score.set_softmax_rule({Kind::softpick}); }},
+                                {"exp and rest", [](const ShapeParts& x) {
+                                   x.score.set_softmax_rule({Kind::exp, {}, 0, x.rest()});
+                                 }}};
 
 const std::vector<AttentionMask> masks{
     {}, {.window = 30}, {.chunk = 33}, {.window = 25, .first = 3}, {.chunk = 20, .first = 2}};
@@ -211,16 +178,23 @@ struct Outcome {
 
 Outcome attend(const Case& one, std::int64_t keys) {
   const auto& [batch, heads, key_heads] = head_counts[one[4]];
-  Operands x{batch, heads, key_heads, keys / keys_per_query[one[5]], keys};
-  const AttentionOperands in{x.by_query("q", 6), x.by_key("k", 6), x.by_key("v", 5), 0.5, masks[one[3]]};
+  const testing::Sizes sizes{batch, heads, keys, 6, 5, heads / key_heads, keys_per_query[one[5]]};
+  std::map<std::string, Tensor> leaves;
+  const testing::Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation) {
+    Tensor tensor = normal_tensor(name, shape, deviation);
+    set_requires_grad(tensor);
+    return leaves[name] = tensor;
+  };
   Score score;
-  score_mods()[one[0]].join(x, score);
-  biases[one[1]].join(x, score);
-  rules[one[2]].join(x, score);
+  const ShapeParts x{sizes, leaf, score};
+  const AttentionOperands in{x.by_query("q", 6), x.by_key("k", 6), x.by_key("v", 5), 0.5, masks[one[3]]};
+  score_mods()[one[0]].join(x);
+  biases[one[1]].join(x);
+  rules[one[2]].join(x);
   Outcome outcome;
   outcome.output = tiled_attention(in, score);
   backward(outcome.output, normal_tensor("d_output", outcome.output.shape()));
-  for (const auto& [name, tensor] : x.leaves) outcome.gradients[name] = gradient(tensor);
+  for (const auto& [name, tensor] : leaves) outcome.gradients[name] = gradient(tensor);
   return outcome;
 }
 

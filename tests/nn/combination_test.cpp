@@ -180,7 +180,7 @@ TEST(Combination, AGroupActsOnItsHeadsAlone) {
     setup.make_parameter = [](std::string_view name, const Shape& of, const Fill&, Scope) {
       return normal_tensor(name, of);
     };
-    const Attention attention(start, {width, heads, heads, width / heads}, 0, 1);
+    const Attention attention(start, model_of(1, heads));
     return attention.attend(normal_tensor("x", {1, 6, width}), normal_tensor("q", shape), normal_tensor("k", shape),
                             normal_tensor("v", shape), EncodingChoice::parse(text).make(setup), {});
   };
@@ -198,7 +198,9 @@ TEST(Combination, GroupsDropWeightsWithMasksOfTheirOwn) {
   setup.heads = setup.key_heads = 2;
   const LayerEncoding groups = EncodingChoice::parse("none@0,none@1").make(setup);
   const Tensor q = broadcast_to(normal_tensor("q", {1, 1, 16, 4}), {1, 2, 16, 4});
-  const Attention attention(start, {8, 2, 2, 4}, 0.5, 1);
+  ModelOptions model = model_of(1, 2);
+  model.dropout = 0.5;
+  const Attention attention(start, model);
   const auto head = [&](int n, bool training) {
     const Tensor o = attention.attend(normal_tensor("x", {1, 16, 8}), q, q, q, groups, {.training = training});
     return select(o, 1, n).to_vector<double>();

@@ -13,10 +13,8 @@ namespace tally::counted_memory_test {
 // Computes attention with dropout and a score modification, and calls `kept` while the saved activations exist.
 void attend(bool tiled, const std::function<void()>& kept) {
   const testing::Sizes sizes{1, 2, 300, 8, 8};
-  const testing::ShapeCase table{"table", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {
-                                   const Shape shape{s.batch, s.heads, s.length, 9};
-                                   score.add_score_mod(contextual_table(leaf("z", shape, 1, DType::f32), {}));
-                                 }};
+  const testing::ShapeCase table{
+      "table", [](const testing::ShapeParts& x) { x.score.add_score_mod(contextual_table(x.table(8))); }};
   testing::Inputs inputs = testing::make_inputs(table, sizes, DType::f32, testing::drawn(0));
   AttentionOperands& in = inputs.operands;
   const Dropout drop(Initializer(0, StartValues::gpt2), "weights", 0.25);

@@ -342,7 +342,7 @@ inline Tensor places_of(const AttentionOperands& operands, const AppliedScoreMod
   pairs.distance = relu(transpose(index, 0, 1) - index);
   pairs.rows = applied.rows;
   pairs.heads = applied.heads;
-  return broadcast_to(applied.mod->on_tensors->position(pairs), pairs.s.shape());
+  return broadcast_to(applied.mod->on_tensors->position(pairs), pairs.s.x.shape());
 }
 
 // By how much positions may differ before one of them passes a place where its score bends: an integer up to P, or

@@ -81,7 +81,8 @@ TEST_P(NotANumber, StaysSoThroughAttention) {
 // A table between knots without gates: the place is the distance times a number of the row.
 TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
   const testing::ShapeCase fire{
-      "fire", [](const testing::Sizes& s, const testing::Leaf& leaf, Score& score) {
+      "fire", [](const testing::ShapeParts& x) {
+        const auto& [s, leaf, score] = x;
         const testing::AttentionSizes sizes{s.batch, s.heads, s.length, s.width, s.length};
         const auto encoding = testing::make_encoding(
             EncodingChoice::parse("fire"), sizes, [](std::string_view name, const Shape& shape, const Fill&) {
@@ -93,7 +94,7 @@ TEST_P(NotANumber, StaysSoBetweenKnotsOfTheDistance) {
         const Tensor q = Tensor::zeros({s.batch, s.heads, s.length, s.width}, DType::f64, default_device());
         encoding->score({q, q, q, q, 1.0}, score);
         ASSERT_TRUE(score.score_mod.has_value());
-        score.score_mod->rows = score.score_mod->rows + leaf("rows", {s.batch, s.heads, s.length, 1}, 0, DType::f64);
+        score.score_mod->rows = score.score_mod->rows + leaf("rows", {s.batch, s.heads, s.length, 1}, 0);
       }};
   expect_to_stay_so(fire, "rows");
 }

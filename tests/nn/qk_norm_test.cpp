@@ -44,10 +44,11 @@ TEST_P(QkNorms, AreThoseOfQwenOlmoAndPhi) {
     rope.set_option("layout", "half");
     rope.set_option("base", words.at("base"));
     rope.set_option("rotary-dims", words.at("rotary-dims"));
-    for (const AttentionForm form : {AttentionForm::tiled, AttentionForm::composed}) {
-      SCOPED_TRACE(formatted("{}{}", name, form == AttentionForm::tiled ? " tiled" : " composed"));
-      const WithBias bias = name == "phi" ? WithBias::yes : WithBias::no;
-      const Attention attention(start, HeadSizes::of(model), 0, 1, form, bias, QkNorm::of(model));
+    model.bias = name == "phi";
+    for (const char* const form : {"tiled", "composed"}) {
+      SCOPED_TRACE(formatted("{} {}", name, form));
+      model.attention = form;
+      const Attention attention(start, model);
       NamedTensors parameters = attention.parameters();
       EXPECT_EQ(2 * parameters.size() + 4, file.entries().size());
       for (auto& [path, parameter] : parameters) parameter.copy_from(read(path));

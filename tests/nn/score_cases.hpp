@@ -37,16 +37,16 @@ struct Inputs {
 
 inline Inputs make_inputs(const ShapeCase& one, const Sizes& sizes, DType dtype, const Values& values) {
   Inputs made;
-  const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation, DType) {
+  const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation) {
     Tensor tensor = values(name, shape, deviation).to(dtype);
     set_requires_grad(tensor);
     return made.leaves[name] = tensor;
   };
-  made.operands = {leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5, dtype),
-                   leaf("k", {sizes.batch, sizes.key_heads(), sizes.length, sizes.width}, 1.5, dtype),
-                   leaf("v", {sizes.batch, sizes.key_heads(), sizes.length, sizes.value_width}, 1, dtype),
+  made.operands = {leaf("q", {sizes.batch, sizes.heads, sizes.length, sizes.width}, 1.5),
+                   leaf("k", {sizes.batch, sizes.key_heads(), sizes.length, sizes.width}, 1.5),
+                   leaf("v", {sizes.batch, sizes.key_heads(), sizes.length, sizes.value_width}, 1),
                    1.0 / std::sqrt(static_cast<double>(sizes.width)), one.mask};
-  one.make(sizes, leaf, made.score);
+  one.make({sizes, leaf, made.score});
   for (Bias& bias : made.score.biases) {
     if (auto* row_column = std::get_if<RowColumn>(&bias)) {
       if (row_column->row.defined()) row_column->row = cast(row_column->row, DType::f64);

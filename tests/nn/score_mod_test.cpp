@@ -8,6 +8,7 @@
 
 #include "core/attention/dual.hpp"
 #include "nn/attention/attention.hpp"
+#include "nn/model.hpp"
 #include "tests/error_of.hpp"
 #include "tests/nn/score_cases.hpp"
 
@@ -239,7 +240,9 @@ TEST(ScoreModWithoutKernels, IsComposedOnAGpuByItself) {
   const auto outcome = [&](Device device) {
     set_default_device(device);
     const Initializer start(1, StartValues::fan_in, DType::f64, device);
-    const Attention attention(start, {8, 2, 2, 4}, 0, 1);
+    ModelOptions model;
+    model.width = 8, model.heads = 2;
+    const Attention attention(start, model);
     LayerEncoding layer;
     layer.push_back({0, 2, 0, 2, std::make_unique<Bounds>()});
     const NoGrad only_values;

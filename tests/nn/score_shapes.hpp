@@ -1,330 +1,274 @@
 // Every score shape, for the tests of tiled attention.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <string>
 #include <vector>
 
 #include "autograd/ops.hpp"
-#include "autograd/score.hpp"
 #include "core/device/device.hpp"
-#include "tests/nn/encoding_cases.hpp"
-#include "tests/nn/product_cases.hpp"
 #include "tests/nn/score_mods.hpp"
 #include "tests/nn/shape_case.hpp"
 #include "tests/nn/share.hpp"
-#include "tests/nn/unread_cases.hpp"
 
 namespace tally::testing {
 
 inline Tensor times(const Tensor& x, double factor) { return multiply(x, factor); }
 
-inline void break_stick(Score& score, bool attend_current = false) {
-  score.add_score_mod(stick_breaking(attend_current));
-  score.set_softmax_rule({SoftmaxRule::Kind::exp});
+// Products with a vector for each distance.
+inline std::vector<ShapeCase> product_cases() {
+  using X = ShapeParts;
+  return {
+      {"toeplitz_product", [](const X& x) { x.product_by_distance(1, 1, x.s.length); }},
+      {"toeplitz_product_long",
+       [](const X& x) { x.product_by_distance(x.s.batch, 1, x.s.length + 3); },
+       false,
+       {.window = 30}},
+      {"toeplitz_product_short",
+       [](const X& x) { x.product_by_distance(x.s.batch, x.s.key_heads(), std::min<std::int64_t>(x.s.length, 40)); }},
+      {"toeplitz_product_capped_in_a_window",
+       [](const X& x) { x.product_by_distance(1, x.s.heads, std::min<std::int64_t>(x.s.length, 9), true); },
+       false,
+       {.window = 30, .first = 2}},
+      {"toeplitz_products_and_table",
+       [](const X& x) {
+         x.score.add_score_mod(contextual_table(x.table(16)));
+         for (const char* const one : {"1", "2"}) x.product_by_distance(1, 1, x.s.length, true, one);
+       },
+       true},
+  };
+}
+
+// Score modifications that do not read the score, or only compare it. Then q and k get no gradient in any form.
+inline std::vector<ShapeCase> unread_cases() {
+  using X = ShapeParts;
+  const auto apart = [](const X& x, const Gates& gates) {
+    x.score.add_score_mod(
+        AppliedScoreMod{&apart_score_mod(), x.by_query("rows", 1, 0.5), x.by_head("heads", 1, 0.3), gates});
+  };
+  return {{"score_mod_apart",
+           [=](const X& x) {
+             apart(x, x.gates());
+             x.by_row(7, true);
+           }},
+          // Scores have a gradient through the gates.
+          {"pair_apart_with_gates_of_the_score", [=](const X& x) { apart(x, {}); }, false, {.window = 30, .first = 2}},
+          {"score_mod_overruled", [](const X& x) {
+             x.score.add_score_mod(AppliedScoreMod{&overruled_score_mod(), x.by_query("rows", 1, 0.5)});
+             x.by_row(7, true);
+             x.toeplitz();
+             x.product();
+           }}};
 }
 
 inline std::vector<ShapeCase> shape_cases() {
-  const auto gates = gates_of;
-  const auto table = [](const Sizes& s, const Leaf& leaf, std::int64_t positions) {
-    return leaf("z", {s.batch, s.heads, s.length, positions + 1}, 1, DType::f64);
-  };
-  const auto segments = [](const Sizes& s, const Leaf& leaf, const Gates& own) {
-    const HiddenSegments hidden = hidden_segments(leaf("w", {5}, 0.3, DType::f64), leaf("b", {5}, 1, DType::f64));
-    const Tensor u = leaf("u", {s.batch, s.heads, s.length, 5}, 0.3, DType::f64);
-    return contextual_segments(matmul(u, hidden.units), hidden.knots, own);
-  };
+  using X = ShapeParts;
   using Kind = SoftmaxRule::Kind;
-  const auto rest = [](const Sizes& s, const Leaf& leaf) {
-    return leaf("rest", {s.batch, s.heads, s.length, s.value_width}, 1, DType::f64);
+  const auto table = [](const X& x, std::int64_t last, const Gates& gates = {}) {
+    x.score.add_score_mod(contextual_table(x.table(last), gates));
   };
-  const auto sink = [](const Sizes& s, const Leaf& leaf) {
-    return SoftmaxRule{Kind::softmax, leaf("sink", {s.heads}, 2, DType::f64)};
+  const auto threshold = [](const X& x) {
+    x.score.add_score_mod(AppliedScoreMod{&threshold_score_mod(), x.by_query("rows", 2, 0.3)});
+  };
+  const auto reading = [](const X& x, const Gates& gates) {
+    x.score.add_score_mod(
+        AppliedScoreMod{&reading_score_mod(), x.by_query("rows", 2, 0.5), x.by_head("heads", 2, 0.5), gates});
+  };
+  const auto graded = [](const X& x, const Gates& gates) {
+    x.score.add_score_mod(
+        AppliedScoreMod{&graded_score_mod(), abs(x.by_query("rows", 1, 0.2)), {}, gates, x.table(12)});
   };
   std::vector<ShapeCase> cases{
-      {"plain", [](const Sizes&, const Leaf&, Score&) {}},
-      {"table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 16)));
-       },
-       true},
-      {"table_never_saturated",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, s.length + 1)));
-       },
-       true},
+      {"plain", [](const X&) {}},
+      {"table", [=](const X& x) { table(x, 16); }, true},
+      {"table_never_saturated", [=](const X& x) { table(x, x.s.length + 1); }, true},
       {"table_straight",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor places = add(cumsum(Tensor::full({s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
-         const Tensor rise = leaf("rise", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64);
-         score.add_score_mod(
-             contextual_table(rise * (places.dtype() == rise.dtype() ? places : places.to(rise.dtype()))));
+       [](const X& x) {
+         const Tensor places = add(cumsum(Tensor::full({x.s.length + 2}, 1.0, DType::f64, default_device())), -1.0);
+         const Tensor rise = x.by_query("rise", 1, 0.2);
+         x.score.add_score_mod(contextual_table(rise * places.to(rise.dtype())));
        }},
-      {"table_always_saturated", [=](const Sizes& s, const Leaf& leaf,
-                                     Score& score) { score.add_score_mod(contextual_table(table(s, leaf, 0))); }},
-      {"table_own_gates",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 9), gates(s, leaf)));
-       },
-       true},
-      {"slope", [](const Sizes& s, const Leaf& leaf,
-                   Score& score) { score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64))); }},
-      {"slope_own_gates",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64), gates(s, leaf)));
-       }},
-      {"segments", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(segments(s, leaf, {})); },
-       true},
-      {"segments_own_gates",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) { score.add_score_mod(segments(s, leaf, gates(s, leaf))); },
-       true},
+      {"table_always_saturated", [=](const X& x) { table(x, 0); }},
+      {"table_own_gates", [=](const X& x) { table(x, 9, x.gates()); }, true},
+      {"slope", [](const X& x) { x.slope(); }},
+      {"slope_own_gates", [](const X& x) { x.slope(x.gates()); }},
+      {"segments", [](const X& x) { x.segments(); }, true},
+      {"segments_own_gates", [](const X& x) { x.segments(x.gates()); }, true},
       {"score_mod_threshold",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor rows = leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64);
-         score.add_score_mod(AppliedScoreMod{&threshold_score_mod(), rows});
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       [=](const X& x) {
+         threshold(x);
+         x.toeplitz();
        },
        true},
       {"pair_threshold_in_a_window_with_rest",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(
-             AppliedScoreMod{&threshold_score_mod(), leaf("rows", {s.batch, s.heads, s.length, 2}, 0.3, DType::f64)});
-         score.set_softmax_rule({Kind::softpick, {}, 0, rest(s, leaf)});
+       [=](const X& x) {
+         threshold(x);
+         x.score.set_softmax_rule({Kind::softpick, {}, 0, x.rest()});
        },
        true,
        {.window = 30, .first = 2}},
-      {"score_mod_reading",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(AppliedScoreMod{&reading_score_mod(),
-                                             leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                                             leaf("heads", {s.heads, 2}, 0.5, DType::f64), gates(s, leaf)});
-       },
-       true},
+      {"score_mod_reading", [=](const X& x) { reading(x, x.gates()); }, true},
       {"pair_reading_the_score",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(AppliedScoreMod{&reading_score_mod(),
-                                             leaf("rows", {s.batch, s.heads, s.length, 2}, 0.5, DType::f64),
-                                             leaf("heads", {s.heads, 2}, 0.5, DType::f64)});
-         score.set_softmax_rule(sink(s, leaf));
+       [=](const X& x) {
+         reading(x, {});
+         x.sink();
        },
        true},
       {"pair_with_a_table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
-         pair.gates = gates(s, leaf);
-         pair.table = table(s, leaf, 12);
-         score.add_score_mod(pair);
-         score.set_softmax_rule(sink(s, leaf));
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
+       [=](const X& x) {
+         graded(x, x.gates());
+         x.sink();
+         x.by_row(7, true);
        },
        true},
-      {"pair_with_a_table_in_a_window",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         AppliedScoreMod pair{&graded_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 0.2, DType::f64))};
-         pair.table = table(s, leaf, 12);
-         score.add_score_mod(pair);
-       },
-       true,
-       {.window = 30, .first = 2}},
+      {"pair_with_a_table_in_a_window", [=](const X& x) { graded(x, {}); }, true, {.window = 30, .first = 2}},
       {"pair_between_knots",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         AppliedScoreMod pair{&bent_score_mod(), abs(leaf("rows", {s.batch, s.heads, s.length, 1}, 1, DType::f64)),
-                              leaf("heads", {s.heads, 1}, 1, DType::f64)};
-         const HiddenSegments hidden = hidden_segments(leaf("w", {7}, 1, DType::f64), leaf("b", {7}, 2, DType::f64));
-         pair.table = matmul(leaf("u", {s.batch, s.heads, s.length, 7}, 0.5, DType::f64), hidden.units);
+       [](const X& x) {
+         AppliedScoreMod pair{&bent_score_mod(), abs(x.by_query("rows", 1)), x.by_head("heads", 1, 1)};
+         const HiddenSegments hidden = hidden_segments(x.leaf("w", {7}, 1), x.leaf("b", {7}, 2));
+         pair.table = matmul(x.by_query("u", 7, 0.5), hidden.units);
          pair.knots = hidden.knots;
-         score.add_score_mod(pair);
+         x.score.add_score_mod(pair);
        },
        true},
       {"table_by_distance_and_product",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         AppliedScoreMod pair{&binned_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64))};
-         pair.table = table(s, leaf, 9);
-         score.add_score_mod(pair);
-         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
-                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       [](const X& x) {
+         AppliedScoreMod pair{&binned_score_mod(), {}, abs(x.by_head("heads", 1, 1))};
+         pair.table = x.table(9);
+         x.score.add_score_mod(pair);
+         x.product();
        }},
       {"pair_without_a_sum",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(
-             AppliedScoreMod{&bounded_score_mod(), {}, abs(leaf("heads", {s.heads, 1}, 1, DType::f64)) + 1.0});
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
-         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
-                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       [](const X& x) {
+         x.score.add_score_mod(AppliedScoreMod{&bounded_score_mod(), {}, abs(x.by_head("heads", 1, 1)) + 1.0});
+         x.by_row(7, true);
+         x.product();
        }},
-      {"stick", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, false); }},
-      {"stick_attend_current", [=](const Sizes&, const Leaf&, Score& score) { break_stick(score, true); }},
+      {"stick", [](const X& x) { x.stick(); }},
+      {"stick_attend_current", [](const X& x) { x.stick(true); }},
       {"stick_remainder",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         break_stick(score, false);
-         score.softmax_rule.rest = rest(s, leaf);
+       [](const X& x) {
+         x.stick();
+         x.score.softmax_rule.rest = x.rest();
        }},
-      {"sink", [=](const Sizes& s, const Leaf& leaf, Score& score) { score.set_softmax_rule(sink(s, leaf)); }},
+      {"sink", [](const X& x) { x.sink(); }},
       {"sink_with_rest_and_slope",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
-         score.set_softmax_rule(sink(s, leaf));
-         score.softmax_rule.rest = rest(s, leaf);
+       [](const X& x) {
+         x.slope();
+         x.sink();
+         x.score.softmax_rule.rest = x.rest();
        }},
       {"sigmoid",
-       [](const Sizes&, const Leaf&, Score& score) {
-         score.set_softmax_rule({Kind::sigmoid, {}, 1.5});
+       [](const X& x) {
+         x.score.set_softmax_rule({Kind::sigmoid, {}, 1.5});
        }},
       {"sigmoid_with_rest_and_segments",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(segments(s, leaf, gates(s, leaf)));
-         score.set_softmax_rule({Kind::sigmoid, {}, 4, rest(s, leaf)});
+       [](const X& x) {
+         x.segments(x.gates());
+         x.score.set_softmax_rule({Kind::sigmoid, {}, 4, x.rest()});
        },
        true},
-      {"softpick", [](const Sizes&, const Leaf&, Score& score) { score.set_softmax_rule({Kind::softpick}); }},
+      {"softpick", [](const X& x) { x.score.set_softmax_rule({Kind::softpick}); }},
       {"softpick_with_rest_and_table",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 16)));
-         score.set_softmax_rule({Kind::softpick, {}, 0, rest(s, leaf)});
+       [=](const X& x) {
+         table(x, 16);
+         x.score.set_softmax_rule({Kind::softpick, {}, 0, x.rest()});
        },
        true},
-      // Windows within tiles of keys and rows, and over several tiles.
-      {"window", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 40}},
-      {"window_of_itself", [](const Sizes&, const Leaf&, Score&) {}, false, {.window = 1}},
-      {"window_and_first",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
-       },
-       false,
-       {.window = 20, .first = 3}},
+      {"window", [](const X&) {}, false, {.window = 40}},
+      {"window_of_itself", [](const X&) {}, false, {.window = 1}},
+      {"window_and_first", [](const X& x) { x.by_row(7, true); }, false, {.window = 20, .first = 3}},
       {"chunks",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
-         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+       [](const X& x) {
+         x.dense(1, x.s.heads);
+         x.column();
        },
        false,
        {.chunk = 33}},
-      {"table_in_a_window",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 9), gates(s, leaf)));
-       },
-       true,
-       {.window = 25, .first = 2}},
-      {"slope_in_a_window",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
-       },
-       false,
-       {.window = 25, .first = 2}},
+      // Windows within tiles of keys and rows, and over several tiles.
+      {"table_in_a_window", [=](const X& x) { table(x, 9, x.gates()); }, true, {.window = 25, .first = 2}},
+      {"slope_in_a_window", [](const X& x) { x.slope(); }, false, {.window = 25, .first = 2}},
       {"stick_in_chunks",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         break_stick(score, false);
-         score.softmax_rule.rest = rest(s, leaf);
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       [](const X& x) {
+         x.stick();
+         x.score.softmax_rule.rest = x.rest();
+         x.toeplitz();
        },
        false,
        {.window = 50, .chunk = 33}},
-      {"softpick_in_a_window",
-       [](const Sizes&, const Leaf&, Score& score) { score.set_softmax_rule({Kind::softpick}); },
-       false,
-       {.window = 30}},
-      {"toeplitz",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 3}, 1, DType::f64)});
-       }},
+      {"softpick_in_a_window", [](const X& x) { x.score.set_softmax_rule({Kind::softpick}); }, false, {.window = 30}},
+      {"toeplitz", [](const X& x) { x.toeplitz(3); }},
       // Falls so fast that far tiles are left out.
       {"toeplitz_steep",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor distance = cumsum(Tensor::full({1, s.length}, 1.0, DType::f64, default_device()));
-         const Tensor slopes = abs(leaf("slopes", {s.heads, 1}, 1, DType::f64)) + 0.5;
-         score.biases.push_back(Toeplitz{negate(slopes * distance.to(slopes.dtype()))});
+       [](const X& x) {
+         const Tensor distance = cumsum(Tensor::full({1, x.s.length}, 1.0, DType::f64, default_device()));
+         const Tensor slopes = abs(x.by_head("slopes", 1, 1)) + 0.5;
+         x.score.biases.push_back(Toeplitz{negate(slopes * distance.to(slopes.dtype()))});
        }},
       {"row_column",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor falling = times(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64))), -0.2);
-         score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
+       [](const X& x) {
+         const Tensor falling = times(cumsum(abs(x.of_keys("falling"))), -0.2);
+         x.score.biases.push_back(RowColumn{falling + 500.0, negate(falling) + -500.0});
        }},
       // Sums that begin at 0, like forget gates' sums, and fall beyond the range where e^-sum is a number.
       {"row_column_from_zero",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         const Tensor total = negate(cumsum(abs(leaf("falling", {s.batch, s.heads, s.length}, 1, DType::f64)) + 6.0));
-         score.biases.push_back(RowColumn{total, negate(total)});
+       [](const X& x) {
+         const Tensor total = negate(cumsum(abs(x.of_keys("falling")) + 6.0));
+         x.score.biases.push_back(RowColumn{total, negate(total)});
        }},
-      {"column_alone",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
-       }},
-      {"row_alone",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
-       }},
-      {"row_toeplitz",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, s.length}, 1, DType::f64)});
-       }},
-      {"row_toeplitz_short",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
-       }},
-      {"row_toeplitz_capped",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
-       }},
-      {"dense",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(Dense{leaf("dense", {1, s.heads, s.length, s.length}, 1, DType::f64)});
-       }},
-      {"product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
-                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
-       }},
+      {"column_alone", [](const X& x) { x.column(); }},
+      {"row_alone", [](const X& x) { x.row(); }},
+      {"row_toeplitz", [](const X& x) { x.by_row(x.s.length); }},
+      {"row_toeplitz_short", [](const X& x) { x.by_row(); }},
+      {"row_toeplitz_capped", [](const X& x) { x.by_row(7, true); }},
+      {"dense", [](const X& x) { x.dense(1, x.s.heads); }},
+      {"product", [](const X& x) { x.product(); }},
       // Gates use the score without the product.
       {"slope_and_product",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_slope(leaf("slope", {s.heads}, 0.1, DType::f64)));
-         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
-                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       [](const X& x) {
+         x.slope();
+         x.product();
        }},
       {"table_and_every_bias",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 16), gates(s, leaf)));
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
-         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64)});
-         score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
+       [=](const X& x) {
+         table(x, 16, x.gates());
+         x.toeplitz();
+         x.column();
+         x.by_row();
+         x.dense(x.s.batch, 1);
        },
        true},
       // Gates from the score, which a product is added to.
       {"table_and_every_bias_and_product",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(contextual_table(table(s, leaf, 16)));
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length + 2}, 1, DType::f64)});
-         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64),
-                                          leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
-         score.biases.push_back(RowToeplitz{leaf("by_row", {s.batch, s.heads, s.length, 7}, 1, DType::f64), true});
-         score.biases.push_back(Dense{leaf("dense", {s.batch, 1, s.length, s.length}, 1, DType::f64)});
-         score.biases.push_back(Product{leaf("r", {s.batch, s.heads, s.length, 3}, 0.5, DType::f64),
-                                        leaf("g", {s.batch, s.key_heads(), s.length, 3}, 1, DType::f64)});
+       [=](const X& x) {
+         table(x, 16);
+         x.toeplitz(2);
+         x.score.biases.push_back(RowColumn{x.of_queries("row"), x.of_keys("column")});
+         x.by_row(7, true);
+         x.dense(x.s.batch, 1);
+         x.product();
        },
        true},
       {"segments_in_a_window",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.add_score_mod(segments(s, leaf, {}));
-         score.set_softmax_rule(sink(s, leaf));
-         score.biases.push_back(RowColumn{leaf("row", {s.batch, s.heads, s.length}, 1, DType::f64), {}});
-         score.biases.push_back(RowColumn{{}, leaf("column", {s.batch, s.heads, s.length}, 1, DType::f64)});
+       [](const X& x) {
+         x.segments();
+         x.sink();
+         x.row();
+         x.column();
        },
        true,
        {.window = 30, .first = 2}},
       {"row_factor",
-       [](const Sizes& s, const Leaf& leaf, Score& score) {
-         score.row_factor = leaf("row_factor", {s.batch, s.heads, s.length}, 0.5, DType::f64);
+       [](const X& x) {
+         x.score.row_factor = x.leaf("row_factor", {x.s.batch, x.s.heads, x.s.length}, 0.5);
        }},
       {"stick_and_toeplitz",
-       [=](const Sizes& s, const Leaf& leaf, Score& score) {
-         break_stick(score, false);
-         score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
+       [](const X& x) {
+         x.stick();
+         x.toeplitz();
        }},
   };
-  for (const ShapeCase& one : unread_cases()) cases.push_back(one);
-  for (const ShapeCase& one : product_cases()) cases.push_back(one);
+  for (const auto& more : {unread_cases(), product_cases()}) cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
 

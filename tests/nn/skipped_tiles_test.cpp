@@ -10,10 +10,10 @@ namespace tally::skipped_tiles_test {
 
 using testing::compute;
 using testing::expect_equal;
-using testing::Leaf;
 using testing::normal_tensor;
 using testing::Outcome;
 using testing::ShapeCase;
+using testing::ShapeParts;
 using testing::Sizes;
 using testing::Values;
 
@@ -77,14 +77,10 @@ struct Aligned {
 
 const Sizes sizes{1, 1, length, 8, 8};
 
-const ShapeCase toeplitz{"toeplitz", [](const Sizes& s, const Leaf& leaf, Score& score) {
-                           score.biases.push_back(Toeplitz{leaf("toeplitz", {s.heads, s.length}, 1, DType::f64)});
-                         }};
-const ShapeCase row_column{
-    "row_column", [](const Sizes& s, const Leaf& leaf, Score& score) {
-      const Shape shape{s.batch, s.heads, s.length};
-      score.biases.push_back(RowColumn{leaf("row", shape, 1, DType::f64), leaf("column", shape, 1, DType::f64)});
-    }};
+const ShapeCase toeplitz{"toeplitz", [](const ShapeParts& x) { x.toeplitz(); }};
+const ShapeCase row_column{"row_column", [](const ShapeParts& x) {
+                             x.score.biases.push_back(RowColumn{x.of_queries("row"), x.of_keys("column")});
+                           }};
 
 void expect_counted(const ShapeCase& one, const Aligned& aligned) {
   SCOPED_TRACE(formatted("{}: query {}, key {}, diagonal of the others {}", one.name, aligned.row, aligned.key,
@@ -143,7 +139,7 @@ TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
       return c != 0 ? 0.0 : i == length - 1 ? 1.4 * one : -1.4 * one;
     });
   };
-  const ShapeCase stick{"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }};
+  const ShapeCase stick{"stick", [](const ShapeParts& x) { x.stick(); }};
   const auto output = [&](bool tiled) {
     return slice(compute(stick, sizes, DType::f64, tiled, 0, values).output, 2, first_row, length);
   };
@@ -155,12 +151,8 @@ TEST_P(SkippedTiles, CountWhileAnyStickIsLeft) {
 // Three gates are open in the tiles before the far one, in the last row all: only its positions are beyond the table.
 TEST_P(SkippedTiles, ReadTheTableBeforeItsLastEntry) {
   const std::int64_t last = 4;
-  const ShapeCase table{"table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
-                          const Shape operand{s.batch, s.heads, s.length, s.width};
-                          score.add_score_mod(contextual_table(
-                              leaf("z", {s.batch, s.heads, s.length, last + 1}, 1, DType::f64),
-                              {leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}));
-                        }};
+  const ShapeCase table{
+      "table", [&](const ShapeParts& x) { x.score.add_score_mod(contextual_table(x.table(last), x.gates())); }};
   const Values values = [](const std::string& name, const Shape& shape, double deviation) {
     // A gate is open if the product is 40 or more, and closed if it is -40.
     const double one = unit(shape.back());
@@ -190,12 +182,14 @@ void expect_counts(const ShapeCase& one, const cpu::TileCounts& of_a_head, const
   for (const DType dtype : {DType::f32, DType::f64}) {
     SCOPED_TRACE(formatted("{} in {}", one.name, dtype));
     const Sizes two{1, 2, length, 8, 8};
-    const cpu::CountTiles counted;
+    cpu::TileCounts counted;
+    cpu::counted_tiles = &counted;
     compute(one, two, dtype, true, 0, values);
+    cpu::counted_tiles = nullptr;
     constexpr std::int64_t passes = 4;  // of two heads, forward and backward
-    EXPECT_EQ(counted.counts().computed, passes * of_a_head.computed);
-    EXPECT_EQ(counted.counts().saturated, passes * of_a_head.saturated);
-    EXPECT_EQ(counted.counts().skipped, passes * of_a_head.skipped);
+    EXPECT_EQ(counted.computed, passes * of_a_head.computed);
+    EXPECT_EQ(counted.saturated, passes * of_a_head.saturated);
+    EXPECT_EQ(counted.skipped, passes * of_a_head.skipped);
   }
 }
 
@@ -210,11 +204,11 @@ TEST(SkippedTilesOnCpu, AreThoseThatDoNotMatter) {
     return normal_tensor(name, shape, deviation);
   };
   const cpu::TileCounts all{.computed = 9};
-  expect_counts({"none", [](const Sizes&, const Leaf&, Score&) {}}, all);
+  expect_counts({"none", [](const ShapeParts&) {}}, all);
   expect_counts(toeplitz, all);
   expect_counts(toeplitz, {.computed = 7, .skipped = 2}, steep);
   expect_counts(row_column, {.computed = 7, .skipped = 2}, steep);
-  ShapeCase window{"window", [](const Sizes&, const Leaf&, Score&) {}};
+  ShapeCase window{"window", [](const ShapeParts&) {}};
   window.mask.window = 20;
   expect_counts(window, {.computed = 7});
 }
@@ -225,21 +219,15 @@ TEST(SkippedTilesOnCpu, AreThoseLeftOfSticksThatAreUsedUp) {
     const Tensor tensor = normal_tensor(name, shape, deviation);
     return name == "q" || name == "k" ? abs(tensor) : tensor;
   };
-  expect_counts({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }},
-                {.computed = 7, .skipped = 2}, positive);
+  expect_counts({"stick", [](const ShapeParts& x) { x.stick(); }}, {.computed = 7, .skipped = 2}, positive);
 }
 
 // Positions beyond the end of a table: gates do not matter there, of the score or of their own.
 TEST(SkippedTilesOnCpu, LookUpNothingBeyondTheEndOfATable) {
   for (const bool own_gates : {false, true}) {
-    const ShapeCase table{
-        own_gates ? "table, own gates" : "table", [&](const Sizes& s, const Leaf& leaf, Score& score) {
-          const Tensor z = leaf("z", {s.batch, s.heads, s.length, 9}, 1, DType::f64);
-          const Shape operand{s.batch, s.heads, s.length, s.width};
-          score.add_score_mod(contextual_table(
-              z, own_gates ? Gates{leaf("gate_query", operand, 1, DType::f64), leaf("gate_key", operand, 1, DType::f64)}
-                           : Gates{}));
-        }};
+    const ShapeCase table{own_gates ? "table, own gates" : "table", [&](const ShapeParts& x) {
+                            x.score.add_score_mod(contextual_table(x.table(8), own_gates ? x.gates() : Gates{}));
+                          }};
     expect_counts(table, {.computed = 9, .saturated = 2});
   }
 }

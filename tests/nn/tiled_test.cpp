@@ -30,6 +30,7 @@ using testing::Outcome;
 using testing::several_tiles;
 using testing::shape_cases;
 using testing::ShapeCase;
+using testing::ShapeParts;
 using testing::Sizes;
 using testing::times;
 
@@ -191,7 +192,7 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
     std::map<std::string, Tensor> leaves;
     const auto attention = [&](std::int64_t rows) {
       // Tensors with an axis of queries keep their last rows.
-      const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation, DType) {
+      const Leaf leaf = [&](const std::string& name, const Shape& shape, double deviation) {
         Tensor tensor = normal_tensor(name, shape, deviation);
         const bool by_query = name == "z" || name == "u" || name == "rest" || name == "by_row" || name == "rise" ||
                               name == "dense" || name == "row" || name == "rows" || name == "q" ||
@@ -200,10 +201,9 @@ TEST_P(Tiled, TakesTheLastRowsAlone) {
         return by_query ? slice(tensor, 2, shape[2] - rows, shape[2]) : tensor;
       };
       const Shape shape{all.batch, all.heads, all.length, all.width};
-      const AttentionOperands in{leaf("q", shape, 1.5, DType::f64), leaf("k", shape, 1.5, DType::f64),
-                                 leaf("v", shape, 1, DType::f64), 0.35, one.mask};
+      const AttentionOperands in{leaf("q", shape, 1.5), leaf("k", shape, 1.5), leaf("v", shape, 1), 0.35, one.mask};
       Score score;
-      one.make(all, leaf, score);
+      one.make({all, leaf, score});
       for (Bias& bias : score.biases) {
         auto* row_column = std::get_if<RowColumn>(&bias);
         if (row_column == nullptr || !row_column->row.defined()) continue;
@@ -256,15 +256,15 @@ TEST(TiledOnCpu, LeavesOutTilesThatDoNotMatter) {
     return broadcast_to(times(cumsum(Tensor::full({sizes.length}, 1, DType::f64, default_device())), -10), shape);
   };
   // Weights of e^-1290 and less.
-  expect_left_out({"toeplitz", [&](const Sizes& s, const Leaf&, Score& score) {
-                     score.biases.push_back(Toeplitz{falling(s, {s.heads, s.length})});
+  expect_left_out({"toeplitz", [&](const ShapeParts& x) {
+                     x.score.biases.push_back(Toeplitz{falling(x.s, {x.s.heads, x.s.length})});
                    }});
-  expect_left_out({"row_column", [&](const Sizes& s, const Leaf&, Score& score) {
-                     const Tensor total = falling(s, {s.batch, s.heads, s.length});
-                     score.biases.push_back(RowColumn{total, negate(total)});
+  expect_left_out({"row_column", [&](const ShapeParts& x) {
+                     const Tensor total = falling(x.s, {x.s.batch, x.s.heads, x.s.length});
+                     x.score.biases.push_back(RowColumn{total, negate(total)});
                    }});
   // The stick is used up.
-  expect_left_out({"stick", [](const Sizes&, const Leaf&, Score& score) { testing::break_stick(score); }});
+  expect_left_out({"stick", [](const ShapeParts& x) { x.stick(); }});
 }
 
 TEST_P(Tiled, NamesTheOperandThatDoesNotFit) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
+#include <utility>
 
 #include "core/attention/problem.hpp"
 #include "core/attention/score_mod_traits.hpp"
-#include "core/cpu/attention/tile.hpp"
+#include "core/cpu/attention/pack.hpp"
 
 namespace tally::cpu {
 
@@ -52,23 +52,49 @@ inline std::int64_t checkpoint_at(const AttentionCall& call, std::int64_t head, 
          tile_rows;
 }
 
-// Sums that several chunks contribute to: each share of the row tiles of one head has separate doubles, which are
-// added in a fixed order afterwards.
+// Number of sums of a head for the gradient of an operand to which all rows of the head contribute: [H], [H, n] or
+// [B, H, n]. 0 for other operands.
+inline std::int64_t shared_count(const OperandRule& rule, const View& x) {
+  if (!x || (rule.shape.front() != 'H' && rule.shape != "BHK")) return 0;
+  return rule.shape.size() == 1 ? 1 : x.shape.back();
+}
+
+// These sums, which several chunks contribute to: each share of the row tiles of one head has separate doubles, which
+// are added in a fixed order afterwards.
 struct SharedSums {
   double* data = nullptr;
   std::int64_t step = 0;  // between chunks
   std::int64_t batches = 0, heads = 0, shares = 0;
 
+  std::int64_t count() const { return step * batches * heads * shares; }
   double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
     return data + ((batch * heads + head) * shares + share) * step;
   }
-  // The total of number n of a head.
-  double of_head(std::int64_t head, std::int64_t n = 0) const {
-    double sum = 0;
-    for (std::int64_t batch = 0; batch < batches; ++batch) {
-      for (std::int64_t share = 0; share < shares; ++share) sum += at(batch, head, share)[n];
+  // The same by operand, for one share that begins at `own`; null for operands without sums, or without memory.
+  static AttentionProblem<double*> by_operand(const AttentionProblem<View>& call, double* own) {
+    const auto place = [&own](const OperandRule& rule, const View& x) -> double* {
+      const std::int64_t count = shared_count(rule, x);
+      return own != nullptr && count > 0 ? std::exchange(own, own + count) : nullptr;
+    };
+    return transformed<double*>(place, call);
+  }
+  // Writes the totals of an operand whose sums begin at `first` to its gradient.
+  template <class T>
+  void write(const View& d, std::int64_t first, std::int64_t count) const {
+    const bool by_batch = d.shape.rank == 3;
+    const int axis = by_batch ? 1 : 0;
+    for (std::int64_t b = 0; b < (by_batch ? batches : 1); ++b) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        T* const row = d.as<T>() + (by_batch ? b * d.strides[0] : 0) + head * d.strides[axis];
+        for (std::int64_t n = 0; n < count; ++n) {
+          double sum = 0;
+          for (std::int64_t batch = b; batch < (by_batch ? b + 1 : batches); ++batch) {
+            for (std::int64_t share = 0; share < shares; ++share) sum += at(batch, head, share)[first + n];
+          }
+          row[n * d.strides[axis + 1]] = static_cast<T>(sum);
+        }
+      }
     }
-    return sum;
   }
 };
 

@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/cpu/attention/bf16_products.hpp"
 #include "core/cpu/attention/partition.hpp"
-#include "core/cpu/attention/tile.hpp"
-#include "core/cpu/matmul/microkernel.hpp"
+#include "core/cpu/matmul/microkernel_f32.hpp"
 
 namespace tally::cpu {
 
@@ -64,49 +64,6 @@ void add_rows_to_keys(const RowTile& rows, const KeyTile& keys, T* x, const T* t
                      ld, band.keys, ld, rows.rows - band.lane, true);
   });
 }
-
-// The same products with bf16 operands (core/cpu/matmul/microkernel.hpp). The tile that is multiplied with either is
-// rounded while it is packed. Blocks are 32 keys by 32 lanes, and pairs above the diagonal are multiplied as zeros.
-
-inline constexpr std::int64_t bf16_keys = 32;  // key tiles begin at multiples of it
-
-// The packed operands of one thread.
-class Bf16Operands {
- public:
-  // Which of the products below are computed.
-  struct Uses {
-    bool pairs = true, by_keys = true, by_rows = true;
-  };
-  // x [K, width], y [tile_rows, width].
-  Bf16Operands(std::int64_t keys, std::int64_t width, const Uses& uses, Arena& arena,
-               const Microkernel& tiles = bf16_microkernel());
-
-  // `count` rows of x from key `first` on, ld apart.
-  void pack_x(const float* x, std::int64_t ld, std::int64_t first, std::int64_t count);
-  void pack_x(const Bfloat16* x, std::int64_t ld, std::int64_t first, std::int64_t count);
-  // All rows of y, ld apart.
-  void pack_y(const float* y, std::int64_t ld);
-
-  // tile[j][i] = x_j . y_i; 0 above the diagonal.
-  void pair_products(const RowTile& rows, const KeyTile& keys, float* tile) const;
-  // y_i += sum_j tile[j][i] x_j with y by lanes, [width, tile_rows]. Sets the tile to 0 above the diagonal.
-  void add_keys_to_lanes(const RowTile& rows, const KeyTile& keys, float* y, float* tile) const;
-  // x_j += sum_i tile[j][i] y_i with rows ld apart, a multiple of whole vectors; x begins with the tile's first key.
-  void add_rows_to_keys(const RowTile& rows, const KeyTile& keys, float* x, std::int64_t ld, float* tile) const;
-
- private:
-  template <class X>
-  void pack_x_of(Pack<X> pack, const X* x, std::int64_t ld, std::int64_t first, std::int64_t count);
-  std::uint32_t* x_by_key(std::int64_t key) const { return x_by_key_ + key / 2; }
-
-  const Microkernel& tiles_;
-  Uses uses_;
-  std::int64_t width_, pairs_;    // number of pairs in a packed row of x or y
-  std::int64_t ld_, ld_by_key_;   // of x_, x_by_key_
-  std::uint32_t *x_, *x_by_key_;  // pairs of columns [K, ld]; pairs of keys [width, ld_by_key]
-  std::uint32_t *y_, *y_by_row_;  // panels of 32 lanes by pairs of columns; of 32 columns by pairs of rows
-  std::uint32_t* tile_;           // by pairs of lanes, or of keys
-};
 
 // Whether any of a call's tiles are multiplied as bf16. They then begin at multiples of bf16_keys.
 inline bool multiplies_bf16(const AttentionCall& call) {
@@ -211,7 +168,7 @@ class PairProducts {
     const bool packed = in_bf16([&](auto& operands) { operands.pack_y(y_rows_, ld_); });
     if (packed) return;
     if (rounds_) round_to_bf16(rounded_y_, y_rows_, tile_rows * ld_);
-    transpose_to_lanes(y_lanes_, rounded_y_, ld_, width_);
+    copy_transposed(y_lanes_, tile_rows, rounded_y_, ld_, tile_rows, width_, T{1});
   }
   // x [K, w], and the row tile's factor y [tile_rows, w rounded up to whole vectors]. For bf16 the latter may be y
   // itself, not rounded yet.

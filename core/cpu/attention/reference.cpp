@@ -222,19 +222,9 @@ bool is_plain(const AttentionCall& call) {
          rule.kind == SoftmaxRuleOperands<View>::Kind::softmax && !rule.sink && !rule.rest;
 }
 
-// Throws Error for a call with an operand that is not read above.
 void check_call(const AttentionCall& call) {
-  const ScoreModOperands<View>& mod = call.score_mod;
-  const SoftmaxRuleOperands<View>& rule = call.softmax_rule;
-  int unread = 0;
-  const AttentionOperandsOf<View>& operands = call;
-  for_each_operand([&](const OperandRule&, const View& x) { unread += x ? 1 : 0; }, operands);
-  for (const View* x : {&call.q, &call.k, &call.v, &mod.gate_query, &mod.gate_key, &mod.rows, &mod.heads, &mod.table,
-                        &mod.knots, &rule.sink, &rule.rest}) {
-    unread -= *x ? 1 : 0;
-  }
-  check(unread == 0 && call.dropout == 0 && call.q.dtype == DType::f64, "attention",
-        "the reference takes f64 and no dropout, and {} operands here are unknown to it", unread);
+  check(call.q.dtype == DType::f64 && call.dropout == 0 && !call.distance.key, "attention",
+        "the reference takes f64, no dropout and no products by distance");
 }
 
 // f(b, h) for every head of queries of every sequence.

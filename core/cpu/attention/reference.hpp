@@ -14,7 +14,7 @@
 namespace tally::cpu::reference {
 
 // The kernels of these names in core/device/kernels.def, for f64, on one thread and without a workspace. Forward writes
-// only the output, since backward computes everything again. They throw Error for an operand that they do not know.
+// only the output, since backward computes everything again. They throw Error for dropout and products by distance.
 void attention(const AttentionCall& call);
 void attention_backward(const AttentionCall& call, const AttentionGradients& gradients);
 

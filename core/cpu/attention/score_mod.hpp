@@ -1,5 +1,5 @@
 // A score modification on one tile. The loops over its pairs are in core/cpu/attention/score_mod_loops.hpp. Only for
-// core/cpu/attention/worker.hpp.
+// core/cpu/attention/attention.cpp.
 #pragma once
 
 #include <algorithm>
@@ -9,54 +9,45 @@
 
 namespace tally::cpu {
 
-// Separate operands of gates: scale r_i.G_j next to the score, and its gradients. Without such operands gates use the
-// score itself.
+// Separate operands of gates: scale r_i.G_j next to the score, and its gradients.
 template <class T>
 class GateOperands {
  public:
   GateOperands(const AttentionCall& call, const AttentionGradients* gradients, Arena& arena)
       : call_(call),
         gradients_(gradients),
-        given_(call.score_mod.gate_key),
-        width_(given_ ? call.score_mod.gate_key.shape[3] : 0),
-        products_(call.score_mod.gate_key, given_ ? call.keys() : 0,
+        width_(call.score_mod.gate_key.shape[3]),
+        products_(call.score_mod.gate_key, call.keys(),
                   {.factor = call.scale, .by_keys = gradients != nullptr, .by_rows = gradients != nullptr}, arena),
-        score_(arena.take<T>(given_ ? tile_keys * tile_rows : 0)),
+        score_(arena.take<T>(tile_keys * tile_rows)),
         d_lanes_(arena.take<T>(tile_rows * width_)) {}
-
-  bool given() const { return given_; }
 
   void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key) {
     d_key_ = d_gate_key;
-    if (!given_) return;
     products_.open_keys(call_.score_mod.gate_key, batch, head / gqa_group_size(call_));
   }
   void open_rows(const RowTile& rows) {
-    if (!given_) return;
     products_.open_rows(call_.score_mod.gate_query, rows);
     std::fill_n(d_lanes_, tile_rows * width_, T{0});
   }
-  // The tile of p.gate_logit: `score`, or the product of the separate operands.
-  T* scores(const RowTile& rows, const KeyTile& keys, T* score) {
-    if (!given_) return score;
+  // The tile of p.gate_logit.
+  T* scores(const RowTile& rows, const KeyTile& keys) {
     products_.pairs(rows, keys, score_);
     return score_;
   }
-  // The gradient of that tile: the gradient of the scores, or a separate tile.
-  T* d_scores(T* d_score) { return given_ ? score_ : d_score; }
+  // The same memory, where the gradient of that tile is to be written before add_gradient.
+  T* d_scores() { return score_; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
-    if (!given_) return;
     products_.add_gradients(rows, keys, d_lanes_, d_key_, score_);
   }
   void close_rows(const RowTile& rows) {
-    if (!given_ || !gradients_->score_mod.gate_query) return;
+    if (!gradients_->score_mod.gate_query) return;
     unpack_lanes(gradients_->score_mod.gate_query, rows, width_, d_lanes_, products_.gradient_factor());
   }
 
  private:
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
-  bool given_;
   std::int64_t width_;
   PairProducts<T> products_;
   T *score_, *d_lanes_;
@@ -98,51 +89,44 @@ class ScoreModTile {
         traits_(call.score_mod.mod->traits),
         loops_(loops_for<T>(*call.score_mod.mod)),
         scalar_count_(traits_.rows + traits_.heads),
-        operands_(call, gradients, arena),
-        packed_(arena.take<T>(tile_rows * traits_.rows)),
-        row_scalars_(arena.take<T>(tile_rows * traits_.rows)),
-        head_scalars_(arena.take<T>(traits_.heads)),
-        entries_(!traits_.table  ? 0
-                 : traits_.knots ? call.score_mod.knots.shape[0]
-                                 : call.score_mod.table.shape[3]),
-        ld_(entries_ + (looks_up() ? 1 : 0)),
-        values_(arena.take<T>(looks_up() ? tile_rows * ld_ : 0)),
-        table_(arena.take<Entry<T>>(traits_.knots ? tile_rows * ld_ : 0)),
-        d_table_(arena.take<Entry<T>>(gradients != nullptr ? tile_rows * ld_ : 0)),
-        saved_score_(arena.take<T>(gradients != nullptr ? tile_keys * tile_rows : 0)),
-        saved_sum_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        saved_gate_slope_(arena.take<T>(gradients != nullptr && traits_.sums ? tile_keys * tile_rows : 0)),
-        saved_entry_(
-            arena.take<T>(gradients != nullptr && looks_up() && !traits_.adds_entry ? tile_keys * tile_rows : 0)),
-        saved_slope_(arena.take<T>(gradients != nullptr && looks_up() ? tile_keys * tile_rows : 0)),
-        d_rows_(arena.take<T>(gradients != nullptr ? tile_rows * traits_.rows : 0)),
-        sums_(arena.take<double>(gradients != nullptr && scalar_count_ > 0 ? (2 + 2 * scalar_count_) * tile_rows : 0)) {
+        gates_(call.score_mod.gate_key ? arena.make<GateOperands<T>>(call, gradients) : nullptr) {
+    const auto take = [&](bool needed, std::int64_t count) { return arena.take<T>(needed ? count : 0); };
+    const auto take_entries = [&](bool needed) { return arena.take<Entry<T>>(needed ? tile_rows * tile_.ld : 0); };
+    constexpr std::int64_t pairs = tile_keys * tile_rows;
+    const bool differentiates = gradients != nullptr, looks_up = traits_.table && !traits_.knots;
+    if (traits_.table) tile_.entries = traits_.knots ? call.score_mod.knots.shape[0] : call.score_mod.table.shape[3];
+    tile_.ld = tile_.entries + (looks_up ? 1 : 0);
+    tile_.row_scalars = take(true, tile_rows * traits_.rows);
+    tile_.head_scalars = take(true, traits_.heads);
+    tile_.values = take(looks_up, tile_rows * tile_.ld);
+    tile_.table = take_entries(traits_.knots);
+    tile_.d_table = take_entries(differentiates);
+    tile_.knots = call.score_mod.knots.as<T>();
+    tile_.saved_score = take(differentiates, pairs);
+    tile_.saved_sum = take(differentiates && traits_.sums, pairs);
+    tile_.saved_gate_slope = take(differentiates && traits_.sums, pairs);
+    tile_.saved_entry = take(differentiates && looks_up && !traits_.adds_entry, pairs);
+    tile_.saved_slope = take(differentiates && looks_up, pairs);
+    tile_.saturated_keys = saturated_keys_;
+    d_rows_ = take(differentiates, tile_rows * traits_.rows);
+    sums_ = arena.take<double>(differentiates && scalar_count_ > 0 ? (2 + 2 * scalar_count_) * tile_rows : 0);
   }
 
-  // Number of doubles of shared sums that a chunk needs: one for each scalar of a head.
-  static std::int64_t shared_count(const AttentionCall& call) {
-    return call.score_mod.mod != nullptr ? call.score_mod.mod->traits.heads : 0;
-  }
-
-  // Backward adds to `sums` by key (core/cpu/attention/partition.hpp) and to `shared`; forward gives null.
-  void open_head(std::int64_t batch, std::int64_t head, const ScoreModOperands<T*>& sums, double* shared) {
-    shared_ = shared;
-    operands_.open_head(batch, head, sums.gate_key);
+  // Backward adds to d_gate_key (KeyAccumulators) and to d_heads (SharedSums); forward gives null.
+  void open_head(std::int64_t batch, std::int64_t head, T* d_gate_key, double* d_heads) {
+    d_heads_ = d_heads;
+    if (gates_ != nullptr) gates_->open_head(batch, head, d_gate_key);
     const View& heads = call_.score_mod.heads;
     for (std::int64_t n = 0; n < traits_.heads; ++n) {
-      head_scalars_[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
+      tile_.head_scalars[n] = heads.as<T>()[head * heads.strides[0] + n * heads.strides[1]];
     }
   }
   void open_rows(const RowTile& rows) {
     std::fill_n(carry_, tile_rows, T{0});
     std::fill_n(run_, tile_rows, T{0});
-    operands_.open_rows(rows);
+    if (gates_ != nullptr) gates_->open_rows(rows);
     if (traits_.table) open_tables(rows);
-    if (traits_.rows > 0) {
-      pack_rows(packed_, traits_.rows, call_.score_mod.rows, rows.batch, rows.head, rows.first, rows.rows, traits_.rows,
-                T{1}, tile_rows);
-      transpose_to_lanes(row_scalars_, packed_, traits_.rows, traits_.rows);
-    }
+    if (traits_.rows > 0) pack_lanes(tile_.row_scalars, call_.score_mod.rows, rows, 0, traits_.rows);
     if (gradients_ != nullptr && scalar_count_ > 0) std::fill_n(sums_, (2 + 2 * scalar_count_) * tile_rows, 0.0);
   }
   // Running sums over the keys to the right of the tile that comes next, [tile_rows]; forward advances them, backward
@@ -157,20 +141,22 @@ class ScoreModTile {
   // that `gradient` needs.
   void add(const RowTile& rows, const KeyTile& keys, T* score, bool for_gradient) {
     saturated_ = traits_.saturates && is_saturated(rows);
-    const T* const gate_logit = gates_count() ? operands_.scores(rows, keys, score) : nullptr;
+    const T* gate_logit = nullptr;
+    if (gates_count()) gate_logit = gates_ != nullptr ? gates_->scores(rows, keys) : score;
     const auto add = for_gradient ? loops_.add_and_keep : loops_.add;
-    add(views(rows, keys), score, gate_logit, carry_);
+    add(tile_at(rows, keys), score, gate_logit, carry_);
   }
   // Whether all sums were saturated before the last tile passed to `add`, so that its gates and places do not matter.
   bool saturated() const { return saturated_; }
   // Turns d, the gradient of the logits, into the gradient of the scores. weights: before dropout.
   void gradient(const RowTile& rows, const KeyTile& keys, const T* weights, T* d) {
-    loops_.gradient(views(rows, keys), d, gates_count() ? operands_.d_scores(d) : d, weights, run_, sums_);
-    if (gates_count()) operands_.add_gradient(rows, keys);
+    const bool own_operands = gates_count() && gates_ != nullptr;
+    loops_.gradient(tile_at(rows, keys), d, own_operands ? gates_->d_scores() : d, weights, run_, sums_);
+    if (own_operands) gates_->add_gradient(rows, keys);
   }
   // d_logit_sums: the sum of d along each row, without rounding errors; null if it is not known.
   void close_rows(const RowTile& rows, const T* d_logit_sums) {
-    if (traits_.gate_logit) operands_.close_rows(rows);
+    if (gates_ != nullptr) gates_->close_rows(rows);
     if (traits_.table && gradients_->score_mod.table) close_tables(rows);
     if (scalar_count_ == 0) return;
     // Corrects a rounding error. With a softmax, dl = a (da - do.o) sums to a known value in every row: 0, or with a
@@ -185,7 +171,7 @@ class ScoreModTile {
         if (n < traits_.rows) {
           d_rows_[n * tile_rows + i] = static_cast<T>(sum);
         } else {
-          shared_[n - traits_.rows] += sum;
+          d_heads_[n - traits_.rows] += sum;
         }
       }
     }
@@ -193,57 +179,54 @@ class ScoreModTile {
       unpack_lanes(gradients_->score_mod.rows, rows, traits_.rows, d_rows_, T{1});
     }
   }
-  void write_shared(const SharedSums& sums) const {
-    const View& d_heads = gradients_->score_mod.heads;
-    for (std::int64_t head = 0; head < sums.heads && d_heads; ++head) {
-      for (std::int64_t n = 0; n < traits_.heads; ++n) {
-        d_heads.as<T>()[head * d_heads.strides[0] + n * d_heads.strides[1]] = static_cast<T>(sums.of_head(head, n));
-      }
-    }
-  }
 
  private:
+  const ScoreModTileViews<T>& tile_at(const RowTile& rows, const KeyTile& keys) {
+    tile_.rows = rows;
+    tile_.keys = keys;
+    return tile_;
+  }
   void open_tables(const RowTile& rows) {
     const Matrix<T> given(call_.score_mod.table, rows.batch, rows.head);
+    const std::int64_t step = given.column_step, entries = tile_.entries;
+    if (gradients_ != nullptr) std::fill_n(tile_.d_table, tile_rows * tile_.ld, Entry<T>{});
     if (traits_.knots) {
-      std::fill(table_ + rows.rows * ld_, table_ + tile_rows * ld_, Entry<T>{});
+      std::fill(tile_.table + rows.rows * tile_.ld, tile_.table + tile_rows * tile_.ld, Entry<T>{});
     } else {
-      std::fill(values_ + rows.rows * ld_, values_ + tile_rows * ld_, T{0});
+      std::fill(tile_.values + rows.rows * tile_.ld, tile_.values + tile_rows * tile_.ld, T{0});
     }
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const T* const source = &given.at(rows.first + i, 0);
-      const std::int64_t step = given.column_step;
       if (traits_.knots) {
-        Entry<T>* const row = table_ + i * ld_;
-        for (std::int64_t n = 0; n < entries_; ++n) row[n] = {source[2 * n * step], source[(2 * n + 1) * step]};
-        continue;
-      }
-      T* const row = values_ + i * ld_;
-      if (step == 1) {
-        std::copy_n(source, entries_, row);
+        Entry<T>* const row = tile_.table + i * tile_.ld;
+        for (std::int64_t n = 0; n < entries; ++n) row[n] = {source[2 * n * step], source[(2 * n + 1) * step]};
       } else {
-        for (std::int64_t n = 0; n < entries_; ++n) row[n] = source[n * step];
+        T* const row = tile_.values + i * tile_.ld;
+        if (step == 1) {
+          std::copy_n(source, entries, row);
+        } else {
+          for (std::int64_t n = 0; n < entries; ++n) row[n] = source[n * step];
+        }
+        row[entries] = row[entries - 1];
       }
-      row[entries_] = row[entries_ - 1];
     }
-    if (gradients_ != nullptr) std::fill_n(d_table_, tile_rows * ld_, Entry<T>{});
   }
   void close_tables(const RowTile& rows) const {
     const Matrix<T> d(gradients_->score_mod.table, rows.batch, rows.head);
+    const std::int64_t step = d.column_step, entries = tile_.entries;
     for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const Entry<T>* const row = d_table_ + i * ld_;
+      const Entry<T>* const row = tile_.d_table + i * tile_.ld;
       T* const target = &d.at(rows.first + i, 0);
-      const std::int64_t step = d.column_step;
       if (traits_.knots) {
-        for (std::int64_t n = 0; n < entries_; ++n) {
+        for (std::int64_t n = 0; n < entries; ++n) {
           target[2 * n * step] = row[n].low;
           target[(2 * n + 1) * step] = row[n].rise;
         }
       } else if (step == 1) {
-        entry_gradients(target, row, entries_);
+        entry_gradients(target, row, entries);
       } else {
         T before = 0;
-        for (std::int64_t n = 0; n < entries_; ++n) {
+        for (std::int64_t n = 0; n < entries; ++n) {
           target[n * step] = row[n].low - row[n].rise + before;
           before = row[n].rise;
         }
@@ -252,11 +235,10 @@ class ScoreModTile {
   }
   // Whether all running sums are saturated: at or beyond the table's last entry.
   bool is_saturated(const RowTile& rows) const {
-    const T last = static_cast<T>(entries_ - 1);
+    const T last = static_cast<T>(tile_.entries - 1);
     return std::all_of(carry_, carry_ + rows.rows, [&](T sum) { return sum >= last; });
   }
 
-  bool looks_up() const { return traits_.table && !traits_.knots; }
   // Whether the gates' separate operands (p.gate_logit) are needed in the current tile.
   bool gates_count() const { return traits_.gate_logit && !saturated_; }
 
@@ -265,40 +247,16 @@ class ScoreModTile {
     return dx - (d - static_cast<double>(expected[row])) / a * ax;
   }
 
-  ScoreModTileViews<T> views(const RowTile& rows, const KeyTile& keys) {
-    return {rows,
-            keys,
-            row_scalars_,
-            head_scalars_,
-            values_,
-            table_,
-            d_table_,
-            entries_,
-            ld_,
-            call_.score_mod.knots.as<T>(),
-            saved_score_,
-            saved_sum_,
-            saved_gate_slope_,
-            saved_entry_,
-            saved_slope_,
-            traits_.saturates ? saturated_keys_ : nullptr};
-  }
-
   const AttentionCall& call_;
   const AttentionGradients* gradients_;
   ScoreModTraits traits_;
   const ScoreModLoopsOf<T>& loops_;
   std::int64_t scalar_count_;
-  GateOperands<T> operands_;
-  T *packed_, *row_scalars_, *head_scalars_;
-  std::int64_t entries_;
-  std::int64_t ld_;
-  T* values_;                  // [tile_rows, ld]
-  Entry<T>*table_, *d_table_;  // [tile_rows, ld]
-  T *saved_score_, *saved_sum_, *saved_gate_slope_, *saved_entry_, *saved_slope_;
+  GateOperands<T>* gates_;  // null: gates use the score itself
+  ScoreModTileViews<T> tile_;
   T* d_rows_;
   double* sums_;
-  double* shared_ = nullptr;
+  double* d_heads_ = nullptr;
   bool saturated_ = false;
   std::int64_t saturated_keys_[tile_rows];  // by vector of rows
   alignas(64) T carry_[tile_rows];

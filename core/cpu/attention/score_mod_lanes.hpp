@@ -40,25 +40,27 @@ TALLY_INLINE void add_at(Entry<T>* table, const Count* at, const Entry<T>* added
   }
 }
 
-// A tile of pairs, as passed to the loops. All tiles are [tile_keys, tile_rows].
+// A tile of pairs, as passed to the loops, and the memory of one thread. All tiles are [tile_keys, tile_rows].
 template <class T>
 struct ScoreModTileViews {
   RowTile rows;
   KeyTile keys;
-  const T* row_scalars;             // [rows, tile_rows]
-  const T* head_scalars;            // [heads]
-  const T* values;                  // table without knots: [tile_rows, ld]
-  const Entry<T>* table;            // table with knots: [tile_rows, ld]
-  Entry<T>* d_table;                // gradient of either table
-  std::int64_t entries;             // P+1, or the number of knots
-  std::int64_t ld;                  // entries, plus one without knots
-  const T* knots;                   // with knots: [entries]
-  T* saved_score;                   // p.s; null if no gradient is computed
-  T *saved_sum, *saved_gate_slope;  // with a gate: p.sum, and with keeps_gate_slope the gate's derivative
-  T *saved_entry, *saved_slope;     // without knots: p.entry unless it is only added, and its slope
+  T* row_scalars = nullptr;       // [rows, tile_rows]
+  T* head_scalars = nullptr;      // [heads]
+  T* values = nullptr;            // table without knots: [tile_rows, ld]
+  Entry<T>* table = nullptr;      // table with knots: [tile_rows, ld]
+  Entry<T>* d_table = nullptr;    // gradient of either table
+  std::int64_t entries = 0;       // P+1, or the number of knots
+  std::int64_t ld = 0;            // entries, plus one without knots
+  const T* knots = nullptr;       // with knots: [entries]
+  T* saved_score = nullptr;       // p.s; null if no gradient is computed
+  T* saved_sum = nullptr;         // with a gate: p.sum
+  T* saved_gate_slope = nullptr;  // and with keeps_gate_slope the gate's derivative
+  T* saved_entry = nullptr;       // without knots: p.entry unless it is only added
+  T* saved_slope = nullptr;       // and its slope
   // If it saturates: for each vector of rows the number of the tile's first keys to the left of saturation. No gate
   // or place is computed for these keys.
-  std::int64_t* saturated_keys;
+  std::int64_t* saturated_keys = nullptr;
 };
 
 template <class Mod>

@@ -86,55 +86,8 @@ struct TileCounts {
   std::int64_t computed = 0;
   std::int64_t saturated = 0;  // computed without gates and places, because every sum was already saturated
   std::int64_t skipped = 0;    // skipped, because all weights are negligible
-
-  TileCounts& operator+=(const TileCounts& more);
 };
-
-// While it lives, calls by this thread are counted, forward and backward.
-class CountTiles {
- public:
-  CountTiles();
-  ~CountTiles();
-  CountTiles(const CountTiles&) = delete;
-  CountTiles& operator=(const CountTiles&) = delete;
-
-  const TileCounts& counts() const { return counts_; }
-
- private:
-  TileCounts counts_;
-  TileCounts* before_;
-};
-
-// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
-// rows from `rows` to all_rows become 0. x may be bf16.
-template <class T>
-void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
-               std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows);
-// target[c * tile_rows + i] = source[i * ld + c]
-template <class T>
-void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width);
-// x(rows.first + i, c) = factor source[c * tile_rows + i] of matrix (batch, head) of x. If x is bf16, its columns are
-// contiguous, and `rounded` has scratch for [tile_rows, width].
-template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor,
-                  T* rounded = nullptr);
-// y = x, rounded to bf16; rows are step_y and step_x apart.
-template <class T>
-void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x, std::int64_t rows,
-                        std::int64_t width);
-
-// sum[i] = sum over keys j of x[j * tile_rows + i].
-template <class T>
-void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes);
-
-// y = x, rounded to bf16.
-template <class T>
-void round_to_bf16(T* y, const T* x, std::int64_t count);
-// tile *= factor
-template <class T>
-void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes);
-// sum += factor x
-template <class T>
-void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes);
+// Where the tiles of this thread's calls are counted, forward and backward; null: nowhere.
+extern thread_local TileCounts* counted_tiles;
 
 }  // namespace tally::cpu

@@ -1,15 +1,15 @@
-// Transpositions of attention's tiles, and sums of them.
-#include "core/cpu/attention/tile.hpp"
+// Copies between matrices and tiles, and sums of tiles. Only for core/cpu/attention/attention.cpp.
+#pragma once
 
+#include <algorithm>
 #include <bit>
 
+#include "core/cpu/attention/tile.hpp"
 #include "core/cpu/instruction_sets.hpp"
 #include "core/cpu/matmul/transpose.hpp"
 #include "core/math/bfloat16.hpp"
 
 namespace tally::cpu {
-
-namespace {
 
 // Rows of contiguous elements.
 template <class T, class X>
@@ -37,8 +37,8 @@ void pack_rows_of(T* target, std::int64_t ld, const Matrix<X>& x, std::int64_t f
   std::fill(target + rows * ld, target + all_rows * ld, T{0});
 }
 
-}  // namespace
-
+// target[i * ld + c] = factor x(first + i, c), rows x width, of matrix (batch, head) of x; columns from width to ld and
+// rows from `rows` to all_rows become 0. x may be bf16.
 template <class T>
 void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, std::int64_t head, std::int64_t first,
                std::int64_t rows, std::int64_t width, T factor, std::int64_t all_rows) {
@@ -49,11 +49,21 @@ void pack_rows(T* target, std::int64_t ld, const View& x, std::int64_t batch, st
   });
 }
 
+// target[c * tile_rows + i] = x(rows.first + i, first + c) for `columns` columns of matrix (batch, head) of x; padding
+// lanes become 0.
 template <class T>
-void transpose_to_lanes(T* target, const T* source, std::int64_t ld, std::int64_t width) {
-  copy_transposed(target, tile_rows, source, ld, tile_rows, width, T{1});
+void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t first, std::int64_t columns) {
+  if (rows.rows < tile_rows) std::fill_n(target, columns * tile_rows, T{0});
+  const Matrix<T> source(x, rows.batch, rows.head);
+  if (source.column_step == 1) {
+    return copy_transposed(target, tile_rows, &source.at(rows.first, first), source.row_step, rows.rows, columns, T{1});
+  }
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    for (std::int64_t c = 0; c < columns; ++c) target[c * tile_rows + i] = source.at(rows.first + i, first + c);
+  }
 }
 
+// y = x, rounded to bf16; rows are step_y and step_x apart.
 // Writes bits, because g++ does not vectorise assignments of whole objects.
 template <class T>
 TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x,
@@ -64,23 +74,27 @@ TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* 
   }
 }
 
+// x(rows.first + i, first + c) = factor source[c * tile_rows + i]. If x is bf16, its columns are contiguous, and
+// `rounded` has scratch for [tile_rows, columns].
 template <class T>
-void unpack_lanes(const View& x, const RowTile& rows, std::int64_t width, const T* source, T factor, T* rounded) {
+void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, const T* source, T factor,
+                  T* rounded = nullptr, std::int64_t first = 0) {
   if (rows.rows == 0) return;
   if (x.dtype == DType::bf16) {
-    copy_transposed(rounded, width, source, tile_rows, width, tile_rows, factor);
+    copy_transposed(rounded, columns, source, tile_rows, columns, tile_rows, factor);
     const Matrix<Bfloat16> y(x, rows.batch, rows.head);
-    return write_rounded_rows(&y.at(rows.first, 0), y.row_step, rounded, width, rows.rows, width);
+    return write_rounded_rows(&y.at(rows.first, first), y.row_step, rounded, columns, rows.rows, columns);
   }
   const Matrix<T> y(x, rows.batch, rows.head);
   if (y.column_step == 1) {
-    return copy_transposed(&y.at(rows.first, 0), y.row_step, source, tile_rows, width, rows.rows, factor);
+    return copy_transposed(&y.at(rows.first, first), y.row_step, source, tile_rows, columns, rows.rows, factor);
   }
   for (std::int64_t i = 0; i < rows.rows; ++i) {
-    for (std::int64_t c = 0; c < width; ++c) y.at(rows.first + i, c) = factor * source[c * tile_rows + i];
+    for (std::int64_t c = 0; c < columns; ++c) y.at(rows.first + i, first + c) = factor * source[c * tile_rows + i];
   }
 }
 
+// y = x, rounded to bf16.
 template <class T>
 TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
 #pragma omp simd
@@ -89,6 +103,7 @@ TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
   }
 }
 
+// tile *= factor
 template <class T>
 TALLY_CLONES void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -97,6 +112,7 @@ TALLY_CLONES void scale_tile(T* tile, T factor, std::int64_t keys, std::int64_t 
   }
 }
 
+// sum += factor x
 template <class T>
 TALLY_CLONES void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -105,6 +121,7 @@ TALLY_CLONES void add_tile(T* sum, const T* x, T factor, std::int64_t keys, std:
   }
 }
 
+// sum[i] = sum over keys j of x[j * tile_rows + i].
 template <class T>
 TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t lanes) {
   for (std::int64_t j = 0; j < keys; ++j) {
@@ -112,19 +129,5 @@ TALLY_CLONES void add_keys(T* sum, const T* x, std::int64_t keys, std::int64_t l
     for (std::int64_t i = 0; i < lanes; ++i) sum[i] += x[j * tile_rows + i];
   }
 }
-
-#define TALLY_INSTANTIATE(T)                                                                                     \
-  template void pack_rows(T*, std::int64_t, const View&, std::int64_t, std::int64_t, std::int64_t, std::int64_t, \
-                          std::int64_t, T, std::int64_t);                                                        \
-  template void transpose_to_lanes(T*, const T*, std::int64_t, std::int64_t);                                    \
-  template void unpack_lanes(const View&, const RowTile&, std::int64_t, const T*, T, T*);                        \
-  template void write_rounded_rows(Bfloat16*, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t); \
-  template void add_tile(T*, const T*, T, std::int64_t, std::int64_t);                                           \
-  template void round_to_bf16(T*, const T*, std::int64_t);                                                       \
-  template void scale_tile(T*, T, std::int64_t, std::int64_t);                                                   \
-  template void add_keys(T*, const T*, std::int64_t, std::int64_t);
-TALLY_INSTANTIATE(float)
-TALLY_INSTANTIATE(double)
-#undef TALLY_INSTANTIATE
 
 }  // namespace tally::cpu
