@@ -44,6 +44,27 @@ Tensor mask_tensor(const AttentionOperands& in) {
   return tally::mask_tensor(in.mask, in.q.size(2), in.q.dtype(), in.q.device());
 }
 
+// Plain attention of q [B, H, T, d] to k and v [B, G, T, d], whose heads are shared by H / G heads of queries:
+//   s_ij = scale q_i.k_j,  a_ij = softmax of s_i over the keys j that query i attends to,  o_i = sum_j a_ij v_j
+Tensor plain_attention(const AttentionOperands& in, const Dropout& dropout, const ForwardContext& pass,
+                       AttentionTrace* trace) {
+  const std::int64_t heads = in.q.size(1);
+  Tensor weights = matmul(in.q, transpose(repeat_kv(in.k, heads), -1, -2), in.scale);  // scores [B, H, T, T]
+  if (!in.mask.is_causal_only()) weights = masked_fill_min(weights, mask_tensor(in));
+  weights = causal_softmax(weights);
+  if (trace != nullptr) trace->weights = weights.detach();
+  return matmul(dropout(weights, pass), repeat_kv(in.v, heads));
+}
+
+// True if nothing is added to the scores and the rule is the softmax, as for `none` and `rope`.
+bool is_plain(const Score& score, const Encoding& encoding) {
+  return !score.score_mod && score.more_score_mods.empty() && score.biases.empty() && score.softmax_rule.is_softmax() &&
+         !score.softmax_rule.rest.defined() && score.factor == 1 && !score.row_factor.defined() &&
+         !encoding.traits.replaces_softmax;
+}
+
+// --- With score modifications and biases (autograd/score.hpp) and other rules for the weights ------------------------
+
 // scale r_i.G_j [B, H, T, T], for keys [B, G, T, d].
 Tensor product_of(const Tensor& query, const Tensor& key, double scale) {
   return matmul(query, transpose(repeat_kv(key, query.size(1)), -1, -2), scale);
@@ -261,6 +282,7 @@ Tensor composed_attention(const AttentionOperands& operands, const Score& score,
                           const AttentionInput& in, const Dropout& dropout, const ForwardContext& pass,
                           AttentionTrace* trace) {
   check_lengths(operands);
+  if (is_plain(score, encoding)) return plain_attention(operands, dropout, pass, trace);
   Weights weights;
   {
     Tensor joined;
