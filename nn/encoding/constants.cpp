@@ -1,6 +1,7 @@
 #include "nn/encoding/constants.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tally {
 
@@ -32,6 +33,13 @@ Tensor Constants::of(Element element, std::int64_t first, std::int64_t end, std:
   const auto value = [&](std::int64_t t, std::int64_t column) { return element(t, column, columns); };
   return table({reinterpret_cast<void (*)()>(element)}, end, columns, dtype, device, value)
       .detached_slice(0, first, end);
+}
+
+Tensor Constants::of(ElementOfValues element, std::int64_t first, std::int64_t end, std::int64_t columns,
+                     std::vector<double> values, DType dtype, Device device) {
+  const Key key{reinterpret_cast<void (*)()>(element), {}, std::move(values)};
+  const auto value = [&](std::int64_t t, std::int64_t column) { return element(t, column, columns, key.values); };
+  return table(key, end, columns, dtype, device, value).detached_slice(0, first, end);
 }
 
 Tensor Constants::table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,

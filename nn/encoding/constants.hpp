@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/attention/mask.hpp"
@@ -23,6 +24,9 @@ class Constants {
   using Number = double (*)(std::int64_t t);
   // The value at t, in one of `columns` columns.
   using Element = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns);
+  // The same with numbers that the table depends on, such as values of options.
+  using ElementOfValues = double (*)(std::int64_t t, std::int64_t column, std::int64_t columns,
+                                     std::span<const double> values);
 
   // Tables are created for `length` rows at once, usually the longest sequence, and again if that is too few.
   explicit Constants(std::int64_t length = 0) : length_(length) {}
@@ -34,12 +38,15 @@ class Constants {
                       Device device);
   // Rows first .. end - 1: [end - first, columns]
   Tensor of(Element element, std::int64_t first, std::int64_t end, std::int64_t columns, DType dtype, Device device);
+  Tensor of(ElementOfValues element, std::int64_t first, std::int64_t end, std::int64_t columns,
+            std::vector<double> values, DType dtype, Device device);
 
  private:
   // The table's index: positions, or numbers of unmasked keys.
   struct Key {
     void (*function)();
     std::optional<AttentionMask> mask = {};
+    std::vector<double> values = {};
     bool operator==(const Key&) const = default;
   };
   Tensor table(const Key& key, std::int64_t end, std::int64_t columns, DType dtype, Device device,

@@ -59,6 +59,11 @@ Tensor AttentionInput::distances(Constants::Element element, std::int64_t column
   return constants->of(element, 0, keys(), columns, dtype(), q.device());
 }
 
+Tensor AttentionInput::distances(Constants::ElementOfValues element, std::int64_t columns,
+                                 std::vector<double> values) const {
+  return constants->of(element, 0, keys(), columns, std::move(values), dtype(), q.device());
+}
+
 Tensor AttentionInput::keys_seen(Constants::Number number, std::optional<DType> type) const {
   return constants->of_keys_seen(number, mask, first, keys(), type.value_or(dtype()), q.device());
 }

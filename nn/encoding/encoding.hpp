@@ -102,10 +102,11 @@ struct AttentionInput {
   bool has_random_positions() const { return at.drawn.defined(); }
   // number(n) or a row of element(n, column, columns) for each distance n from 0: [keys] or [keys, columns], computed
   // once for all layers and steps (nn/encoding/constants.hpp), by default in dtype(). Functions are plain, or lambdas
-  // without captures. Options are applied to the result, as learned numbers are.
+  // without captures. Options are passed as `values`, or applied to the result, as learned numbers are.
   Tensor distances() const;
   Tensor distances(Constants::Number number, std::optional<DType> type = {}) const;
   Tensor distances(Constants::Element element, std::int64_t columns) const;
+  Tensor distances(Constants::ElementOfValues element, std::int64_t columns, std::vector<double> values) const;
   // number(n) of the number n of unmasked keys of each token: [T]
   Tensor keys_seen(Constants::Number number, std::optional<DType> type = {}) const;
 };
