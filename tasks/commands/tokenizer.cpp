@@ -1,18 +1,20 @@
 // tally tokenizer: trains a tokenizer on texts, or shows how one tokenizes a text.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/reader.hpp"
 #include "core/utf8.hpp"
-#include "nn/options.hpp"
 #include "tasks/command_line/command.hpp"
 #include "tasks/command_line/output_file.hpp"
 #include "tasks/print/printable.hpp"
+#include "tasks/print/terminal.hpp"
 #include "tasks/runs/files.hpp"
 #include "tasks/text/encoder.hpp"
 #include "tasks/text/prepare/bpe_training.hpp"
@@ -151,27 +153,45 @@ Result decode(const TokenizerSettings& settings, const CommonOptions& common) {
           .text = escape_for_print(bytes, bytes.size()) + "\n"};
 }
 
-// The tokens of a text as pieces of it, and the compression.
+// Shows the tokens of a text as pieces of text, and the compression.
 Result show(const TokenizerSettings& settings, const CommonOptions& common) {
   const Tokenizer tokenizer = open_tokenizer(settings, common);
+  std::vector<std::int32_t> by_length(static_cast<std::size_t>(tokenizer.vocabulary()));
+  std::iota(by_length.begin(), by_length.end(), 0);
+  std::ranges::stable_sort(by_length, std::greater(), [&](std::int32_t id) { return tokenizer.bytes_of(id).size(); });
   const auto shown = [&](std::int32_t id) {
     const std::string_view bytes = tokenizer.bytes_of(id);
     return bytes.empty() ? "<special>" : escape_for_print(bytes, 60);
   };
+  JsonValue longest = JsonValue::array();
+  std::string text = formatted("vocabulary {}, {} merges, pattern {}\nlongest tokens:", tokenizer.vocabulary(),
+                               tokenizer.parts().merges.size(), escape_for_print(tokenizer.parts().pattern()));
+  for (std::size_t index = 0; index < std::min<std::size_t>(10, by_length.size()); ++index) {
+    text += formatted(" '{}'", shown(by_length[index]));
+    longest.push(shown(by_length[index]));
+  }
   JsonValue value = JsonValue::object({{"vocabulary", tokenizer.vocabulary()},
                                        {"merges", tokenizer.parts().merges.size()},
-                                       {"pattern", tokenizer.parts().pattern()}});
+                                       {"pattern", escape_for_print(tokenizer.parts().pattern())},
+                                       {"longest", std::move(longest)}});
+  text += "\n";
   if (!settings.text.empty() || !settings.files.empty()) {
     const std::string source = text_of(settings);
     std::vector<std::int32_t> ids;
     Encoder(tokenizer).encode(source, settings.specials, ids);
-    std::vector<std::string> pieces;
-    for (const std::int32_t id : ids) pieces.push_back(shown(id));
+    const bool coloured = shows_colours(stdout);
+    for (std::size_t index = 0; index < ids.size(); ++index) {
+      const std::string token = shown(ids[index]);
+      text += coloured ? formatted("\x1b[4{}m{}\x1b[0m", index % 6 + 1, token)
+                       : formatted("{}{}", index == 0 ? "" : "|", token);
+    }
     const double ratio = ids.empty() ? 0 : static_cast<double>(source.size()) / static_cast<double>(ids.size());
-    value.set("pieces", joined(pieces, "|")).set("bytes", source.size());
-    value.set("tokens", ids.size()).set("bytes_per_token", ratio);
+    char figure[32];
+    std::snprintf(figure, sizeof figure, "%.2f", ratio);
+    text += formatted("\n{} bytes, {} tokens, {} bytes per token\n", source.size(), ids.size(), figure);
+    value.set("bytes", source.size()).set("tokens", ids.size()).set("bytes_per_token", ratio);
   }
-  return {.value = std::move(value)};
+  return {.value = std::move(value), .text = text};
 }
 
 }  // namespace
@@ -179,7 +199,8 @@ Result show(const TokenizerSettings& settings, const CommonOptions& common) {
 std::function<Result()> declare_tokenizer(CommandLine& line) {
   const auto settings = std::make_shared<TokenizerSettings>();
   line.add("WHAT", &settings->what,
-           "train: make a tokenizer from texts; encode: text to ids; decode: ids to text; show: the tokens of a text",
+           "train: make a tokenizer from texts; encode: text to ids; decode: ids to text; show: the tokens of a text, "
+           "and the longest tokens",
            {.allowed = {"train", "encode", "decode", "show"}, .required = true});
   line.add(
       "TOKENIZER", &settings->tokenizer,

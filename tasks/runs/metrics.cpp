@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "core/error.hpp"
 #include "core/io/atomic_file.hpp"
@@ -74,7 +75,7 @@ std::int64_t step_of(const MetricsRecord& record) {
 std::vector<MetricsRecord> read_metrics(const std::string& path) {
   constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32;
   std::vector<MetricsRecord> records;
-  if (!path_exists(path)) return records;
+  if (!path_exists(path) || std::filesystem::file_size(path) == 0) return records;
   const std::string text = read_text(path, most_bytes);
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
