@@ -6,6 +6,7 @@
     step_table.py --size quick            # of the size that sweeps run at: 2 layers, width 64, T 128
     step_table.py --size attention        # one layer's attention at T 4096, batch 1, instead of a step
     step_table.py --device cuda --precision f32,tf32,bf16 --tally build/cuda/tally
+    step_table.py --size attention --pe "cope,cope --pe.p-max 2200"    # gates that reach no table's end
 
 Programs run one after the other. A round runs all programs of all rows once, one after the other, and a figure is the
 median over the rounds. Ratios are taken within a round, then their median. "Times as fast" compares with the best of
@@ -36,16 +37,17 @@ SIZES = {"paper": ([], []),
 def programs(pe, precision, args):
     """Column -> (command, environment)."""
     ours, theirs = SIZES[args.size]
-    common = ["--pe", pe, "--device", args.device, *(["--precision", precision] if precision != "f32" else [])]
+    encoding, *options = pe.split()
+    common = ["--pe", encoding, "--device", args.device, *(["--precision", precision] if precision != "f32" else [])]
     work = "attention" if args.size == "attention" else "step"
-    own = [args.tally, "bench", work, *common, *ours, "--json"]
+    own = [args.tally, "bench", work, *common, *ours, *options, "--json"]
     found = {"tally": (own, {})}
-    if pe in SKIPPING and args.device == "cpu":
+    if encoding in SKIPPING and args.device == "cpu":
         found["no tile skipped"] = (own, {"TALLY_SKIP_TILES": "0"})
     for form, option in {} if args.no_peer else FORMS.items():
         if form == "graph" and (args.device == "cpu" or work == "attention"):
             continue
-        if form == "bias fused" and pe not in FUSED_BIAS:
+        if form == "bias fused" and encoding not in FUSED_BIAS:
             continue
         found[form] = ([sys.executable, PEER, *common, *theirs, *option], {})
     return found
