@@ -65,33 +65,29 @@ RowToeplitz ToeplitzProduct::materialised(double scale) const { return {products
 
 bool Score::multiplies_pairs() const { return row_factor.defined() && (score_mod.has_value() || !biases.empty()); }
 
-namespace {
-
-void need_axes(const char* name, const Tensor& x, int rank, const char* axes) {
-  check(!x.defined() || x.rank() == rank, "score", "{} must be {}, got {}", name, axes,
-        x.defined() ? x.shape() : Shape());
-}
-
-void check_axes_of(const Toeplitz& bias) { need_axes("the bias of a Toeplitz", bias.bias, 2, "[H, distances]"); }
-void check_axes_of(const RowColumn& bias) {
-  need_axes("the row of a RowColumn", bias.row, 3, "[B, H, T]");
-  need_axes("the column of a RowColumn", bias.column, 3, "[B, H, keys]");
-}
-void check_axes_of(const RowToeplitz& bias) { need_axes("z of a RowToeplitz", bias.z, 4, "[B, H, T, W]"); }
-void check_axes_of(const ToeplitzProduct& bias) {
-  need_axes("the query of a ToeplitzProduct", bias.query, 4, "[B, H, T, w]");
-  need_axes("the key of a ToeplitzProduct", bias.key, 4, "[1 or B, 1 or G, W, w]");
-}
-void check_axes_of(const Product& bias) {
-  need_axes("the query of a Product", bias.query, 4, "[B, H, T, w]");
-  need_axes("the key of a Product", bias.key, 4, "[B, G, keys, w]");
-}
-void check_axes_of(const Dense&) {}  // may broadcast
-
-}  // namespace
-
 void check_axes(const Bias& bias) {
-  std::visit([](const auto& own) { check_axes_of(own); }, bias);
+  const auto need = [](std::string_view name, const Tensor& x, std::string_view axes) {
+    check(!x.defined() || x.rank() == std::ranges::count(axes, ',') + 1, "score", "{} must be {}, got {}", name, axes,
+          x.defined() ? x.shape() : Shape());
+  };
+  if (const auto* own = std::get_if<Toeplitz>(&bias)) {
+    need("the bias of a Toeplitz", own->bias, "[H, distances]");
+  }
+  if (const auto* own = std::get_if<RowColumn>(&bias)) {
+    need("the row of a RowColumn", own->row, "[B, H, T]");
+    need("the column of a RowColumn", own->column, "[B, H, keys]");
+  }
+  if (const auto* own = std::get_if<RowToeplitz>(&bias)) {
+    need("z of a RowToeplitz", own->z, "[B, H, T, W]");
+  }
+  if (const auto* own = std::get_if<ToeplitzProduct>(&bias)) {
+    need("the query of a ToeplitzProduct", own->query, "[B, H, T, w]");
+    need("the key of a ToeplitzProduct", own->key, "[1 or B, 1 or G, W, w]");
+  }
+  if (const auto* own = std::get_if<Product>(&bias)) {
+    need("the query of a Product", own->query, "[B, H, T, w]");
+    need("the key of a Product", own->key, "[B, G, keys, w]");
+  }
 }
 
 bool Score::reads_distances() const {
