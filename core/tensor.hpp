@@ -143,6 +143,9 @@ class Tensor {
 std::string to_text(const Tensor& x);
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
+// The bytes of a dense tensor in host memory.
+inline std::span<std::byte> bytes_of(const Tensor& x) { return {static_cast<std::byte*>(x.view().data), x.bytes()}; }
+
 // Tensors by name, in order: a module's parameters, a file's contents.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 

@@ -10,10 +10,6 @@
 namespace tally {
 namespace {
 
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.view().data), tensor.bytes()};
-}
-
 // The sum in tree order. The result is in the memory of the first term or another; the terms are overwritten.
 Tensor add_in_tree(const std::vector<Tensor>& terms) {
   std::vector<std::pair<std::int64_t, Tensor>> sums;  // each with its number of terms

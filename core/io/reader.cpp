@@ -11,6 +11,8 @@
 #include "core/error.hpp"
 #include "core/utf8.hpp"
 
+static_assert(std::endian::native == std::endian::little && sizeof(bool) == 1, "files have the bytes of memory");
+
 namespace tally {
 namespace {
 
@@ -112,8 +114,8 @@ Shape shape_from_file(std::span<const std::int64_t> sizes, std::size_t element_b
 Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& shape, DType dtype,
                    std::string_view name) {
   Tensor tensor = Tensor::empty(shape, dtype);
-  const std::span<const std::byte> bytes = bytes_of(tensor);
-  reader.read(offset, {const_cast<std::byte*>(bytes.data()), bytes.size()});
+  const std::span<std::byte> bytes = bytes_of(tensor);
+  reader.read(offset, bytes);
   if (dtype == DType::boolean) {
     const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
     check(wrong == bytes.end(), "file", "{}: tensor '{}': byte {} of a bool is neither 0 nor 1", reader.name(),
@@ -125,11 +127,6 @@ Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& 
 Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor) {
   check(tensor.defined(), where, "tensor '{}' is undefined", escape_for_print(name));
   return tensor.to_dense().to(Device{});
-}
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  static_assert(std::endian::native == std::endian::little && sizeof(bool) == 1);
-  return {static_cast<const std::byte*>(tensor.view().data), tensor.bytes()};
 }
 
 }  // namespace tally

@@ -60,7 +60,4 @@ Tensor read_tensor(const FileReader& reader, std::uint64_t offset, const Shape& 
 // undefined.
 Tensor to_file_order(std::string_view where, std::string_view name, const Tensor& tensor);
 
-// The bytes of a dense CPU tensor; they live as long as its storage.
-std::span<const std::byte> bytes_of(const Tensor& tensor);
-
 }  // namespace tally

@@ -12,11 +12,6 @@ namespace {
 // A scalar is one row.
 Tensor in_rows(const Tensor& tensor) { return tensor.rank() == 0 ? tensor.detached_reshape({1}) : tensor.detach(); }
 
-std::span<std::byte> bytes_of(const Tensor& on_host) {
-  return {static_cast<std::byte*>(on_host.view().data),
-          static_cast<std::size_t>(on_host.numel()) * size_of(on_host.dtype())};
-}
-
 }  // namespace
 
 ParameterShares::ParameterShares(NamedTensors parameters, const ProcessGroup& ranks)
