@@ -60,7 +60,6 @@ struct Rules {
   // Options declared earlier that exclude this one, or without which it has no effect. "--out=*.html|*.htm": only with
   // a value that ends so; "WHAT=train": only with this value.
   std::vector<std::string> excludes = {}, needs = {};
-  std::string idle = {};  // why the option has no effect here, "SOURCE is a run": it is refused if given
   bool required = false;
   bool flag = false;       // for a function: the value may be omitted
   std::string usual = {};  // for a function: the default

@@ -121,14 +121,13 @@ bool is_allowed(const std::string& value, const std::string& allowed) {
   });
 }
 
-// Refuses a given option that has no effect, or none with the values of other options.
+// Refuses a given option that has no effect with the values of other options.
 void refuse_idle(std::string_view command, const CLI::App& app, const Option& option) {
   const std::string name = option.names.substr(0, option.names.find(','));
   if (app.get_option(name)->count() == 0) return;
   const auto refuse = [&](const std::string& why) {
     throw UsageError(formatted("{}: {} has no effect {}", command, name, why));
   };
-  if (!option.rules.idle.empty()) refuse(formatted("here: {}", option.rules.idle));
   for (const std::vector<std::string>* conditions : {&option.rules.needs, &option.rules.excludes}) {
     const bool is_needed = conditions == &option.rules.needs;
     for (const std::string& condition : *conditions) {

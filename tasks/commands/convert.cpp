@@ -297,23 +297,25 @@ std::function<Result()> declare_convert(CommandLine& line) {
            "for a run: safetensors file of its weights, or with --as a folder; for another model: folder of the new "
            "run",
            {.required = true});
-  const Rules of_run{.group = "From a run", .idle = to_run ? "SOURCE is not a run" : ""};
-  const auto with_format = [&](std::vector<std::string> allowed) {
-    return Rules{.group = of_run.group, .allowed = std::move(allowed), .needs = {"--as"}, .idle = of_run.idle};
-  };
-  line.add("--as", &settings->format,
-           "gpt2, llama, neox or qwen2: config.json and model.safetensors as transformers reads them", of_run);
-  line.add("--floats", &settings->floats, "keep the weights' type, or round them to 16 bits",
-           with_format({"given", "f16", "bf16"}));
-  line.add("--checkpoint", &settings->checkpoint, checkpoint_help, of_run);
-  const Rules of_model{.group = "From a model of another library", .idle = from_run ? "SOURCE is a run" : ""};
-  line.add("--pe", &settings->encoding,
-           "the model's own encoding in a combination, such as rope+cope; the other parts are initialised", of_model);
-  line.add("--ignore-key", &settings->ignored,
-           "a key of config.json to ignore, because it does not change the model; quantization.note is a key in an "
-           "object; may be repeated",
-           of_model);
-  line.add("--force", &settings->force, "move an existing folder aside", of_model);
+  if (!to_run) {
+    const std::string group = "From a run";
+    line.add("--as", &settings->format,
+             "gpt2, llama, neox or qwen2: config.json and model.safetensors as transformers reads them",
+             {.group = group});
+    line.add("--floats", &settings->floats, "keep the weights' type, or round them to 16 bits",
+             {.group = group, .allowed = {"given", "f16", "bf16"}, .needs = {"--as"}});
+    line.add("--checkpoint", &settings->checkpoint, checkpoint_help, {.group = group});
+  }
+  if (!from_run) {
+    const Rules of_model{.group = "From a model of another library"};
+    line.add("--pe", &settings->encoding,
+             "the model's own encoding in a combination, such as rope+cope; the other parts are initialised", of_model);
+    line.add("--ignore-key", &settings->ignored,
+             "a key of config.json to ignore, because it does not change the model; quantization.note is a key in an "
+             "object; may be repeated",
+             of_model);
+    line.add("--force", &settings->force, "move an existing folder aside", of_model);
+  }
   auto options = std::make_shared<ConfigOptions>();
   if (to_run) {
     const ForeignDescription description = read_description(source, line.look_ahead_all("--ignore-key"));

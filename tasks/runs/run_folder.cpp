@@ -103,24 +103,28 @@ RunFolder RunFolder::create(const std::string& path, const RunConfig& config, bo
   return run;
 }
 
-RunFolder RunFolder::open(const std::string& path) {
+RunFolder RunFolder::existing(const std::string& path) {
   RunFolder run(without_slashes(path), {});
-  run.refuse_what_is_no_run();
+  check(is_folder(run.path_), "run", "there is no folder '{}'", run.path_);
+  check(has_config(run.path_), "run", "'{}' holds no run: it has no config.json", run.path_);
+  return run;
+}
+
+RunFolder RunFolder::open(const std::string& path) {
+  RunFolder run = existing(path);
   run.read_config();
   return run;
 }
 
 RunFolder RunFolder::open_to_train(const std::string& path) {
-  RunFolder run(without_slashes(path), {});
-  run.refuse_what_is_no_run();
+  RunFolder run = existing(path);
   run.lock();
   run.read_to_train();
   return run;
 }
 
 RunFolder RunFolder::open_beside(const std::string& path) {
-  RunFolder run(without_slashes(path), {});
-  run.refuse_what_is_no_run();
+  RunFolder run = existing(path);
   run.writes_ = false;
   run.read_to_train();
   return run;
@@ -132,11 +136,6 @@ void RunFolder::read_to_train() {
     const std::int64_t good = newest_checkpoint([](const std::string&) {}).step;
     last_checkpoint_damaged_ = good < std::min(steps.back(), config_.run.steps);
   }
-}
-
-void RunFolder::refuse_what_is_no_run() const {
-  check(is_folder(path_), "run", "there is no folder '{}'", path_);
-  check(has_config(path_), "run", "'{}' holds no run: it has no config.json", path_);
 }
 
 void RunFolder::read_config() {

@@ -123,7 +123,8 @@ class RunFolder {
   std::int64_t claim_ = 0;  // 0: none
 
   void check_still_ours() const;
-  void refuse_what_is_no_run() const;
+  // Without its configuration. Throws Error if the path holds no run.
+  static RunFolder existing(const std::string& path);
   void read_to_train();
   void read_config();
   void write_config() const;

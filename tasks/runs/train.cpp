@@ -312,13 +312,6 @@ class Run {
 TrainOutcome train(RunFolder& folder, TrainObserver& observer, const std::atomic<bool>& stop, OptimizerState state) {
   if (folder.finished()) {
     folder.read_results();  // damaged results do not count as the end of a run
-    const std::vector<std::int64_t> steps = folder.checkpoint_steps();
-    if (folder.config().run.steps > 0 && (steps.empty() || steps.back() == 0)) {
-      observer.message(
-          formatted("no trained checkpoint is left in {}/checkpoints; bring the files back, or train again with 'tally "
-                    "resume --restart'",
-                    folder.path()));
-    }
     observer.message("the run is finished; nothing to do");
     return TrainOutcome::done;
   }
