@@ -39,27 +39,19 @@ def planted(error, root):
 
 
 def git(*arguments):
-    """The output of git, or None without git."""
-    try:
-        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        return None
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout.decode()
 
 
 def commit():
     """The commit of the tree, with a + where the tree differs from it."""
-    name = git("rev-parse", "--short", "HEAD")
-    return "none" if name is None else name.strip() + ("+" if git("status", "--porcelain", "--", ".", ":!tests/results") else "")
+    changes = git("status", "--porcelain", "--", ".", ":!tests/results")
+    return git("rev-parse", "--short", "HEAD").strip() + ("+" if changes else "")
 
 
 def tree_files():
-    """The files that git tracks or would add, or everything outside build/ without git."""
-    listing = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listing is not None:
-        names = [pathlib.Path(name) for name in listing.split("\0") if name]
-    else:
-        names = [path.relative_to(ROOT) for path in ROOT.rglob("*") if path.relative_to(ROOT).parts[0] != "build"]
-    return {name for name in names if (ROOT / name).is_file()}
+    """The files that git tracks or would add."""
+    names = git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
+    return {pathlib.Path(name) for name in names if name and (ROOT / name).is_file()}
 
 
 def copy_tree():
