@@ -472,15 +472,22 @@ std::vector<std::string> EncodingChoice::notes() const {
   std::vector<std::string> lines;
   const std::vector<Assignment> all = acting();
   for (const Part& part : parts) {
-    const bool is_rotated = std::ranges::any_of(all, [&](const Assignment& assignment) {
-      return contains(assignment.sum, part.entry) &&
-             std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
-               return other != part.entry && other->traits.rotates;
-             });
-    });
-    if (is_rotated || !reads_rotated_query(part)) continue;
-    lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with a rotation", part.entry->name,
-                              rotated_query_option, part.entry->name));
+    const auto is_with = [&](bool EncodingTraits::*trait) {
+      return std::ranges::any_of(all, [&](const Assignment& assignment) {
+        return contains(assignment.sum, part.entry) &&
+               std::ranges::any_of(assignment.sum, [&](const EncodingEntry* other) {
+                 return other != part.entry && other->traits.*trait;
+               });
+      });
+    };
+    for (const OptionInfo& option : list_options(*part.options)) {
+      const bool for_rotations = option.name == rotated_query_option;
+      const bool for_scores = std::ranges::count(part.entry->score_flags, option.name) > 0;
+      if (option.value != OptionValue(true) || !(for_rotations || for_scores)) continue;
+      if (is_with(for_rotations ? &EncodingTraits::rotates : &EncodingTraits::scores)) continue;
+      lines.push_back(formatted("note: {}.{}=true changes nothing: {} is not combined with {}", part.entry->name,
+                                option.name, part.entry->name, for_rotations ? "a rotation" : "what changes scores"));
+    }
   }
   return lines;
 }

@@ -221,6 +221,8 @@ struct EncodingEntry {
   // The list `static constexpr std::array after_training` of the options' struct, if it has one: options that a trained
   // model may change for longer texts.
   std::span<const std::string_view> after_training = {};
+  // The same for `score_flags`: flags without effect unless another encoding changes the score, too.
+  std::span<const std::string_view> score_flags = {};
 
   bool has_rotated_query() const;
 };
@@ -270,6 +272,7 @@ EncodingEntry encoding_entry(std::string name, std::string summary, std::string 
     }
   };
   if constexpr (requires { OptionsType::after_training; }) entry.after_training = OptionsType::after_training;
+  if constexpr (requires { OptionsType::score_flags; }) entry.score_flags = OptionsType::score_flags;
   return entry;
 }
 

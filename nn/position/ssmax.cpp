@@ -4,7 +4,9 @@
 // The factor multiplies q, so biases are not scaled, and gates use the scaled score. With `whole` it multiplies the sum
 // of the score and all terms of a combination, and gates use the unscaled score. Initial value: reprints of the paper
 // differ (0.43, 0.168).
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "autograd/ops.hpp"
 #include "nn/encoding/encoding.hpp"
@@ -13,6 +15,7 @@ namespace tally {
 namespace {
 
 struct SsmaxOptions final : OptionsOf<SsmaxOptions> {
+  static constexpr std::array<std::string_view, 1> score_flags{"whole"};
   double start = 0.43;
   bool bias = false;
   bool whole = false;

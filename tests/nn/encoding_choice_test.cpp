@@ -226,13 +226,17 @@ TEST(EncodingSum, TurnsWhatNormsAndShiftsLeave) {
   expect_near(output_of({&norming_first, &turning_last}), expected);
 }
 
-TEST(EncodingChoice, NotesRotatedQueriesWithoutARotation) {
+TEST(EncodingChoice, NotesFlagsWithoutEffect) {
   const auto notes_of = [](std::string_view text) { return encoding(text, {{"cope.rotated-query", true}}).notes(); };
   EXPECT_TRUE(EncodingChoice::parse("cope").notes().empty());
   EXPECT_EQ(
       notes_of("0:rope,1:cope"),
       std::vector<std::string>{"note: cope.rotated-query=true changes nothing: cope is not combined with a rotation"});
   EXPECT_TRUE(notes_of("cope+rope").empty());
+  EXPECT_EQ(encoding("0:rope+ssmax,1:alibi", {{"ssmax.whole", true}}).notes(),
+            std::vector<std::string>{
+                "note: ssmax.whole=true changes nothing: ssmax is not combined with what changes scores"});
+  EXPECT_TRUE(encoding("alibi+ssmax", {{"ssmax.whole", true}}).notes().empty());
 }
 
 TEST(EncodingChoice, RefusesOptionsThatContradictEachOther) {
