@@ -47,15 +47,17 @@ using attention::row;
   extern const Type score_mod_##stem;              \
   }
 
+// The traits come first: their sentences are then the first errors of a wrong score modification.
 #define TALLY_SCORE_MOD(stem, Mod)                                                               \
   TALLY_SCORE_MOD_DECLARE(cpu::v4, ScoreModLoops, stem)                                          \
   TALLY_SCORE_MOD_DECLARE(cpu::v3, ScoreModLoops, stem)                                          \
   TALLY_SCORE_MOD_DECLARE(cuda_host::registry, ScoreModKernels, stem)                            \
   TALLY_SCORE_MOD_DECLARE(cuda::registry, ScoreModKernels, stem)                                 \
   namespace tally {                                                                              \
+  constexpr ScoreModTraits score_mod_traits_##stem = attention::traits_of<Mod>;                  \
   constinit static const ScoreModLoops score_mod_loops_##stem = cpu::score_mod_loops<16, Mod>(); \
   constinit static const ScoreMod score_mod_##stem{#stem,                                        \
-                                                   attention::traits_of<Mod>,                    \
+                                                   score_mod_traits_##stem,                      \
                                                    &score_mod_loops_##stem,                      \
                                                    TALLY_SCORE_MOD_LOOPS(v4, stem),              \
                                                    TALLY_SCORE_MOD_LOOPS(v3, stem),              \
