@@ -162,8 +162,8 @@ void layer_norm(View y, View mean, View rstd, View x_bf16, View x, View weight, 
   norm<true>(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
-void layer_norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
-                         bool add, void* workspace) {
+void layer_norm_backward(View d_x, View, View d_weight, View d_bias, View d_y, View x, View weight, View mean,
+                         View rstd, bool add, void* workspace) {
   norm_backward<true>(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
@@ -171,7 +171,8 @@ void rms_norm(View y, View rstd, View x_bf16, View x, View weight, double eps) {
   norm<false>(y, {}, rstd, x_bf16, x, weight, {}, eps);
 }
 
-void rms_norm_backward(View d_x, View d_weight, View d_y, View x, View weight, View rstd, bool add, void* workspace) {
+void rms_norm_backward(View d_x, View, View d_weight, View d_y, View x, View weight, View rstd, bool add,
+                       void* workspace) {
   norm_backward<false>(d_x, d_weight, {}, d_y, x, weight, {}, rstd, add, workspace);
 }
 

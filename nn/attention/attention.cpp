@@ -26,20 +26,34 @@ HeadSizes HeadSizes::of(const ModelOptions& model) {
 
 QkNorm QkNorm::of(const ModelOptions& model) { return {model.qk_norm, model.norm, model.norm_eps}; }
 
+namespace {
+
+StackedParameters stacked_parameters(const Initializer& start, const HeadSizes& sizes, WithBias bias,
+                                     const QkNorm& norm) {
+  const bool separate = is_cpu(start.device()) || start.has_source() || sizes.heads != sizes.key_heads;
+  if (separate || norm.over != "none") return {};
+  return {start, 3, sizes.width, sizes.heads * sizes.head_width, bias};
+}
+
+}  // namespace
+
 Attention::Attention(const Initializer& start, const HeadSizes& sizes, double dropout, double output_gain,
                      AttentionForm form, WithBias bias, const QkNorm& norm)
     : heads_(sizes.heads),
       key_heads_(sizes.key_heads),
       form_(form),
-      query_(start.at("query"), sizes.width, sizes.heads * sizes.head_width, bias),
-      key_(start.at("key"), sizes.width, sizes.key_heads * sizes.head_width, bias),
-      value_(start.at("value"), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      stacked_(stacked_parameters(start, sizes, bias, norm)),
+      query_(stacked_.next(start.at("query")), sizes.width, sizes.heads * sizes.head_width, bias),
+      key_(stacked_.next(start.at("key")), sizes.width, sizes.key_heads * sizes.head_width, bias),
+      value_(stacked_.next(start.at("value")), sizes.width, sizes.key_heads * sizes.head_width, bias),
       output_(start.at("output"), sizes.heads * sizes.head_width, sizes.width, bias, output_gain),
       norm_by_head_(norm.over == "head") {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
+  add_matmul_operand(stacked_.weight());
+  add_matmul_operand(stacked_.bias());
   if (norm.over != "none") {
     const auto make = [&](std::string_view name, std::int64_t heads) {
       const std::int64_t width = norm_by_head_ ? sizes.head_width : heads * sizes.head_width;
@@ -106,17 +120,29 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
                           const KVContext& earlier, Tensor residual) const {
-  const OutputPrecision precision = input_precision(encoding, pass, earlier);
-  const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
+  const std::vector<Tensor> qkv = project(x, encoding, pass, input_precision(encoding, pass, earlier));
+  const Tensor attended = attend(x, qkv[0], qkv[1], qkv[2], encoding, pass, earlier);
+  return output_.forward(merge_heads(attended), std::move(residual));
+}
+
+std::vector<Tensor> Attention::project(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
+                                       OutputPrecision precision) const {
+  const bool tiled = form_ == AttentionForm::tiled && pass.trace == nullptr && encoding.size() == 1;
+  // Results of one matmul share their memory: with a rotation, unrotated q and k would be kept as long as v.
+  if (stacked_.defined() && tiled && !encoding.front().encoding->traits.rotates) {
+    std::vector<LinearWeights> layers;
+    for (const Linear* layer : {&query_, &key_, &value_}) layers.push_back({layer->weight(), layer->bias()});
+    return linear_heads(x, {stacked_.weight(), stacked_.bias()}, layers, heads_, precision);
+  }
+  const auto projected = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
     if (norm == nullptr) return split_heads(by.forward(x, {}, precision), heads);
     const Tensor rows = by.forward(x);
     const Shape by_head{rows.size(0), rows.size(1), heads, rows.size(2) / heads};
     const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, precision);
     return transpose(reshape(normed, by_head), 1, 2);
   };
-  const Tensor q = project(query_, query_norm_.get(), heads_), k = project(key_, key_norm_.get(), key_heads_),
-               v = project(value_, nullptr, key_heads_);
-  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(residual));
+  return {projected(query_, query_norm_.get(), heads_), projected(key_, key_norm_.get(), key_heads_),
+          projected(value_, nullptr, key_heads_)};
 }
 
 OutputPrecision Attention::input_precision(const LayerEncoding& encoding, const ForwardContext& pass,

@@ -132,11 +132,11 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
     const Tensor d_weight = Tensor::empty({50}, DType::f32, default_device()), d_bias = d_weight.clone();
     const Workspace workspace(on.norm_backward_workspace(x), default_device());
     if (centered) {
-      on.layer_norm_backward(d_x.view(), d_weight.view(), d_bias.view(), d_y.view(), x, weight.view(), mean.view(),
+      on.layer_norm_backward(d_x.view(), {}, d_weight.view(), d_bias.view(), d_y.view(), x, weight.view(), mean.view(),
                              rstd.view(), false, workspace.data());
       parameters.push_back(d_bias.to_vector<float>());
     } else {
-      on.rms_norm_backward(d_x.view(), d_weight.view(), d_y.view(), x, weight.view(), rstd.view(), false,
+      on.rms_norm_backward(d_x.view(), {}, d_weight.view(), d_y.view(), x, weight.view(), rstd.view(), false,
                            workspace.data());
     }
     parameters.push_back(d_weight.to_vector<float>());

@@ -367,7 +367,7 @@ TEST(EmptyKernel, TensorsWithoutElements) {
   cpu::embedding_backward(d_embedding.view, rows.view, ids.view,
                           Workspace(cpu::embedding_backward_workspace(d_embedding.view, ids.view), {}).data());
   EXPECT_EQ(d_embedding.values(), std::vector<float>(12, 0.0f));
-  cpu::layer_norm_backward(rows.view, d_weight.view, d_bias.view, rows.view, rows.view, weight.view, vector.view,
+  cpu::layer_norm_backward(rows.view, {}, d_weight.view, d_bias.view, rows.view, rows.view, weight.view, vector.view,
                            vector.view, false, nullptr);
   EXPECT_EQ(d_weight.values(), std::vector<float>(4, 0.0f));
   EXPECT_EQ(d_bias.values(), std::vector<float>(4, 0.0f));

@@ -32,7 +32,7 @@ TEST(KernelThreads, SameBitsForAnyThreadCount) {
     y_rows.data = y.view.data;
     d_x_rows.data = d_x.view.data;
     cpu::layer_norm(y_rows, mean.view, rstd.view, {}, rows, weight.view, weight.view, 1e-5);
-    cpu::layer_norm_backward(d_x_rows, d_weight.view, d_bias.view, d_rows, rows, weight.view, mean.view, rstd.view,
+    cpu::layer_norm_backward(d_x_rows, {}, d_weight.view, d_bias.view, d_rows, rows, weight.view, mean.view, rstd.view,
                              false, scratch.data());
     keep(y);
     keep(d_x);
