@@ -66,12 +66,20 @@ Tensor to_f32(const Tensor& x) {
   return y;
 }
 
+Tensor bf16_operand(const Tensor& x) {
+  // A cached copy has the layout of its whole storage, so it has the parts of it, too.
+  if (const std::shared_ptr<Storage> cached = x.storage()->cached_bf16(); cached != nullptr) {
+    return Tensor(cached, x.shape(), x.strides(), x.offset(), DType::bf16);
+  }
+  return to_bf16_cached(x);
+}
+
 Tensor matmul_operand(const Tensor& x, const Tensor& other, const Tensor& c) {
   if (!matmul_uses_bf16(DType::f32)) return to_f32(x);
   if (is_cpu(x.device())) return x;
   const auto is_bf16 = [](const Tensor& one) { return one.dtype() == DType::bf16; };
   const bool needs_bf16 = is_bf16(x) || is_bf16(other) || is_bf16(c) || (has_bf16(x) && has_bf16(other));
-  return needs_bf16 ? to_bf16_cached(x) : x;
+  return needs_bf16 ? bf16_operand(x) : x;
 }
 
 Tensor fused_operand(const Tensor& x) {
@@ -83,7 +91,25 @@ Tensor fused_operand(const Tensor& x) {
 
 Tensor cache_operand(const Tensor& x) {
   const bool is_shared = x.defined() && !is_cpu(x.device()) && matmul_uses_bf16(x.dtype());
-  return is_shared ? to_bf16_cached(x) : Tensor();
+  return is_shared ? bf16_operand(x) : Tensor();
+}
+
+std::vector<Tensor> cache_operands(std::span<const Tensor> parameters) {
+  std::vector<Tensor> cached;
+  std::vector<View> rounded, given;
+  for (const Tensor& x : parameters) {
+    if (is_cpu(x.device()) || !matmul_uses_bf16(x.dtype()) || !covers_storage(x)) continue;
+    if (x.storage()->cached_bf16() == nullptr) {
+      cached.push_back(Tensor::empty(x.shape(), DType::bf16, x.device()));
+      x.storage()->set_cached_bf16(cached.back().storage());
+      rounded.push_back(cached.back().view());
+      given.push_back(x.view());
+    } else {
+      cached.push_back(to_bf16_cached(x));
+    }
+  }
+  if (!given.empty()) kernels(cached.front().device()).round_to_bf16(rounded, given);
+  return cached;
 }
 
 Saved save_activation(std::string_view operation, const Tensor& x) {
@@ -105,6 +131,13 @@ Tensor bf16_cache_to_fill(const Tensor& x) {
   if (!matmul_uses_bf16(x.dtype()) || !covers_storage(x) || x.storage()->cached_bf16() != nullptr) return {};
   const Tensor copy = Tensor::empty(x.shape(), DType::bf16, x.device());
   x.storage()->set_cached_bf16(copy.storage());
+  return copy;
+}
+
+Tensor held_bf16_to_fill(const Tensor& gradient) {
+  if (is_cpu(gradient.device())) return {};
+  const Tensor copy = bf16_cache_to_fill(gradient);
+  if (copy.defined()) gradient.storage()->hold_cached_bf16(copy.storage());
   return copy;
 }
 

@@ -2,7 +2,9 @@
 // has the rules, core/precision.md the list of tensors and its measurements. Sums and parameters are never bf16.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "core/tensor.hpp"
 
@@ -31,6 +33,9 @@ Tensor to_bf16_cached(const Tensor& x);
 Tensor to_f32(const Tensor& x);
 
 // --- operands ---
+// The same for a matmul operand, which may be a view of a cached copy of more elements.
+Tensor bf16_operand(const Tensor& x);
+
 // x as an operand of the device's matmul c = x other or other x. The CPU takes any types. CUDA takes two of one type:
 // bf16 if one of the three tensors is bf16, or if both operands have cached copies.
 Tensor matmul_operand(const Tensor& x, const Tensor& other, const Tensor& c);
@@ -43,6 +48,10 @@ Tensor fused_operand(const Tensor& x);
 // matmuls round f32 operands as they pack them.
 Tensor cache_operand(const Tensor& x);
 
+// The same for parameters, rounded by one kernel instead of one each. Views of a larger tensor are left out: their
+// copies are views of its copy.
+std::vector<Tensor> cache_operands(std::span<const Tensor> parameters);
+
 // --- saved activations ---
 // Saves x for backward, in bf16 if matmuls use bf16. Leaves stay f32, because they are in memory anyway, and
 // so do broadcast tensors and all tensors while nothing is recorded.
@@ -54,5 +63,8 @@ Saved save_operand(std::string_view operation, Tensor& x, const Tensor& other);
 // A cached bf16 copy of x with uninitialised elements, for a kernel that reads x anyway to write. Undefined if
 // save_activation(x) needs none, or has one already.
 Tensor bf16_cache_to_fill(const Tensor& x);
+
+// The same for a gradient that matmuls may read as an operand on CUDA. The gradient holds it until an element changes.
+Tensor held_bf16_to_fill(const Tensor& gradient);
 
 }  // namespace tally

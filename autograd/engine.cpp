@@ -92,22 +92,22 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
   Awaited awaited = complete ? awaited_by_leaves(*loss.autograd()) : Awaited();
   Queue queue;
   // Adds a gradient to a tensor; a producer that is reached for the first time joins the queue.
-  const auto deliver = [&](const std::shared_ptr<AutogradData>& data, Tensor gradient) {
+  const auto deliver = [&](const std::shared_ptr<AutogradData>& data, Tensor gradient, bool is_part) {
     const bool first = !data->gradient.defined();
     const bool leaf = data->producer == nullptr;
     // A leaf's gradient is the user's to read and change, so it never shares elements with the graph.
-    if (leaf && first && !holds_elements_alone(gradient)) gradient = gradient.clone();
+    if (leaf && first && !is_part && !holds_elements_alone(gradient)) gradient = gradient.clone();
     accumulate(*data, gradient, leaf || data->deliveries > 1);
     ++data->deliveries;
     if (!leaf && first) queue.push({data});
     if (leaf && complete && --awaited[data.get()] == 0) complete(*data);
   };
-  deliver(loss.autograd(), std::move(d_loss));
+  deliver(loss.autograd(), std::move(d_loss), false);
 
   while (!queue.empty()) {
     const std::shared_ptr<AutogradData> output = queue.top().output;
     queue.pop();
-    const Tensor d_y = std::exchange(output->gradient, {});
+    Tensor d_y = std::exchange(output->gradient, {});
     output->deliveries = 0;
     Node& node = *output->producer;
     check(node.backward != nullptr, node.name,
@@ -117,6 +117,7 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
       const ProfileScope scope(node.name, " backward");
       const Backward run = std::exchange(node.backward, nullptr);
       run(d_y, gradients);
+      d_y = {};  // an input's gradient may be a view of it, and then be its only owner
     }
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       if (!gradients.wants(i)) continue;
@@ -129,7 +130,7 @@ void run_backward(const Tensor& loss, Tensor d_loss, const std::function<void(Au
       if (added) {
         ++node.inputs[i]->deliveries;
       } else {
-        deliver(node.inputs[i], std::move(gradients[i]));
+        deliver(node.inputs[i], std::move(gradients[i]), gradients.is_part(i));
       }
     }
   }

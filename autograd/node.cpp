@@ -43,6 +43,26 @@ void Gradients::set(std::size_t input, Tensor gradient) {
   values_[input] = std::move(gradient);
 }
 
+void Gradients::set_part(std::size_t input, Tensor gradient) {
+  set(input, std::move(gradient));
+  parts_[input] = wants(input);
+}
+
+Tensor Gradients::take_place(std::size_t input) const {
+  AutogradData* const data = node_.inputs[input].get();
+  if (data == nullptr || !data->take_place || data->gradient.defined()) return {};
+  const Tensor place = data->take_place();
+  if (place.defined()) data->place = place.storage().get();
+  return place;
+}
+
+Tensor Gradients::so_far_in_place(std::size_t input) const {
+  const AutogradData* const data = node_.inputs[input].get();
+  if (data == nullptr || !data->gradient.defined() || data->gradient.storage().get() != data->place) return {};
+  data->gradient.storage()->bump_version();
+  return data->gradient;
+}
+
 Tensor Gradients::so_far(std::size_t input) const {
   const AutogradData* const data = node_.inputs[input].get();
   if (data == nullptr || data->producer == nullptr || !data->gradient.defined()) return {};

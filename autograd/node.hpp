@@ -39,28 +39,42 @@ struct AutogradData {
   std::shared_ptr<Node> producer;
   Tensor gradient;
   std::uint32_t deliveries = 0;  // gradients that have arrived while backward runs
+  // Returns memory for the gradient, next to the gradients of other tensors, so that one matmul can read them all.
+  // Undefined after the first call. Empty if the gradient needs no special place.
+  std::function<Tensor()> take_place;
+  const Storage* place = nullptr;  // that was taken
 };
 
 // Gradients of a node's inputs, filled in by its backward. d.wants(i) returns whether input i takes a gradient, so that
 // unneeded matmuls are skipped.
 class Gradients {
  public:
-  explicit Gradients(const Node& node) : node_(node), values_(node.inputs.size()), added_(node.inputs.size()) {}
+  explicit Gradients(const Node& node)
+      : node_(node), values_(node.inputs.size()), added_(node.inputs.size()), parts_(node.inputs.size()) {}
   bool wants(std::size_t input) const { return node_.inputs[input] != nullptr; }
   const Shape& shape(std::size_t input) const { return node_.input_shapes[input]; }
   // Ignored if the input takes no gradient. The shape must be the input's. Once per input.
   void set(std::size_t input, Tensor gradient);
+  // The same for a dense part of a tensor whose other parts are only set for other inputs. A leaf gets it without a
+  // copy.
+  void set_part(std::size_t input, Tensor gradient);
+  bool is_part(std::size_t input) const { return parts_[input]; }
   Tensor& operator[](std::size_t input) { return values_[input]; }
   // The sum of the input's gradients so far, f32 or f64 and dense, if no one else shares its elements. A matmul or a
   // norm may add to it in its epilogue, and calls added_to_it() instead of set(). Undefined otherwise.
   Tensor so_far(std::size_t input) const;
   void added_to_it(std::size_t input) { added_[input] = true; }
+  // Memory, of any strides, in which the operation should write the input's gradient before it is set. Undefined: in a
+  // tensor of its own.
+  Tensor take_place(std::size_t input) const;
+  // As so_far(), for a sum in the memory of take_place(). It may be bf16 and have any strides.
+  Tensor so_far_in_place(std::size_t input) const;
   bool is_added(std::size_t input) const { return added_[input]; }
 
  private:
   const Node& node_;
   std::vector<Tensor> values_;
-  std::vector<bool> added_;
+  std::vector<bool> added_, parts_;
 };
 
 // A value saved for backward. It is held without its autograd data (an output saved by its own node would never be

@@ -111,6 +111,10 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias = {}, Tensor re
 struct LinearWeights {
   const Tensor &weight, &bias;
 };
+// Several linear layers of x [B, T, in], each with `heads` heads, by one matmul on a GPU: [B, heads, T, out / heads]
+// for each layer. The parameters of the layers are parts of all.weight [layers out, in] and all.bias [layers out].
+std::vector<Tensor> linear_heads(const Tensor& x, const LinearWeights& all, std::span<const LinearWeights> layers,
+                                 std::int64_t heads, OutputPrecision precision = OutputPrecision::full);
 // down(op(up(x))) (+ residual), op one of relu, gelu, gelu_tanh and silu; shapes, errors and residual as of linear().
 // The results of up and op, and the gradient of up's result, are matmul_inputs. The CPU's matmuls write all three in
 // their epilogue.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "core/device/device.hpp"
 
@@ -23,7 +24,10 @@ class Storage {
 
   // Raised by every in-place change; backward compares it with the version at the time a value was saved.
   std::uint64_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  void bump_version() {
+    ++version_;
+    held_bf16_.reset();
+  }
 
   // A cached copy of the elements in bf16, shared by all holders. Null if there is no holder, or if an element has
   // changed since.
@@ -31,6 +35,11 @@ class Storage {
   void set_cached_bf16(const std::shared_ptr<Storage>& copy) {
     cached_bf16_ = copy;
     cached_version_ = version_;
+  }
+  // The same. This storage holds the copy until an element changes.
+  void hold_cached_bf16(std::shared_ptr<Storage> copy) {
+    set_cached_bf16(copy);
+    held_bf16_ = std::move(copy);
   }
 
  private:
@@ -44,6 +53,7 @@ class Storage {
   std::uint64_t version_ = 0;
   std::weak_ptr<Storage> cached_bf16_;
   std::uint64_t cached_version_ = 0;
+  std::shared_ptr<Storage> held_bf16_;
 };
 
 }  // namespace tally

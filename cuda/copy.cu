@@ -1,7 +1,8 @@
-// Filling, and copying with type conversion; both sides may have any strides.
+// Filling, and copying with type conversion; both sides may have any strides. Rounding of many tensors by one kernel.
 #include "core/device/kernels.hpp"
 #include "core/math/math.hpp"
 #include "cuda/strided.hpp"
+#include "cuda/tensor_list.hpp"
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
@@ -30,6 +31,15 @@ struct Copy {
   __device__ void operator()(const std::array<std::int64_t, 2>& at) const { y[at[0]] = convert<To>(x[at[1]]); }
 };
 
+// data: y, x
+struct RoundToBf16 {
+  __device__ void operator()(const TensorList<2>& list, int group, std::int64_t first, std::int64_t count) const {
+    auto* const y = static_cast<Bfloat16*>(list.data[group][0]) + first;
+    const auto* const x = static_cast<const float*>(list.data[group][1]) + first;
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) y[i] = static_cast<Bfloat16>(x[i]);
+  }
+};
+
 }  // namespace
 
 void fill(View y, double value) {
@@ -50,5 +60,7 @@ void copy(View y, View x) {
     });
   });
 }
+
+void round_to_bf16(Views y, Views x) { for_each_block_of<2>({y, x}, RoundToBf16{}); }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

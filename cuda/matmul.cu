@@ -5,9 +5,9 @@
 // batch.
 //
 // cublasLt adds a bias, adds a residual that is not c, or sums the rows of a, in the kernel of the matmul. Without an
-// algorithm for that, c begins as bias + residual, and the matmul adds to it. Two epilogues of cublasLt are not used:
-//   * GELU and its derivative are the approximation by tanh; tally's `gelu` is x Phi(x) with erf.
-//   * With c in bf16 the bias would have to be bf16, too; tally's parameters are f32.
+// algorithm for that, c begins as bias + residual, and the matmul adds to it. The bias must have the type of c.
+// cublasLt's GELU and its derivative are not used: they are the approximation by tanh; tally's `gelu` is x Phi(x) with
+// erf.
 #include <map>
 #include <optional>
 #include <tuple>
@@ -64,10 +64,11 @@ void multiply(const View& c, std::int64_t ld_c, const View& a, const View& b, do
 // c = bias on each row, + residual
 void start_with(const View& c, View bias, const View& residual) {
   if (!bias) return copy(c, residual);
-  const std::int64_t step = bias.strides[0];
+  Strides steps;
+  steps[c.shape.rank - 1] = bias.strides[bias.shape.rank - 1];
+  if (bias.shape.rank == 2) steps[0] = bias.strides[0];
   bias.shape = c.shape;
-  bias.strides = {};
-  bias.strides[c.shape.rank - 1] = step;
+  bias.strides = steps;
   residual ? binary(BinaryOp::add, c, residual, bias) : copy(c, bias);
 }
 
@@ -80,14 +81,25 @@ void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t a
   CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)));
 }
 
-// The matrix as cublasLt describes it, column-major.
+// The matrices of a batch: their number, and the elements from one to the next.
+std::int32_t count_of(const View& x) { return x.shape.rank == 3 ? static_cast<std::int32_t>(x.shape[0]) : 1; }
+std::int64_t step_of(const View& x) { return x.shape.rank == 3 ? x.strides[0] : 0; }
+
+// The matrices as cublasLt describes them, column-major.
 cublasLtMatrixLayoutOpaque_t describe(const View& x) {
   const Layout layout = *layout_of(x);
-  const auto columns = static_cast<std::uint64_t>(x.shape[0]), rows = static_cast<std::uint64_t>(x.shape[1]);
+  const auto columns = static_cast<std::uint64_t>(x.shape.back(1)), rows = static_cast<std::uint64_t>(x.shape.back(0));
   cublasLtMatrixLayoutOpaque_t matrix;
   CUBLAS_CHECK(cublasLtMatrixLayoutInit(&matrix, x.dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F,
                                         layout.transposed ? columns : rows, layout.transposed ? rows : columns,
                                         layout.ld));
+  if (x.shape.rank == 3) {
+    const auto set_attribute = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {
+      CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(&matrix, attribute, &value, sizeof(value)));
+    };
+    set_attribute(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count_of(x));
+    set_attribute(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, step_of(x));
+  }
   return matrix;
 }
 
@@ -121,11 +133,14 @@ std::optional<cublasLtMatmulAlgo_t> choose(cublasLtMatmulDescOpaque_t& operation
 // anything if that is not possible, and true without computing anything if only_asks.
 bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue& end, bool only_asks = false) {
   const View& vector = end.row_sums ? end.row_sums : end.bias;
+  const bool in_bf16 = c.dtype == DType::bf16, one = c.shape.rank == 2;
   // c must be dense: some older versions omit the bias if there are gaps between rows of one element.
-  if (c.dtype != DType::f32 || c.shape.rank != 2 || !c.dense() || c.numel() == 0 || a.shape[1] == 0) return false;
-  if (vector && vector.numel() > 1 && vector.strides[0] != 1) return false;
+  if (c.dtype == DType::f64 || c.shape.rank > 3 || !c.dense() || c.numel() == 0 || a.shape.back() == 0) return false;
+  if ((in_bf16 || !one) && (end.row_sums || end.residual)) return false;
+  if (vector && ((vector.numel() > 1 && !vector.dense()) || vector.dtype != c.dtype)) return false;
   for (const View& x : {a, b, c, vector, end.residual}) {
-    if (!is_aligned(x)) return false;
+    if (!is_aligned(x) || (!one && step_of(x) * static_cast<std::int64_t>(size_of(x.dtype)) % alignment != 0))
+      return false;
   }
   const cublasComputeType_t compute = a.dtype == DType::bf16 ? CUBLAS_COMPUTE_32F : compute_type(float{});
   const cublasLtEpilogue_t epilogue = end.row_sums ? CUBLASLT_EPILOGUE_BGRADB
@@ -137,11 +152,13 @@ bool multiply_fused(const View& c, const View& a, const View& b, const Epilogue&
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, operation_of(layout_b));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, operation_of(layout_a));
   set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (vector.shape.rank == 2) set(operation, CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, vector.strides[0]);
   auto matrix_a = describe(a), matrix_b = describe(b), matrix_c = describe(c);
 
   // All that the choice depends on, so that the same matmul has the same bits each time.
-  const std::tuple problem(context().index, epilogue, compute, a.dtype, c.shape[0], c.shape[1], a.shape[1],
-                           layout_a.transposed, layout_a.ld, layout_b.transposed, layout_b.ld);
+  const std::tuple problem(context().index, epilogue, compute, a.dtype, c.dtype, c.shape.back(1), c.shape.back(0),
+                           a.shape.back(0), layout_a.transposed, layout_a.ld, layout_b.transposed, layout_b.ld,
+                           count_of(c), step_of(a), step_of(b), vector.shape.rank);
   thread_local std::map<std::remove_const_t<decltype(problem)>, std::optional<cublasLtMatmulAlgo_t>> choices;
   const auto [choice, is_new] = choices.try_emplace(problem);
   if (is_new) {

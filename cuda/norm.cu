@@ -1,6 +1,6 @@
-// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp). Forward and d_x: one warp per row. For the gradients
-// of weight and bias, a thread sums one column of 64 rows, and then one thread sums the parts of a column, in fixed
-// order.
+// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp), one warp per row. In backward, a block has 32 rows.
+// For the gradients of weight and bias its threads then sum columns of these rows. A second kernel sums the parts of
+// all blocks, in fixed order.
 #include <cmath>
 
 #include "core/device/kernels.hpp"
@@ -10,7 +10,8 @@ namespace tally::TALLY_CUDA_NAMESPACE {
 
 namespace {
 
-constexpr std::int64_t block_rows = 64;
+constexpr std::int64_t block_rows = 32;
+constexpr int block_threads = 256;
 
 std::int64_t block_count(std::int64_t rows) { return (rows + block_rows - 1) / block_rows; }
 
@@ -47,65 +48,75 @@ struct NormRow {
   }
 };
 
+// Backward of the rows of a block: d_x, and the sums over these rows for d_weight and d_bias.
 template <class T, class X, bool centered>
-struct NormBackwardRow {
+struct NormBackward {
   T* d_x;
+  Bfloat16* d_x_bf16;  // or null
+  T* parts;            // [blocks][weight, bias][width]
   const T* d_y;
   const X* x;
   const T *weight, *mean, *rstd;
-  std::int64_t width, step, weight_step;
+  std::int64_t rows, width, row_step, column_step, weight_step;
   bool add;
 
-  __device__ void operator()(std::int64_t row, std::int64_t offset, WarpOfRow threads) const {
-    const T* const row_d_y = d_y + offset;
-    const X* const row_x = x + row * width;
-    const T m = centered ? mean[row] : T{0}, scale = rstd[row];
-    const auto g = [&](std::int64_t j) { return row_d_y[j * step] * weight[j * weight_step]; };
+  __device__ T normalised(std::int64_t row, std::int64_t j) const {
+    return (static_cast<T>(x[row * width + j]) - (centered ? mean[row] : T{0})) * rstd[row];
+  }
+  __device__ T gradient(std::int64_t row, std::int64_t j) const { return d_y[row * row_step + j * column_step]; }
+
+  __device__ void backward_of_row(std::int64_t row, WarpOfRow threads) const {
+    const auto g = [&](std::int64_t j) { return gradient(row, j) * weight[j * weight_step]; };
     const double sum = centered ? row_sum(width, threads, g) : 0.0;
-    const auto normalised = [&](std::int64_t j) { return (static_cast<T>(row_x[j]) - m) * scale; };
-    const double product = row_sum(width, threads, [&](std::int64_t j) { return g(j) * normalised(j); });
+    const double product = row_sum(width, threads, [&](std::int64_t j) { return g(j) * normalised(row, j); });
     const T mean_g = static_cast<T>(sum / static_cast<double>(width));
     const T mean_product = static_cast<T>(product / static_cast<double>(width));
     for (std::int64_t j = threads.index; j < width; j += warp_lanes) {
-      const T d = scale * (g(j) - mean_g - normalised(j) * mean_product);
-      d_x[row * width + j] = add ? d_x[row * width + j] + d : d;
+      const std::int64_t n = row * width + j;
+      const T d = rstd[row] * (g(j) - mean_g - normalised(row, j) * mean_product), total = add ? d_x[n] + d : d;
+      d_x[n] = total;
+      if (d_x_bf16 != nullptr) d_x_bf16[n] = static_cast<Bfloat16>(total);
     }
   }
-};
 
-// Column j of 64 rows: scratch [blocks][2 or 1][width].
-template <class T, class X, bool centered>
-struct NormColumns {
-  T* scratch;
-  const T* d_y;
-  const X* x;
-  const T *mean, *rstd;
-  std::int64_t rows, width, row_step, column_step;
-
-  __device__ void operator()(std::int64_t n) const {
-    const std::int64_t block = n / width, j = n % width;
+  // Column j of the rows from `first` to `end`.
+  __device__ void sum_column(std::int64_t j, std::int64_t first, std::int64_t end, T* own_parts) const {
     T d_weight = 0, d_bias = 0;
-    const std::int64_t end = (block + 1) * block_rows < rows ? (block + 1) * block_rows : rows;
-    for (std::int64_t row = block * block_rows; row < end; ++row) {
-      const T gradient = d_y[row * row_step + j * column_step];
-      d_weight += gradient * ((static_cast<T>(x[row * width + j]) - (centered ? mean[row] : T{0})) * rstd[row]);
-      d_bias += gradient;
+    TALLY_UNROLL_BY(8)
+    for (std::int64_t row = first; row < end; ++row) {
+      d_weight += gradient(row, j) * normalised(row, j);
+      d_bias += gradient(row, j);
     }
-    scratch[block * 2 * width + j] = d_weight;
-    scratch[(block * 2 + 1) * width + j] = d_bias;
+    own_parts[j] = d_weight;
+    own_parts[width + j] = d_bias;
   }
 };
+
+template <class T, class X, bool centered>
+__global__ void norm_backward_kernel(const __grid_constant__ NormBackward<T, X, centered> norm) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * block_rows;
+  const std::int64_t end = first + block_rows < norm.rows ? first + block_rows : norm.rows;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (std::int64_t row = first + thread / warp_lanes; row < end; row += block_threads / warp_lanes) {
+    norm.backward_of_row(row, WarpOfRow{thread % warp_lanes});
+  }
+  T* const own_parts = norm.parts + std::int64_t{blockIdx.x} * 2 * norm.width;
+  for (std::int64_t j = thread; j < norm.width; j += block_threads) norm.sum_column(j, first, end, own_parts);
+}
 
 template <class T>
 struct AddBlocks {
-  T* total;
+  T *d_weight, *d_bias;
   const T* parts;
-  std::int64_t blocks, first, step;
+  std::int64_t blocks, width;
 
-  __device__ void operator()(std::int64_t j) const {
+  __device__ void operator()(std::int64_t n) const {
     double sum = 0;
-    for (std::int64_t block = 0; block < blocks; ++block) sum += static_cast<double>(parts[first + block * step + j]);
-    total[j] = static_cast<T>(sum);
+    TALLY_UNROLL_BY(8)
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      sum += static_cast<double>(parts[block * 2 * width + n]);
+    }
+    (n < width ? d_weight[n] : d_bias[n - width]) = static_cast<T>(sum);
   }
 };
 
@@ -122,19 +133,32 @@ void normalise(const View& y, const View& mean, const View& rstd, const View& x_
 }
 
 template <bool centered>
-void differentiate(const View& d_x, const View& d_weight, const View& d_bias, const View& d_y, const View& x,
-                   const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
+void differentiate(const View& d_x, const View& d_x_bf16, const View& d_weight, const View& d_bias, const View& d_y,
+                   const View& x, const View& weight, const View& mean, const View& rstd, bool add, void* workspace) {
   const std::int64_t rows = x.shape[0], n = x.shape[1], blocks = block_count(rows);
   dispatch_mixed(d_x.dtype, x.dtype, [&](auto type, auto mixed) {
     using T = decltype(type);
     using X = decltype(mixed);
     T* const parts = static_cast<T*>(workspace);
-    for_each_row(d_y, NormBackwardRow<T, X, centered>{d_x.as<T>(), d_y.as<T>(), x.as<X>(), weight.as<T>(), mean.as<T>(),
-                                                      rstd.as<T>(), n, row_step(d_y), weight.strides[0], add});
-    for_each_index(blocks * n, NormColumns<T, X, centered>{parts, d_y.as<T>(), x.as<X>(), mean.as<T>(), rstd.as<T>(),
-                                                           rows, n, d_y.strides[0], row_step(d_y)});
-    for_each_index(n, AddBlocks<T>{d_weight.as<T>(), parts, blocks, 0, 2 * n});
-    if (centered) for_each_index(n, AddBlocks<T>{d_bias.as<T>(), parts, blocks, n, 2 * n});
+    const NormBackward<T, X, centered> norm{d_x.as<T>(),
+                                            d_x_bf16.as<Bfloat16>(),
+                                            parts,
+                                            d_y.as<T>(),
+                                            x.as<X>(),
+                                            weight.as<T>(),
+                                            mean.as<T>(),
+                                            rstd.as<T>(),
+                                            rows,
+                                            n,
+                                            d_y.strides[0],
+                                            row_step(d_y),
+                                            weight.strides[0],
+                                            add};
+    if (blocks > 0) {
+      launch(norm_backward_kernel<T, X, centered>, Grid(static_cast<unsigned>(blocks)), block_threads, 0,
+             context().stream, norm);
+    }
+    for_each_index(centered ? 2 * n : n, AddBlocks<T>{d_weight.as<T>(), d_bias.as<T>(), parts, blocks, n});
   });
 }
 
@@ -150,10 +174,10 @@ void norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View b
   compute(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
-void norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd, bool add,
-                   void* workspace) {
+void norm_backward(View d_x, View d_x_bf16, View d_weight, View d_bias, View d_y, View x, View weight, View mean,
+                   View rstd, bool add, void* workspace) {
   const auto compute = d_bias ? differentiate<true> : differentiate<false>;
-  compute(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
+  compute(d_x, d_x_bf16, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }
 
 }  // namespace tally::TALLY_CUDA_NAMESPACE

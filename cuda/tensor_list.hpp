@@ -11,7 +11,7 @@
 
 namespace tally::TALLY_CUDA_NAMESPACE {
 
-inline constexpr int list_tensors = 48;              // per launch: a kernel's parameters have 4 KiB
+inline constexpr int list_tensors = 72;              // per launch: a kernel's parameters have 4 KiB
 inline constexpr std::int64_t list_elements = 1024;  // per block, from one tensor
 inline constexpr unsigned list_threads = 128;
 

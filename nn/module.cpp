@@ -34,6 +34,18 @@ NamedTensors Module::parameters() const {
   return all;
 }
 
+void Module::add_matmul_operand(const Tensor& value) {
+  if (value.defined()) matmul_operands_.push_back(value.detach());
+}
+
+std::vector<Tensor> Module::matmul_operands() const {
+  std::vector<Tensor> all = matmul_operands_;
+  for (const auto& [name, child] : children_) {
+    for (const Tensor& operand : child->matmul_operands()) all.push_back(operand);
+  }
+  return all;
+}
+
 std::int64_t Module::parameter_count() const {
   std::int64_t count = 0;
   for (const auto& [path, parameter] : parameters()) count += parameter.numel();

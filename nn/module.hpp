@@ -29,6 +29,10 @@ class Module {
   // wrong shapes and types, and changes nothing then.
   void load(const NamedTensors& values);
 
+  // The tensors that matmuls read as parameters, of this module and its children, to be rounded together
+  // (cache_operands).
+  std::vector<Tensor> matmul_operands() const;
+
   void clear_gradients() const;
   // After each update of the parameters: moves them back into their range, if they have one (Encoding::project).
   virtual void project_parameters() const;
@@ -36,12 +40,15 @@ class Module {
  protected:
   // Registers a leaf that takes gradients and returns it. Throws InternalError for a name used twice.
   Tensor add_parameter(std::string_view name, Tensor value);
+  // Undefined tensors are ignored.
+  void add_matmul_operand(const Tensor& value);
   // The child must live as long as this module (it is usually a member of it).
   void add_child(std::string_view name, Module& child);
 
  private:
   void collect(const std::string& prefix, NamedTensors& into) const;
   NamedTensors own_;
+  std::vector<Tensor> matmul_operands_;
   std::vector<std::pair<std::string, Module*>> children_;
 };
 

@@ -251,8 +251,8 @@ NamedTensors Optimizer::state() const {
 
 void squared_gradients(const Tensor& squares, const NamedTensors& parameters) {
   const Kernels& on = kernels(squares.device());
-  on.fill(squares.view(), 0);
   const DenseGradients gradients(parameters);
+  if (gradients.owners.size() < parameters.size()) on.fill(squares.view(), 0);
   std::vector<View> results, views;
   for (std::size_t g = 0; g < gradients.owners.size(); ++g) {
     results.push_back(row_of(squares, gradients.owners[g]).view());

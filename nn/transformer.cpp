@@ -41,7 +41,10 @@ void check_tokens(const Tensor& tokens) {
 // The parameters of encodings, named "position.<encoding>.<name>".
 class Positions final : public Module {
  public:
-  Tensor add(std::string_view name, Tensor value) { return add_parameter(name, std::move(value)); }
+  Tensor add(std::string_view name, Tensor value) {
+    if (value.rank() >= 2) add_matmul_operand(value);
+    return add_parameter(name, std::move(value));
+  }
 };
 
 class Block final : public Module {
@@ -240,6 +243,12 @@ Tensor Transformer::compute(const Tensor& tokens, const ForwardContext& pass, st
   check_length(at.end > 0 ? at.end : first + tokens.size(1));
   check(!at.drawn.defined() || at.drawn.size(0) == tokens.size(1), "model", "{} positions for {} tokens",
         at.drawn.defined() ? at.drawn.size(0) : 0, tokens.size(1));
+
+  std::vector<Tensor> operands = parts_->positions.matmul_operands();
+  for (const auto& block : parts_->blocks) {
+    for (const Tensor& operand : block->matmul_operands()) operands.push_back(operand);
+  }
+  const std::vector<Tensor> rounded = cache_operands(operands);
 
   Tensor x = with_location("embedding", [&] { return parts_->embedding.forward(tokens); });
   for (const HeadGroup& group : parts_->blocks.front()->encoding()) {

@@ -257,7 +257,12 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
                                      softmax_statistics.view(), scan_checkpoints.view()};
            std::size_t input = 0;
            const auto wanted_gradient = [&](const OperandRule& rule, const Tensor& one, DType type) {
-             return d.wants(input++) ? empty_gradient(rule, one, type, d_y.numel() == 0) : Tensor();
+             const std::size_t own_input = input++;
+             if (!d.wants(own_input)) return Tensor();
+             const bool whole = rule.gradient == OperandRule::Gradient::by_token && d_y.numel() != 0;
+             const Tensor place = whole ? d.take_place(own_input) : Tensor();
+             if (place.defined() && place.dtype() == type) return place;
+             return empty_gradient(rule, one, type, d_y.numel() == 0);
            };
            const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);
            AttentionGradients gradients{transformed<View>(as_view, d_own), d_y.view()};

@@ -3,9 +3,14 @@
 //     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_residual = d_y.
 //   y = op(h) w_down^T + bias_down (+ residual),  h = x w_up^T + bias_up:
 //     d_h = (d_y w_down) op'(h), and the gradients of `up` follow as above.
+//   Several layers of one x: their results are one batched matmul. In backward d_y has a row of all layers' d_y for
+//   each row of x, so that d_x is one matmul, and the gradients of all weights and biases another.
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "autograd/autocast.hpp"
+#include "autograd/finite.hpp"
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
 #include "autograd/ops/check.hpp"
@@ -46,10 +51,16 @@ Tensor product(const Tensor& a, const Tensor& b, OutputPrecision precision = Out
   return c;
 }
 
+// The bias as the matmul of a result of this type adds it. CUDA adds a bias to a bf16 result in bf16.
+Tensor bias_operand(const Tensor& bias, DType result) {
+  const bool rounds = bias.defined() && result == DType::bf16 && !is_cpu(bias.device());
+  return rounds ? bf16_operand(bias) : bias.to_dense();
+}
+
 // x weight^T + bias (+ residual). If no one else holds the residual, it becomes the result.
 Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
               OutputPrecision precision = OutputPrecision::full) {
-  const Tensor rows = as_rows(x), bias = by.bias.to_dense();
+  const Tensor rows = as_rows(x);
   const DType type = by.weight.dtype();
   const Shape matrix{rows.size(0), by.weight.size(0)}, shape = append_axes(leading_axes(x.shape()), {matrix[1]});
   Tensor y, added;
@@ -59,31 +70,32 @@ Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
   } else {
     y = Tensor::empty(shape, output_type(precision, type), x.device());
   }
+  const Tensor bias = bias_operand(by.bias, y.dtype());
   multiply_into(y.detached_reshape(matrix), rows, transposed(by.weight),
                 {.bias = bias.view(), .residual = added.view()});
   return y;
 }
 
-// Sets the gradients of a weight and its bias (inputs n and n + 1) from d_rows [R, out], the gradient of the layer's
-// matmul of rows [R, in]. d_bias may be given.
+// The gradient of a weight from d_rows [R, out], the gradient of the layer's matmul of rows [R, in]. If sums_rows,
+// d_bias becomes the bias's.
+Tensor gradient_of_weight(const Tensor& d_rows, const Tensor& rows, bool sums_rows, Tensor& d_bias) {
+  const DType type = compute_type(d_rows.dtype());
+  const Tensor d_weight = Tensor::empty({d_rows.size(1), rows.size(1)}, type, rows.device());
+  if (sums_rows) d_bias = Tensor::empty({d_rows.size(1)}, type, rows.device());
+  multiply_into(d_weight, transposed(d_rows), rows, {.row_sums = sums_rows ? d_bias.view() : View{}});
+  return d_weight;
+}
+
+// Sets the gradients of a weight and its bias (inputs n and n + 1). d_bias may be given.
 void set_gradients_of_weights(Gradients& d, std::size_t n, const Tensor& d_rows, const Tensor& rows,
                               Tensor d_bias = {}) {
-  if (d.wants(n)) {
-    const DType type = compute_type(d_rows.dtype());
-    const Tensor d_weight = Tensor::empty({d_rows.size(1), rows.size(1)}, type, rows.device());
-    const bool sums = d.wants(n + 1) && !d_bias.defined();
-    if (sums) d_bias = Tensor::empty({d_rows.size(1)}, type, rows.device());
-    multiply_into(d_weight, transposed(d_rows), rows, {.row_sums = sums ? d_bias.view() : View{}});
-    d.set(n, d_weight);
-  }
+  if (d.wants(n)) d.set(n, gradient_of_weight(d_rows, rows, d.wants(n + 1) && !d_bias.defined(), d_bias));
   if (d.wants(n + 1)) d.set(n + 1, d_bias.defined() ? d_bias : sum_of_rows(d_rows));
 }
 
-// Sets the gradients of x, weight and bias (inputs n, n + 1 and n + 2) from d_rows [R, out], the gradient of the
-// layer's matmul. The gradient of x is added if other layers also read x, as for queries, keys and values. d_bias may
-// be given.
-void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& x, const Saved& weight,
-                             const Tensor& d_bias = {}) {
+// Sets the gradient of x (input n) from d_rows [R, out]. It is added if other layers also read x, as for queries, keys
+// and values.
+void set_gradient_of_x(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& weight) {
   if (const Tensor sum = d.wants(n) ? d.so_far(n) : Tensor(); sum.defined()) {
     const Tensor sum_rows = as_rows(sum);
     multiply_into(sum_rows, d_rows, weight.get(), {.residual = sum_rows.view()});
@@ -91,6 +103,12 @@ void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, 
   } else if (d.wants(n)) {
     d.set(n, product(d_rows, weight.get()).detached_reshape(d.shape(n)));
   }
+}
+
+// Sets the gradients of x, weight and bias (inputs n, n + 1 and n + 2). d_bias may be given.
+void set_gradients_of_linear(Gradients& d, std::size_t n, const Tensor& d_rows, const Saved& x, const Saved& weight,
+                             const Tensor& d_bias = {}) {
+  set_gradient_of_x(d, n, d_rows, weight);
   set_gradients_of_weights(d, n + 1, d_rows, d.wants(n + 1) ? as_rows(x.get()) : Tensor(), d_bias);
 }
 
@@ -115,6 +133,128 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor residua
 
 namespace {
 
+// The gradients of the results of several layers, next to each other in each row.
+struct JoinedGradient {
+  std::int64_t layers;
+  Shape heads;  // [B, H, T, d] of one layer's result
+  DType dtype;
+  Device device;
+  std::vector<bool> is_taken, is_set;  // by layer
+  Tensor rows = {};                    // [B T, layers H d]; undefined until it is needed
+
+  // One layer's part, [B, H, T, d].
+  Tensor of(std::size_t layer) {
+    const std::int64_t width = heads[1] * heads[3], row = layers * width;
+    if (!rows.defined()) {
+      const Shape shape{heads[0] * heads[2], row};
+      rows = finite_checks() ? Tensor::zeros(shape, dtype, device) : Tensor::empty(shape, dtype, device);
+    }
+    Strides strides;
+    strides.step = {heads[2] * row, heads[3], row, 1};
+    return rows.detached_strided(heads, strides, static_cast<std::int64_t>(layer) * width);
+  }
+  // The same for the operation that computes the gradient first; undefined for others.
+  Tensor take(std::size_t layer) {
+    if (is_taken[layer]) return {};
+    is_taken[layer] = true;
+    return of(layer);
+  }
+  // All as the gradient of the layers' results [layers, B T, H d].
+  Tensor of_results() const {
+    const std::int64_t width = heads[1] * heads[3];
+    Strides strides;
+    strides.step = {width, layers * width, 1};
+    return rows.detached_strided({layers, rows.size(0), width}, strides, 0);
+  }
+  // Stores the gradient of a layer, unless it is in its place already. Returns whether it is the first one.
+  bool store(std::size_t layer, const Tensor& d_y) {
+    const bool first = std::ranges::none_of(is_set, [](bool set) { return set; });
+    Tensor own = of(layer);
+    if (d_y.storage() != own.storage()) own.copy_from(d_y);
+    is_set[layer] = true;
+    return first;
+  }
+  // All rows, which are then free. Results that no loss depends on have the gradient 0.
+  Tensor take_rows() {
+    for (std::size_t layer = 0; layer < is_set.size(); ++layer) {
+      if (!is_set[layer]) of(layer).fill(0);
+    }
+    return std::exchange(rows, {});
+  }
+};
+
+}  // namespace
+
+std::vector<Tensor> linear_heads(const Tensor& given_x, const LinearWeights& all, std::span<const LinearWeights> layers,
+                                 std::int64_t heads, OutputPrecision precision) {
+  constexpr std::string_view name = "linear";
+  const ProfileScope scope(name);
+  Tensor x = given_x;
+  std::vector<Tensor> inputs{x};
+  Tensor learned;  // a weight that takes a gradient, if there is one
+  for (const LinearWeights& layer : layers) {
+    check_linear(x, layer, {});
+    inputs.push_back(layer.weight);
+    inputs.push_back(layer.bias);
+    if (requires_grad(layer.weight)) learned = layer.weight;
+  }
+  const auto count = static_cast<std::int64_t>(layers.size());
+  const std::int64_t in = all.weight.size(1), out = all.weight.size(0) / count;
+  const Saved saved_x = learned.defined() ? save_operand(name, x, learned) : Saved();
+  const Tensor cached = cache_operand(all.weight);
+  const Tensor rows = as_rows(x);
+  const Shape shape{count, rows.size(0), out};
+  Tensor y = Tensor::empty(shape, output_type(precision, all.weight.dtype()), x.device());
+  Tensor bias = bias_operand(all.bias, y.dtype());
+  if (bias.defined()) bias = bias.detached_reshape({count, out});
+  multiply_into(y, rows.detached_reshape({1, rows.size(0), in}).detached_broadcast(name, {count, rows.size(0), in}),
+                transposed(all.weight.detached_reshape({count, out, in})), {.bias = bias.view()});
+
+  const std::int64_t batch = x.size(0), tokens = x.size(1), width = out / heads;
+  const Shape of_heads{batch, heads, tokens, width};
+  const auto joined = std::make_shared<JoinedGradient>(JoinedGradient{
+      count, of_heads, y.dtype(), y.device(), std::vector<bool>(layers.size()), std::vector<bool>(layers.size())});
+  record(name, y, inputs,
+         [joined, cached, saved_x, saved_weight = Saved(name, requires_grad(x) ? all.weight : Tensor()), out](
+             const Tensor&, Gradients& d) {
+           const Tensor d_rows = joined->take_rows(), d_cached = cache_operand(d_rows);
+           set_gradient_of_x(d, 0, d_rows, saved_weight);
+           const std::size_t end = 2 * joined->is_set.size() + 1;
+           bool wants_weight = false, wants_bias = false;
+           for (std::size_t n = 1; n < end; n += 2) {
+             wants_weight = wants_weight || d.wants(n);
+             wants_bias = wants_bias || d.wants(n + 1);
+           }
+           Tensor d_weight, d_bias;
+           if (wants_weight) d_weight = gradient_of_weight(d_rows, as_rows(saved_x.get()), wants_bias, d_bias);
+           if (wants_bias && !wants_weight) d_bias = sum_of_rows(d_rows);
+           for (std::size_t n = 1; n < end; n += 2) {
+             const std::int64_t first = static_cast<std::int64_t>(n / 2) * out;
+             if (d.wants(n)) d.set_part(n, d_weight.detached_slice(0, first, first + out));
+             if (d.wants(n + 1)) d.set_part(n + 1, d_bias.detached_slice(0, first, first + out));
+           }
+         });
+
+  std::vector<Tensor> results;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    Strides strides;
+    strides.step = {tokens * out, width, out, 1};
+    Tensor result = y.detached_strided(of_heads, strides, static_cast<std::int64_t>(layer) * rows.size(0) * out);
+    record(name, result, {y}, [joined, layer](const Tensor& d_y, Gradients& d) {
+      if (joined->store(layer, d_y)) {
+        d.set(0, joined->of_results());
+      } else {
+        d.added_to_it(0);
+      }
+    });
+    if (result.autograd() != nullptr) result.autograd()->take_place = [joined, layer] { return joined->take(layer); };
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+namespace {
+
 // op(rows weight^T + bias) as a matmul input, and the argument of op' unless that is the result.
 struct Activated {
   Tensor result, argument;
@@ -124,7 +264,7 @@ Activated activated(UnaryOp op, const Tensor& rows, const LinearWeights& up, boo
   const Shape shape{rows.size(0), up.weight.size(0)};
   const auto empty = [&] { return Tensor::empty(shape, dtype, rows.device()); };
   if (!is_cpu(rows.device())) {
-    const Tensor argument = affine(rows, up, {}).to(dtype), result = empty();
+    const Tensor argument = affine(rows, up, {}, OutputPrecision::matmul_input), result = empty();
     kernels(rows.device()).unary(op, 0, result.view(), argument.view());
     return {result, keeps_argument ? argument : Tensor()};
   }

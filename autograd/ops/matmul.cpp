@@ -85,6 +85,23 @@ Tensor product_of_rows(const Tensor& a, const Tensor& c, double alpha) {
   return product(transposed(rows(a)), rows(c), alpha);
 }
 
+// sum += alpha a b, for heads [B, H, T, .] and a matrix b that all share. False if the sequences of `sum` are not
+// evenly spaced, or the heads of a are not views of a dense [B, T, H, .].
+bool add_product(const Tensor& sum, const Tensor& a, const Tensor& b, double alpha) {
+  if (sum.rank() != 4 || b.rank() != 2 || a.shape().rank != 4 || !a.detached_transpose(1, 2).dense()) return false;
+  const std::int64_t heads = sum.size(1), tokens = sum.size(2);
+  if (sum.strides()[0] != tokens * sum.strides()[2] || sum.strides()[3] != 1) return false;
+  const auto by_head = [&](const Tensor& x, std::int64_t row_step, std::int64_t head_step) {
+    Strides strides;
+    strides.step = {head_step, row_step, 1};
+    return x.detached_strided({heads, x.size(0) * tokens, x.size(3)}, strides, x.offset());
+  };
+  const Tensor c = by_head(sum, sum.strides()[2], sum.strides()[1]);
+  const Tensor all_b = b.detached_broadcast("matmul", {heads, b.size(0), b.size(1)});
+  multiply_into(c, by_head(a, heads * a.size(3), a.size(3)), all_b, {.alpha = alpha, .residual = c.view()});
+  return true;
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
@@ -98,11 +115,22 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
   const Saved saved_a = save_operand("matmul", a, b), saved_b = save_operand("matmul", b, a);
   Tensor c = product(a, b, alpha);
   record("matmul", c, {a, b}, [alpha, saved_a, saved_b](const Tensor& d_c, Gradients& d) {
-    if (d.wants(0)) d.set(0, sum_to(product(d_c, transposed(saved_b.get()), alpha), d.shape(0)));
+    // Both matmuls read d_c as bf16 if they read a bf16 operand.
+    const bool reads_bf16 = is_matmul_input(saved_a.get()) || is_matmul_input(saved_b.get());
+    const Tensor d_cached = reads_bf16 ? cache_operand(d_c) : Tensor();
+    if (const Tensor sum = d.so_far_in_place(0);
+        sum.defined() && add_product(sum, d_c, transposed(saved_b.get()), alpha)) {
+      d.added_to_it(0);
+    } else if (d.wants(0)) {
+      d.set(0, sum_to(product(d_c, transposed(saved_b.get()), alpha), d.shape(0)));
+    }
     if (!d.wants(1)) return;
     if (d.shape(1).rank == 2 && d.shape(0).rank > 2) {
-      // One matmul with the rows of all a, which also sums over the leading axes.
-      d.set(1, product_of_rows(saved_a.get(), d_c, alpha));
+      // One matmul with the rows of all a, which also sums over the leading axes. On a GPU d_b has the layout of b, so
+      // that views need no copy.
+      const Tensor &a_rows = saved_a.get(), &b_now = saved_b.get();
+      const bool turned = b_now.defined() && !is_cpu(d_c.device()) && !b_now.dense() && transposed(b_now).dense();
+      d.set(1, turned ? transposed(product_of_rows(d_c, a_rows, alpha)) : product_of_rows(a_rows, d_c, alpha));
     } else {
       d.set(1, sum_to(product(transposed(saved_a.get()), d_c, alpha), d.shape(1)));
     }

@@ -51,9 +51,10 @@ Tensor norm(std::string_view name, bool centered, const Tensor& x, const Tensor&
            const Tensor d_rows = add ? sum.detached_reshape(x_rows.shape()) : empty(x_rows.shape());
            const Tensor d_weight = empty(factor.shape()), d_bias = centered ? empty(factor.shape()) : Tensor();
            const Kernels& on = kernels(d_y.device());
+           const Tensor d_bf16 = held_bf16_to_fill(d_rows);
            const Workspace workspace(on.norm_backward_workspace(x_rows.view()), d_y.device());
-           on.norm_backward(d_rows.view(), d_weight.view(), d_bias.view(), d_y_rows.view(), x_rows.view(),
-                            factor.view(), mean.view(), rstd.view(), add, workspace.data());
+           on.norm_backward(d_rows.view(), d_bf16.view(), d_weight.view(), d_bias.view(), d_y_rows.view(),
+                            x_rows.view(), factor.view(), mean.view(), rstd.view(), add, workspace.data());
            if (add) {
              d.added_to_it(0);
            } else {
@@ -97,8 +98,8 @@ Tensor rms_norm(const Tensor& x, double eps) {
            const Tensor ones = Tensor::full({n.size(0)}, 1.0, d_y.dtype(), d_y.device());
            const Kernels& on = kernels(d_y.device());
            const Workspace workspace(on.norm_backward_workspace(n.view()), d_y.device());
-           on.norm_backward(d_rows.view(), nothing.view(), {}, as_rows(in_order(d_y)).view(), n.view(), one.view(), {},
-                            ones.view(), false, workspace.data());
+           on.norm_backward(d_rows.view(), {}, nothing.view(), {}, as_rows(in_order(d_y)).view(), n.view(), one.view(),
+                            {}, ones.view(), false, workspace.data());
            const Tensor factor = rstd.detached_reshape({n.size(0), 1}).detached_broadcast("rms_norm", n.shape());
            on.binary(BinaryOp::multiply, d_rows.view(), d_rows.view(), factor.view());
            d.set(0, in_order(d_rows.detached_reshape(shape)));

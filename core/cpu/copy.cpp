@@ -117,4 +117,8 @@ void copy(View y, View x) {
   });
 }
 
+void round_to_bf16(Views y, Views x) {
+  for (std::size_t n = 0; n < x.size(); ++n) copy(y[n], x[n]);
+}
+
 }  // namespace tally::cpu

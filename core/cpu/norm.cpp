@@ -163,8 +163,8 @@ void norm(View y, View mean, View rstd, View x_bf16, View x, View weight, View b
   compute(y, mean, rstd, x_bf16, x, weight, bias, eps);
 }
 
-void norm_backward(View d_x, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd, bool add,
-                   void* workspace) {
+void norm_backward(View d_x, View, View d_weight, View d_bias, View d_y, View x, View weight, View mean, View rstd,
+                   bool add, void* workspace) {
   const auto compute = d_bias ? differentiate<true> : differentiate<false>;
   compute(d_x, d_weight, d_bias, d_y, x, weight, mean, rstd, add, workspace);
 }

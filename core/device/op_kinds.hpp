@@ -51,7 +51,8 @@ enum class ReduceOp : std::uint8_t { sum, maximum };
 
 // The epilogue of a matmul: how it writes its sums s.
 struct Epilogue {
-  // c = r = alpha s, + bias [N] on each row, + residual, which has the layout of c, or is c.
+  // c = r = alpha s, + bias [N] on each row, + residual, which has the layout of c, or is c. On CUDA the matrices of a
+  // c of rank 3 may each have a bias, [matrices, N].
   double alpha = 1.0;
   View bias = {};
   View residual = {};

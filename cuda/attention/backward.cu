@@ -17,28 +17,93 @@ namespace {
 
 using namespace attention_kernels;
 
-// to [B, H, T, width], dense, = factor x, rounded to bf16. A thread takes a chunk of columns at a time.
+// to [B, H, T, width], dense, = factor x, rounded to bf16.
 template <class X>
-__global__ void attention_rounded_rows(std::uint32_t* to, Rows<X> x, int heads, int queries, int width, float factor,
-                                       std::int64_t chunks) {
-  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (std::int64_t n = first; n < chunks; n += std::int64_t{gridDim.x} * blockDim.x) {
-    const int each = width / stage_chunk, column = static_cast<int>(n % each) * stage_chunk;
-    const std::int64_t row = n / each, head = row / queries;
+struct RoundedRows {
+  std::uint32_t* to = nullptr;  // null: nothing to do
+  Rows<X> x = {};
+  int heads = 0, queries = 0, width = 0;
+  float factor = 1;
+
+  RoundedRows() = default;
+  RoundedRows(const View& target, const View& from, float factor_)
+      : to(target.as<std::uint32_t>()),
+        x(Rows<X>::of(from)),
+        heads(static_cast<int>(from.shape[1])),
+        queries(static_cast<int>(from.shape[2])),
+        width(static_cast<int>(from.shape[3])),
+        factor(factor_) {}
+
+  // Every row_lanes-th chunk of columns of a row, from chunk `first` on. row: among the rows of all heads.
+  __device__ void round(std::int64_t row, int first) const {
+    if (to == nullptr) return;
+    const std::int64_t head = row / queries;
     const Rows<X> own = x.head(static_cast<int>(head / heads), static_cast<int>(head % heads));
-    TALLY_UNROLL
-    for (int c = 0; c < stage_chunk; c += 2) {
-      const auto rounded = [&](int at) {
-        const X value = own.at(row % queries, column + at);
-        return factor * (std::is_same_v<X, float> ? static_cast<float>(value)
-                                                  : std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16));
-      };
-      to[n * (stage_chunk / 2) + c / 2] = detail::as_bf16_pair(rounded(c), rounded(c + 1));
+    for (int column = first * stage_chunk; column < width; column += row_lanes * stage_chunk) {
+      TALLY_UNROLL
+      for (int c = 0; c < stage_chunk; c += 2) {
+        const auto rounded = [&](int at) {
+          const X value = own.at(row % queries, column + at);
+          return factor * (std::is_same_v<X, float> ? static_cast<float>(value)
+                                                    : std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16));
+        };
+        to[(row * width + column + c) / 2] = detail::as_bf16_pair(rounded(c), rounded(c + 1));
+      }
+    }
+  }
+};
+
+// The operands of rows for the kernels for bf16.
+struct StagedOperandRows {
+  RoundedRows<std::uint16_t> q, gate_query;
+  RoundedRows<float> d_output;
+};
+
+// What backward reads of each row: the numbers of gradient.hpp and, if operands are bf16, rounded operands. Writes the
+// row's part of the gradient of a sink, -(1 - sum_j a_ij) D_i, and clears its gradient of the table.
+template <class T>
+__global__ void attention_row_states(const __grid_constant__ DeviceCall<T> call, bool staged,
+                                     const __grid_constant__ StagedOperandRows operands) {
+  const ThreadRows at(call, static_cast<int>(blockIdx.y) * block_rows());
+  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
+  const Rows<T> d_table = call.d.score_mod.table.head(at.batch, at.head);
+  const int numbers = d_table.data == nullptr ? 0 : (call.score_mod.knots.data != nullptr ? 2 : 1) * call.entries;
+  const int first = lane_of_warp() % row_lanes;
+  const Rule rule = call.softmax_rule.kind;
+  for (int r = 0; r < 2; ++r) {
+    T of_output = 0, of_rest = 0;
+    for (int c = first; at.valid(r) && c < call.value_width; c += row_lanes) {
+      const T d = d_o.at(at.row(r), c);
+      of_output += d * call.output.element(call.is_bf16.output, at.batch, at.head, at.row(r), c);
+      if (call.softmax_rule.rest.data != nullptr)
+        of_rest += d * call.softmax_rule.rest.element(call.is_bf16.rest, at.batch, at.head, at.row(r), c);
+    }
+    of_output = sum_of_row(of_output);
+    of_rest = sum_of_row(of_rest);
+    if (!at.valid(r)) continue;
+    const std::int64_t row = at.index(call, r);
+    for (int n = first; n < numbers; n += row_lanes) d_table.at(at.row(r), n) = 0;
+    if (staged) {
+      operands.q.round(row, first);
+      operands.d_output.round(row, first);
+      operands.gate_query.round(row, first);
+    }
+    if (!at.leads()) continue;
+    const T* const statistics = call.softmax_statistics + statistics_per_row * row;
+    const T d_row = of_output - of_rest;
+    T* const own = call.row_states + numbers_per_row * row;
+    own[0] = statistics[0];
+    if (staged && (rule == Rule::softmax || rule == Rule::exp)) own[0] -= math::log(statistics[1]);
+    own[1] = statistics[1];
+    own[2] = rule == Rule::softmax ? of_rest + d_row : of_rest;
+    own[3] = d_row;
+    if (call.sink_parts != nullptr) {
+      call.sink_parts[row] = -static_cast<double>(statistics[2]) * static_cast<double>(d_row);
     }
   }
 }
 
-// Operands of rows for the kernels for bf16: queries times the scale, and the gradient of the output.
+// Memory for the rounded operands of rows: queries times the scale, and the gradient of the output.
 struct StagedCopies {
   View q, d_output, gate_query;
 
@@ -50,21 +115,9 @@ struct StagedCopies {
     d_output = take(gradients.d_output);
     if (call.score_mod.gate_query) gate_query = take(call.score_mod.gate_query);
   }
-  void round(const AttentionCall& call, const AttentionGradients& gradients) const {
+  StagedOperandRows rows(const AttentionCall& call, const AttentionGradients& gradients) const {
     const auto scale = static_cast<float>(call.scale);
-    round_rows<std::uint16_t>(q, call.q, scale);
-    round_rows<float>(d_output, gradients.d_output, 1);
-    if (gate_query) round_rows<std::uint16_t>(gate_query, call.score_mod.gate_query, scale);
-  }
-
- private:
-  template <class X>
-  static void round_rows(const View& to, const View& x, float factor) {
-    const std::int64_t chunks = x.numel() / stage_chunk;
-    const auto size = [&](int axis) { return static_cast<int>(x.shape[axis]); };
-    constexpr int threads = 256;
-    launch(attention_rounded_rows<X>, blocks_for(chunks, threads), threads, 0, context().stream, to.as<std::uint32_t>(),
-           Rows<X>::of(x), size(1), size(2), size(3), factor, chunks);
+    return {{q, call.q, scale}, {gate_query, call.score_mod.gate_query, scale}, {d_output, gradients.d_output, 1}};
   }
 };
 
@@ -121,9 +174,10 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, Ar
   const std::int64_t heads = call.batch() * call.heads(), rows = heads * call.queries();
   const std::int64_t row_blocks = row_blocks_of<T>(call);
 
-  const auto begin = [](const OperandRule& rule, const View& d, Rows<T>& target) {
+  const auto begin = [&device](const OperandRule& rule, const View& d, Rows<T>& target) {
     target = Rows<T>::of(d);
-    if (d && rule.gradient == OperandRule::Gradient::added) fill(d, 0);
+    const bool is_table = &target == &device.d.score_mod.table;  // attention_row_states clears it
+    if (d && rule.gradient == OperandRule::Gradient::added && !is_table) fill(d, 0);
   };
   const AttentionOperandsOf<View>& d_operands = gradients;
   for_each_operand(begin, d_operands, device.d);
@@ -142,9 +196,11 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, Ar
     device.keeps_logits |= bias.is_by_row() && d.values;
   }
 
-  if (call.q.dtype == DType::bf16) {
+  const bool staged = call.q.dtype == DType::bf16;
+  StagedOperandRows operands;
+  if (staged) {
     const StagedCopies copies(call, gradients, arena);
-    copies.round(call, gradients);
+    operands = copies.rows(call, gradients);
     device.q = Rows<T>::of(copies.q);
     device.rounded_d_output = Rows<T>::of(copies.d_output);
     if (copies.gate_query) device.score_mod.gate_query = Rows<T>::of(copies.gate_query);
@@ -163,6 +219,10 @@ void backward(const AttentionCall& call, const AttentionGradients& gradients, Ar
     set_zero(between.by_distance[n], between.distance_elements);
     device.by_distance = true;
   }
+
+  const int warps = warps_for<T>(call.queries());
+  launch(attention_row_states<T>, grid_of(heads, call.queries(), warps * warp_rows, 1),
+         static_cast<unsigned>(32 * warps), 0, context().stream, device, staged, operands);
 
   const ScoreMod* const mod = call.score_mod.mod;
   device.keeps_places = static_cast<bool>(gradients.score_mod.table);

@@ -124,49 +124,13 @@ __global__ void __launch_bounds__(32 * most_warps<T>, 2)
   if (owns) finish_rows<Mod>(call, at);
 }
 
-// The numbers of each row that backward reads for each tile (gradient.hpp), and its part of the gradient of a sink:
-// -(1 - sum_j a_ij) D_i. staged: operands are bf16.
-template <class T>
-__global__ void attention_row_states(const __grid_constant__ DeviceCall<T> call, bool staged) {
-  const ThreadRows at(call, static_cast<int>(blockIdx.y) * block_rows());
-  const Rows<T> d_o = call.d_output.head(at.batch, at.head);
-  const Rule rule = call.softmax_rule.kind;
-  for (int r = 0; r < 2; ++r) {
-    T of_output = 0, of_rest = 0;
-    for (int c = lane_of_warp() % row_lanes; at.valid(r) && c < call.value_width; c += row_lanes) {
-      const T d = d_o.at(at.row(r), c);
-      of_output += d * call.output.element(call.is_bf16.output, at.batch, at.head, at.row(r), c);
-      if (call.softmax_rule.rest.data != nullptr)
-        of_rest += d * call.softmax_rule.rest.element(call.is_bf16.rest, at.batch, at.head, at.row(r), c);
-    }
-    of_output = sum_of_row(of_output);
-    of_rest = sum_of_row(of_rest);
-    if (!at.valid(r) || !at.leads()) continue;
-    const std::int64_t row = at.index(call, r);
-    const T* const statistics = call.softmax_statistics + statistics_per_row * row;
-    const T d_row = of_output - of_rest;
-    T* const own = call.row_states + numbers_per_row * row;
-    own[0] = statistics[0];
-    if (staged && (rule == Rule::softmax || rule == Rule::exp)) own[0] -= math::log(statistics[1]);
-    own[1] = statistics[1];
-    own[2] = rule == Rule::softmax ? of_rest + d_row : of_rest;
-    own[3] = d_row;
-    if (call.sink_parts != nullptr) {
-      call.sink_parts[row] = -static_cast<double>(statistics[2]) * static_cast<double>(d_row);
-    }
-  }
-}
-
 template <class Mod, class T>
 void backward_rows(const AttentionCall& call, const DeviceCall<T>& device) {
   const std::int64_t heads = call.batch() * call.heads();
   const int warps = warps_for<T>(call.queries()), rows = warps * warp_rows;
   const auto threads = static_cast<unsigned>(32 * warps);
-  const bool staged = call.q.dtype == DType::bf16;
-  launch(attention_row_states<T>, grid_of(heads, call.queries(), rows, 1), threads, 0, context().stream, device,
-         staged);
   if constexpr (takes_bf16<Mod> && std::is_same_v<T, float>) {
-    if (staged) return backward_rows_bf16<Mod>(call, device);
+    if (call.q.dtype == DType::bf16) return backward_rows_bf16<Mod>(call, device);
   }
   const auto bytes = [&](auto width, auto family) {
     constexpr Family constant = decltype(family)::value;

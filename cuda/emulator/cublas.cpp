@@ -27,7 +27,7 @@ bool fits(const T* data, int rows, int columns, int ld, long long stride, int co
 }
 
 float to_tf32(float x) { return round_to_tf32(x); }
-float to_bf16(float x) { return round_to_bf16(x); }
+float to_bf16(float x) { return tally::round_to_bf16(x); }
 
 // A rounded copy of an operand's matrices.
 class Rounded {
@@ -42,21 +42,26 @@ class Rounded {
   std::vector<float> values_;
 };
 
-// What cublasLt computes in the same kernel: d = alpha op(a) op(b) + beta c + bias, and the sums of op(b)'s columns.
+// What cublasLt computes in the same kernel: d = alpha op(a) op(b) + beta c + bias, and the sums of op(b)'s columns. c
+// and the bias have the type of d.
 struct LtEpilogue {
-  const float* c = nullptr;
-  const float* bias = nullptr;
+  const void* c = nullptr;
+  const void* bias = nullptr;
+  std::int64_t bias_stride = 0;
   float* sums = nullptr;
 
   template <class T, class X, class C>
-  void begin(C* d, int ld, int m, int n, int k, T beta, const X* b, int step, int ld_b) const {
+  void begin(C* d, int ld, int m, int n, int k, T beta, const X* b, int step, int ld_b, int matrix,
+             std::int64_t stride_c) const {
+    const C* const before_all = static_cast<const C*>(c) + matrix * stride_c;
+    const C* const own_bias = bias == nullptr ? nullptr : static_cast<const C*>(bias) + matrix * bias_stride;
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::int64_t l = 0; sums != nullptr && l < k; ++l) sum += static_cast<double>(b[j * ld_b + l * step]);
       if (sums != nullptr) sums[j] = static_cast<float>(sum);
       for (std::int64_t i = 0; i < m; ++i) {
-        const T before = beta == 0 ? T{0} : beta * static_cast<T>(c[j * ld + i]);
-        d[j * ld + i] = static_cast<C>(before + (bias == nullptr ? T{0} : static_cast<T>(bias[i])));
+        const T before = beta == 0 ? T{0} : beta * static_cast<T>(before_all[j * ld + i]);
+        d[j * ld + i] = static_cast<C>(before + (own_bias == nullptr ? T{0} : static_cast<T>(own_bias[i])));
       }
     }
   }
@@ -96,7 +101,10 @@ cublasStatus_t multiply(cublasHandle_t handle, cudaStream_t stream, const LtEpil
   detail::enqueue(stream, [=, alpha = *alpha, beta = *beta, end = fused ? *lt : LtEpilogue{}]() mutable {
     const DeviceAccess access;
     if (fused) {
-      end.begin(c, ld_c, m, n, k, beta, b, turn_b ? ld_b : 1, turn_b ? 1 : ld_b);
+      for (int matrix = 0; matrix < count; ++matrix) {
+        end.begin(c + matrix * stride_c, ld_c, m, n, k, beta, b, turn_b ? ld_b : 1, turn_b ? 1 : ld_b, matrix,
+                  stride_c);
+      }
       beta = T{1};
     }
     const auto run = [&](const T* of_a, const T* of_b) {
@@ -203,7 +211,10 @@ std::uint64_t hash_of(const cublasLtMatmulDescOpaque_t& operation,
   std::uint64_t hash = 0;
   const auto add = [&](auto value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u; };
   add(operation.compute), add(operation.op_a), add(operation.op_b), add(operation.epilogue);
-  for (const cublasLtMatrixLayout_t x : matrices) add(x->type), add(x->rows), add(x->columns), add(x->ld);
+  add(operation.bias_stride);
+  for (const cublasLtMatrixLayout_t x : matrices) {
+    add(x->type), add(x->rows), add(x->columns), add(x->ld), add(x->count), add(x->stride);
+  }
   return hash;
 }
 
@@ -216,7 +227,7 @@ std::uint32_t alignment_of(const void* address) {
 
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t operation, cublasComputeType_t compute,
                                       cudaDataType_t scale) {
-  *operation = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+  *operation = {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, 0};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -227,14 +238,25 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
     case CUBLASLT_MATMUL_DESC_TRANSB: return assign(operation->op_b, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return assign(operation->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return assign(operation->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return assign(operation->bias_stride, value, bytes);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t matrix, cudaDataType_t type, std::uint64_t rows,
                                         std::uint64_t columns, std::int64_t ld) {
-  *matrix = {type, rows, columns, ld};
+  *matrix = {type, rows, columns, ld, 1, 0};
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matrix,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return assign(matrix->count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return assign(matrix->stride, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference) {
@@ -266,9 +288,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   const bool in_bf16 = a->type == CUDA_R_16BF && operation->compute == CUBLAS_COMPUTE_32F;
   if (operation->scale != CUDA_R_32F || operation->compute == CUBLAS_COMPUTE_64F || a->type != b->type ||
-      (a->type != CUDA_R_32F && !in_bf16) || c->type != CUDA_R_32F || d->type != CUDA_R_32F || *c != *d) {
+      (a->type != CUDA_R_32F && !in_bf16) || (d->type != CUDA_R_32F && !(in_bf16 && d->type == CUDA_R_16BF)) ||
+      *c != *d || a->count != d->count || b->count != d->count) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  const bool sums = operation->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  if (sums && (d->count > 1 || d->type != CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   cublasLtMatmulAlgo_t algorithm{hash_of(*operation, {a, b, c, d}), preference->workspace_bytes, {}};
   std::copy_n(preference->numbers + CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 4, algorithm.alignment);
   algorithm.alignment[4] = has_vector ? alignment_of(operation->bias) : 1;
@@ -297,21 +322,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       return CUBLAS_STATUS_INVALID_VALUE;
     }
   }
-  const auto* const before = static_cast<const float*>(c);
-  auto *const result = static_cast<float*>(d), *const vector = static_cast<float*>(operation->bias);
-  const std::int64_t apart = std::abs(before - result);
-  if (!fits(before, m, n, ld, 0, 1) || (apart > 0 && apart < std::int64_t{ld} * (n - 1) + m) ||
-      (adds && !fits(vector, m, 1, m, 0, 1)) || (sums && !fits(vector, n, 1, n, 0, 1))) {
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
-  const LtEpilogue lt{before, adds ? vector : nullptr, sums ? vector : nullptr};
-  const auto run = [&]<class X>(X) {
+  const auto run = [&]<class X, class C>(X, C) {
+    const auto* const before = static_cast<const C*>(c);
+    auto* const result = static_cast<C*>(d);
+    const auto* const bias = static_cast<const C*>(operation->bias);
+    const int count = matrix_d->count;
+    const std::int64_t apart = std::abs(before - result);
+    if (!fits(before, m, n, ld, matrix_c->stride, count) || (apart > 0 && apart < std::int64_t{ld} * (n - 1) + m) ||
+        (adds && !fits(bias, m, 1, m, operation->bias_stride, count)) ||
+        (sums && !fits(static_cast<const float*>(operation->bias), n, 1, n, 0, 1))) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    const LtEpilogue lt{before, adds ? bias : nullptr, operation->bias_stride,
+                        sums ? static_cast<float*>(operation->bias) : nullptr};
     return multiply(handle, stream, &lt, operation->op_a, operation->op_b, m, n, k, static_cast<const float*>(alpha),
-                    static_cast<const X*>(a), static_cast<int>(matrix_a->ld), 0, static_cast<const X*>(b),
-                    static_cast<int>(matrix_b->ld), 0, static_cast<const float*>(beta), result, ld, 0, 1,
-                    operation->compute);
+                    static_cast<const X*>(a), static_cast<int>(matrix_a->ld), matrix_a->stride,
+                    static_cast<const X*>(b), static_cast<int>(matrix_b->ld), matrix_b->stride,
+                    static_cast<const float*>(beta), result, ld, matrix_d->stride, count, operation->compute);
   };
-  return matrix_a->type == CUDA_R_16BF ? run(Bfloat16{}) : run(float{});
+  if (matrix_d->type == CUDA_R_16BF) return run(Bfloat16{}, Bfloat16{});
+  return matrix_a->type == CUDA_R_16BF ? run(Bfloat16{}, float{}) : run(float{}, float{});
 }
 
 }  // namespace tally::cuda_host

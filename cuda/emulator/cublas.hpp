@@ -60,7 +60,8 @@ enum cublasLtMatmulDescAttributes_t : int {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
-  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE = 10
 };
 struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
@@ -68,11 +69,18 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t op_a, op_b;
   cublasLtEpilogue_t epilogue;
   void* bias;
+  std::int64_t bias_stride;
+};
+enum cublasLtMatrixLayoutAttribute_t : int {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   std::uint64_t rows, columns;
   std::int64_t ld;
+  std::int32_t count;
+  std::int64_t stride;
   bool operator==(const cublasLtMatrixLayoutOpaque_t&) const = default;
 };
 using cublasLtMatmulDesc_t = cublasLtMatmulDescOpaque_t*;
@@ -108,11 +116,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
                                               const void* value, std::size_t bytes);
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t matrix, cudaDataType_t type, std::uint64_t rows,
                                         std::uint64_t columns, std::int64_t ld);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matrix,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes);
 cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preference);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes);
-// Finds an algorithm if c and d are f32, and a and b are f32, or bf16 with CUBLAS_COMPUTE_32F.
+// Finds an algorithm if c and d are f32, and a and b are f32, or bf16 with CUBLAS_COMPUTE_32F. In the latter case c and
+// d may be bf16, too, and then the bias is. There are no sums of the columns of several matrices, or for a bf16 result.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

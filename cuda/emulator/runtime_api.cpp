@@ -70,7 +70,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int index) {
   if (index != 0) return result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "CPU");
-  properties->major = 8;
+  constexpr int most_before_8 = 64;  // KiB of shared memory of a block
+  properties->major = settings().shared_kib > most_before_8 ? 8 : 7;
   properties->multiProcessorCount = 2;
   return cudaSuccess;
 }

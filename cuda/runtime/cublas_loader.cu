@@ -74,6 +74,10 @@ TALLY_FORWARD(cublasStatus_t, cublasLtMatrixLayoutInit_internal,
               (cublasLtMatrixLayout_t matrix, std::size_t bytes, cudaDataType type, std::uint64_t rows,
                std::uint64_t columns, std::int64_t ld),
               (matrix, bytes, type, rows, columns, ld))
+TALLY_FORWARD(cublasStatus_t, cublasLtMatrixLayoutSetAttribute,
+              (cublasLtMatrixLayout_t matrix, cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+               std::size_t bytes),
+              (matrix, attribute, value, bytes))
 TALLY_FORWARD(cublasStatus_t, cublasLtMatmulPreferenceInit_internal,
               (cublasLtMatmulPreference_t preference, std::size_t bytes), (preference, bytes))
 TALLY_FORWARD(cublasStatus_t, cublasLtMatmulPreferenceSetAttribute,

@@ -22,21 +22,32 @@ Tensor merge_heads(const Tensor& x) {
 
 namespace {
 WithBias biases(const ModelOptions& model) { return model.bias ? WithBias::yes : WithBias::no; }
+
+// Undefined if the three projections have separate parameters.
+StackedParameters stacked_parameters(const Initializer& start, const ModelOptions& model) {
+  const bool separate = is_cpu(start.device()) || start.has_source() || model.heads != model.key_heads();
+  if (separate || model.qk_norm != "none") return {};
+  return {start, 3, model.width, model.heads * model.width_of_head(), biases(model)};
+}
+
 }  // namespace
 
 Attention::Attention(const Initializer& start, const ModelOptions& model, double output_gain)
     : heads_(model.heads),
       key_heads_(model.key_heads()),
       composed_(model.attention == "composed"),
-      query_(start.at("query"), model.width, heads_ * model.width_of_head(), biases(model)),
-      key_(start.at("key"), model.width, key_heads_ * model.width_of_head(), biases(model)),
-      value_(start.at("value"), model.width, key_heads_ * model.width_of_head(), biases(model)),
+      stacked_(stacked_parameters(start, model)),
+      query_(stacked_.next(start.at("query")), model.width, heads_ * model.width_of_head(), biases(model)),
+      key_(stacked_.next(start.at("key")), model.width, key_heads_ * model.width_of_head(), biases(model)),
+      value_(stacked_.next(start.at("value")), model.width, key_heads_ * model.width_of_head(), biases(model)),
       output_(start.at("output"), heads_ * model.width_of_head(), model.width, biases(model), output_gain),
       norm_by_head_(model.qk_norm == "head") {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
   add_child("output", output_);
+  add_matmul_operand(stacked_.weight());
+  add_matmul_operand(stacked_.bias());
   if (model.qk_norm != "none") {
     const auto make = [&](std::string_view name, std::int64_t heads) {
       const std::int64_t width = norm_by_head_ ? model.width_of_head() : heads * model.width_of_head();
@@ -103,17 +114,29 @@ Tensor side_by_side(const std::vector<AttentionTrace>& traces, const LayerEncodi
 
 Tensor Attention::forward(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
                           const KVContext& earlier, Tensor residual) const {
-  const OutputPrecision precision = input_precision(encoding, pass, earlier);
-  const auto project = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
+  const std::vector<Tensor> qkv = project(x, encoding, pass, input_precision(encoding, pass, earlier));
+  const Tensor attended = attend(x, qkv[0], qkv[1], qkv[2], encoding, pass, earlier);
+  return output_.forward(merge_heads(attended), std::move(residual));
+}
+
+std::vector<Tensor> Attention::project(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
+                                       OutputPrecision precision) const {
+  const bool tiled = !composed_ && pass.trace == nullptr && encoding.size() == 1;
+  // Results of one matmul share their memory: with a rotation, unrotated q and k would be kept as long as v.
+  if (stacked_.defined() && tiled && !encoding.front().encoding->traits.rotates) {
+    std::vector<LinearWeights> layers;
+    for (const Linear* layer : {&query_, &key_, &value_}) layers.push_back({layer->weight(), layer->bias()});
+    return linear_heads(x, {stacked_.weight(), stacked_.bias()}, layers, heads_, precision);
+  }
+  const auto projected = [&](const Linear& by, const Norm* norm, std::int64_t heads) {
     if (norm == nullptr) return split_heads(by.forward(x, {}, precision), heads);
     const Tensor rows = by.forward(x);
     const Shape by_head{rows.size(0), rows.size(1), heads, rows.size(2) / heads};
     const Tensor normed = norm->forward(norm_by_head_ ? reshape(rows, by_head) : rows, precision);
     return transpose(reshape(normed, by_head), 1, 2);
   };
-  const Tensor q = project(query_, query_norm_.get(), heads_), k = project(key_, key_norm_.get(), key_heads_),
-               v = project(value_, nullptr, key_heads_);
-  return output_.forward(merge_heads(attend(x, q, k, v, encoding, pass, earlier)), std::move(residual));
+  return {projected(query_, query_norm_.get(), heads_), projected(key_, key_norm_.get(), key_heads_),
+          projected(value_, nullptr, key_heads_)};
 }
 
 OutputPrecision Attention::input_precision(const LayerEncoding& encoding, const ForwardContext& pass,

@@ -51,8 +51,13 @@ class Attention final : public Module {
   bool continues(const LayerEncoding& encoding) const;
 
  private:
+  // q, k and v [B, H, T, d] of x.
+  std::vector<Tensor> project(const Tensor& x, const LayerEncoding& encoding, const ForwardContext& pass,
+                              OutputPrecision precision) const;
+
   std::int64_t heads_, key_heads_;
   bool composed_;
+  StackedParameters stacked_;  // of query, key and value, on a GPU if all have the same shape and no norms
   Linear query_, key_, value_, output_;
   bool norm_by_head_;
   std::unique_ptr<Norm> query_norm_, key_norm_;  // null without qk_norm

@@ -48,6 +48,7 @@ class Initializer {
 
   // The same with all parameters from `source`.
   Initializer with_source(ParameterSource source) const;
+  bool has_source() const { return static_cast<bool>(source_); }
   // For a child module: its names get this prefix.
   Initializer at(std::string_view name) const;
   // "blocks.0.attention.query.weight": the name with the prefixes.

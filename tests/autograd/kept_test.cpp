@@ -128,7 +128,7 @@ TEST_P(Kept, KernelsReadWhatIsKeptAsTheSameNumbers) {
   const auto norm = [&](const Tensor& d_x, const View& x, bool centered) {
     const Tensor d_weight = Tensor::empty({50}, DType::f32, default_device()), d_bias = d_weight.clone();
     const Workspace workspace(on.norm_backward_workspace(x), default_device());
-    on.norm_backward(d_x.view(), d_weight.view(), centered ? d_bias.view() : View{}, d_y.view(), x, weight.view(),
+    on.norm_backward(d_x.view(), {}, d_weight.view(), centered ? d_bias.view() : View{}, d_y.view(), x, weight.view(),
                      mean.view(), rstd.view(), false, workspace.data());
     if (centered) parameters.push_back(d_bias.to_vector<float>());
     parameters.push_back(d_weight.to_vector<float>());

@@ -7,6 +7,7 @@
 
 #include "autograd/node.hpp"
 #include "autograd/ops.hpp"
+#include "autograd/score.hpp"
 #include "core/device/workspace.hpp"
 #include "core/math/random.hpp"
 #include "tests/devices.hpp"
@@ -284,6 +285,64 @@ TEST_P(Layers, KeepHalf) {
     EXPECT_EQ(bytes, static_cast<std::size_t>(kept + 4 * rows * width + (once ? 2 * 2 * width * hidden : 0)));
     for (const Tensor& weight : {up, down}) EXPECT_EQ(weight.storage()->cached_bf16() != nullptr, once);
     backward(sum(y));
+  }
+}
+
+// The gradients of x, of a table, and of weights and biases of queries, keys and values, as one matmul or as three
+// layers. Attention writes gradients of queries, keys and values, and the table's matmul adds to those of queries.
+// Without attention only the queries have a gradient.
+std::vector<std::vector<double>> gradients_of_heads(bool as_one, bool with_attention, DType dtype) {
+  constexpr std::int64_t batch = 2, tokens = 40, in = 24, heads = 2, width = 8, out = heads * width;
+  const Tensor weight = drawn("weight", {3 * out, in}, dtype), bias = drawn("bias", {3 * out}, dtype);
+  std::vector<Tensor> leaves = {drawn("x", {batch, tokens, in}, dtype), drawn("table", {5, width}, dtype)};
+  for (std::int64_t n = 0; n < 3; ++n) {
+    for (const Tensor& all : {weight, bias}) {
+      const Tensor part = all.detached_slice(0, n * out, (n + 1) * out);
+      leaves.push_back(as_one ? part : part.clone());
+    }
+  }
+  for (Tensor& leaf : leaves) set_requires_grad(leaf);
+  const Tensor x = leaves[0] * 0.5;
+  std::vector<Tensor> results;
+  std::vector<LinearWeights> layers;
+  for (std::size_t n = 2; n < leaves.size(); n += 2) layers.push_back({leaves[n], leaves[n + 1]});
+  if (as_one) {
+    results = linear_heads(x, {weight, bias}, layers, heads, OutputPrecision::matmul_input);
+  } else {
+    for (const LinearWeights& layer : layers) {
+      const Tensor rows = linear(x, layer.weight, layer.bias, {}, OutputPrecision::matmul_input);
+      results.push_back(transpose(reshape(rows, {batch, tokens, heads, width}), 1, 2));
+    }
+  }
+  Tensor loss = sum(square(matmul(results[0], transpose(leaves[1], 0, 1))));
+  if (with_attention) loss = loss + sum(square(tiled_attention({results[0], results[1], results[2], 0.35}, {})));
+  backward(loss);
+  std::vector<std::vector<double>> gradients;
+  for (const Tensor& leaf : leaves) {
+    const Tensor d = gradient(leaf).defined() ? gradient(leaf) : Tensor::zeros(leaf.shape(), dtype, leaf.device());
+    gradients.push_back(d.to(DType::f64).to_vector<double>());
+  }
+  return gradients;
+}
+
+TEST_P(Layers, OfOneInputHaveTheirOwnGradientsInOneMatmul) {
+  if (is_cpu(default_device())) GTEST_SKIP() << "the CPU computes each layer by itself";
+  struct Case {
+    DType dtype;
+    MatmulPrecision precision;
+    double tolerance;
+  };
+  for (const Case& one : {Case{DType::f64, MatmulPrecision::f32, 1e-13}, Case{DType::f32, MatmulPrecision::f32, 1e-5},
+                          Case{DType::f32, MatmulPrecision::bf16, 0.02}}) {
+    set_matmul_precision(one.precision);
+    for (const bool with_attention : {true, false}) {
+      const std::vector<std::vector<double>> joined = gradients_of_heads(true, with_attention, one.dtype);
+      const std::vector<std::vector<double>> separate = gradients_of_heads(false, with_attention, one.dtype);
+      for (std::size_t n = 0; n < joined.size(); ++n) {
+        const double size = distance(separate[n], std::vector<double>(separate[n].size()));
+        EXPECT_LE(distance(joined[n], separate[n]), one.tolerance * size) << n << " " << with_attention;
+      }
+    }
   }
 }
 

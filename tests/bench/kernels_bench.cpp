@@ -158,12 +158,12 @@ void layers() {
   measure("layer_norm [8192,256]", 2 * megabytes_narrow,
           [&] { k.norm(y.view, mean.view, rstd.view, {}, x.view, weight.view, bias.view, 1e-5); });
   measure("layer_norm backward", 3 * megabytes_narrow, [&] {
-    k.norm_backward(d_x.view, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view, false,
+    k.norm_backward(d_x.view, {}, d_weight.view, d_bias.view, d.view, x.view, weight.view, mean.view, rstd.view, false,
                     workspace());
   });
   measure("rms_norm", 2 * megabytes_narrow, [&] { k.norm(y.view, {}, rstd.view, {}, x.view, weight.view, {}, 1e-5); });
   measure("rms_norm backward", 3 * megabytes_narrow, [&] {
-    k.norm_backward(d_x.view, d_weight.view, {}, d.view, x.view, weight.view, {}, rstd.view, false, workspace());
+    k.norm_backward(d_x.view, {}, d_weight.view, {}, d.view, x.view, weight.view, {}, rstd.view, false, workspace());
   });
 
   std::vector<std::int32_t> id_values(8192);

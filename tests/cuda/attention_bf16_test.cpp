@@ -66,7 +66,7 @@ std::array<std::vector<Sum>, 4> expected_of(const Problem& one, const Operands& 
     };
     const auto scaled_q = [&](std::int64_t d) {
       return static_cast<double>(
-          round_to_bf16(static_cast<float>(q[at(n, one.width, d)]) * static_cast<float>(x.scale)));
+          tally::round_to_bf16(static_cast<float>(q[at(n, one.width, d)]) * static_cast<float>(x.scale)));
     };
     struct Weight {
       std::int64_t key;
@@ -129,7 +129,7 @@ Results results_of(const Problem& one, const Operands& x, DType of_output, DType
 }
 
 std::vector<double> rounded(std::vector<double> x) {
-  for (double& one : x) one = static_cast<double>(round_to_bf16(static_cast<float>(one)));
+  for (double& one : x) one = static_cast<double>(tally::round_to_bf16(static_cast<float>(one)));
   return x;
 }
 

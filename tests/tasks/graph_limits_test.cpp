@@ -3,8 +3,10 @@
 // two. cuBLAS on a GPU may need more than one kernel for a matmul.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/io/json.hpp"
 #include "tasks/training/train_step.hpp"
@@ -40,6 +42,9 @@ TEST_P(GraphLimits, HoldForTheKernelsOfAStep) {
   for (const JsonValue& limit : limits.elements()) {
     const std::string& encoding = limit.string("pe");
     const std::string& precision = limit.string("precision");
+    // GPUs with 64 KiB of shared memory a block have no tensor cores for bf16, and run other kernels.
+    const char* const shared = std::getenv("TALLY_CUDA_SHARED");
+    if (precision == "bf16" && shared != nullptr && std::string_view(shared) == "64") continue;
     set_matmul_precision(precision == "bf16" ? MatmulPrecision::bf16 : MatmulPrecision::f32);
     const GraphSize size = size_of_step(encoding);
     const std::int64_t most = limit.integer("kernels");
