@@ -72,6 +72,9 @@ TEST_P(Reductions, AreOtherEncodings) {
            {{"selective.selector.query.weight", no_selector}, {"selective.selector.key.weight", no_selector}}),
       in, plain);
 
+  expect_output("the remainder's bias starts at zero", make(encoding("stick-breaking", {{"remainder", "bias"}})), in,
+                output_of(*make(encoding("stick-breaking", {{"remainder", "drop"}})), in));
+
   // The strength is 2 sigmoid(bias), which is 0, or 2, to the last bit.
   const auto path = [](const Tensor& direction, double bias) {
     return make(encoding("path", {{"rank", 0}, {"conv", false}}), {{"path.direction.weight", direction},
