@@ -19,7 +19,10 @@ TALLY_ON_EVERY_DEVICE(Reductions);
 // With these parameters; others have their start values.
 std::unique_ptr<Encoding> make(const EncodingChoice& choice, const Parameters& parameters = {}) {
   testing::AttentionSizes sizes;
-  sizes.heads = heads, sizes.head_width = head_width, sizes.length = sizes.max_length = tokens;
+  sizes.heads = heads;
+  sizes.head_width = head_width;
+  sizes.length = tokens;
+  sizes.max_length = tokens;
   return encoding_with(choice, sizes, parameters);
 }
 
@@ -53,7 +56,6 @@ Tensor list(const std::vector<double>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())}, default_device());
 }
 Tensor full(const Shape& shape, double value) { return Tensor::full(shape, value, DType::f64, default_device()); }
-Tensor normal(const Shape& shape) { return normal_tensor("parameter", shape); }
 Tensor scores_of(const Operands& in) { return matmul(in.q, transpose(in.k, -1, -2), scale); }
 Tensor causal() { return mask_tensor({}, tokens, DType::f64, default_device()); }
 
@@ -81,7 +83,7 @@ TEST_P(Reductions, AreOtherEncodings) {
                                                                    {"path.strength.weight", full({heads, width}, 0)},
                                                                    {"path.strength.bias", full({heads}, bias)}});
   };
-  expect_output("path without strength is none", path(normal({width, width}), -1000), in, plain);
+  expect_output("path without strength is none", path(normal_tensor("direction", {width, width}), -1000), in, plain);
 
   // Operands [B, H, T, d] times a factor of token and channel.
   const auto none_of = [&](const std::function<double(std::int64_t t, std::int64_t n)>& factor) {
@@ -138,7 +140,7 @@ TEST_P(Reductions, SinksAreOneMoreKeyOrNone) {
   expect_output("a sink of no weight is none", sink(-1000), in, output_of(*make(encoding("none")), in));
   const Tensor e = masked_fill_zero(exp(scores_of(in)), causal());
   expect_output("a sink of 0 is softmax off by one", sink(0), in, matmul(e / (sum(e, {3}, true) + 1.0), in.v));
-  const Tensor value = normal({heads, head_width});
+  const Tensor value = normal_tensor("value", {heads, head_width});
   const Tensor with_sink =
       softmax(concat({masked_fill_min(scores_of(in), causal()), full({1, heads, tokens, 1}, 0.7)}, 3));
   expect_output(
