@@ -44,17 +44,25 @@ struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
 // All groups but a4xz5 have a single permutation or a single residue.
 class Group {
  public:
-  explicit Group(std::string_view name) : modulus_(name == "z60" ? 60 : name == "a4xz5" ? 5 : 1) {
-    const std::size_t points = name == "z60" ? 1 : name == "s3" ? 3 : name == "a4xz5" ? 4 : 5;
-    const bool even_only = name == "a5" || name == "a4xz5";
-    Images images(points);
+  explicit Group(std::string_view name) {
+    struct Kind {
+      std::string_view name;
+      std::size_t points;  // that are permuted
+      bool even_only;      // permutations
+      std::int32_t modulus;
+    };
+    constexpr Kind kinds[]{
+        {"a5", 5, true, 1}, {"s5", 5, false, 1}, {"z60", 1, false, 60}, {"a4xz5", 4, true, 5}, {"s3", 3, false, 1}};
+    const Kind& kind = *std::ranges::find(kinds, name, &Kind::name);
+    modulus_ = kind.modulus;
+    Images images(kind.points);
     std::iota(images.begin(), images.end(), std::size_t{0});
     do {
       std::size_t inversions = 0;
-      for (std::size_t y = 0; y < points; ++y) {
+      for (std::size_t y = 0; y < kind.points; ++y) {
         for (std::size_t x = 0; x < y; ++x) inversions += images[x] > images[y];
       }
-      if (!even_only || inversions % 2 == 0) permutations_.push_back(images);
+      if (!kind.even_only || inversions % 2 == 0) permutations_.push_back(images);
     } while (std::next_permutation(images.begin(), images.end()));
   }
   std::int64_t order() const { return std::ssize(permutations_) * modulus_; }

@@ -1,4 +1,7 @@
 // Hostile and damaged safetensors files.
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <limits>
 
 #include "core/device/allocator.hpp"
@@ -14,10 +17,29 @@ TEST_F(SafetensorsRefusals, OfWrongHeaderLengths) {
   const auto with_length = [&](std::uint64_t length) { return little_endian(length) + good.substr(8); };
   constexpr std::uint64_t largest = std::numeric_limits<std::uint64_t>::max();
   expect_refused("", "has 0 bytes, fewer than the 8");
-  expect_refused(with_length(1), "header length 1 does not fit");
-  expect_refused(with_length(good.size() - 7), "does not fit a file of");
-  expect_refused(with_length((16 << 20) + 1), "header length 16777217 is over 16777216");
-  expect_refused(with_length(largest), "header length 18446744073709551615 is over");
+  for (const auto& [length, message] : {std::pair<std::uint64_t, const char*>{0, "header length 0 does not fit"},
+                                        {1, "header length 1 does not fit"},
+                                        {good.size() - 7, "does not fit a file of"},
+                                        {16 << 20, "does not fit a file of"},
+                                        {(16 << 20) + 1, "header length 16777217 is over 16777216"},
+                                        {largest - 7, "header length 18446744073709551608 is over"},
+                                        {largest, "header length 18446744073709551615 is over"}}) {
+    expect_refused(with_length(length), message);
+  }
+}
+
+TEST_F(SafetensorsRefusals, OfWhatIsNotAFile) {
+  EXPECT_ERROR(SafetensorsFile::open(folder_.path()), "is a folder");
+  ASSERT_EQ(::mkfifo(folder_.file("pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(SafetensorsFile::open(folder_.file("pipe")), "is a pipe");
+}
+
+TEST_F(SafetensorsRefusals, OfAFileThatShrinks) {
+  const std::string path = folder_.file("a.safetensors");
+  write_safetensors(path, {{"x", Tensor::zeros({1000})}});
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_ERROR(file.read("x"), "has become shorter since");
 }
 
 TEST_F(SafetensorsRefusals, OfHeadersThatAreNotStrictJson) {
@@ -65,8 +87,19 @@ TEST_F(SafetensorsRefusals, OfOffsetsThatDoNotFit) {
 }
 
 TEST_F(SafetensorsRefusals, OfShapesThatAreNotPossible) {
-  expect_entry_refused("F32", "[-2]", "[0,8]", "'x': [shape] size -2 is not");
-  expect_entry_refused("F64", "[2147483648,1073741824]", "[0,0]", "does not fit 63 bits");  // 2^61 x 8 bytes
+  struct Row {
+    const char *type, *shape, *message;
+  };
+  for (const Row& row : {Row{"F32", "[-2]", "'x': [shape] size -2 is not"},
+                         {"F32", "[1,1,1,1,1,1,1,1,2]", "rank 9 is over 8"},
+                         {"F32", "[2147483649]", "size 2147483649 is not in 0 to 2^31"},
+                         {"F32", "[0,4294967296]", "size 4294967296 is not"},
+                         {"F64", "[2147483648,1073741824]", "does not fit 63 bits"},     // 2^61 x 8 bytes
+                         {"BOOL", "[2147483648,2147483648,4]", "does not fit 63 bits"},  // 2^64
+                         {"F32", "[2147483648,2147483648,2147483648,0]", "does not fit 63 bits"},
+                         {"F32", "[0,2147483648,2147483648,2147483648]", "does not fit 63 bits"}}) {
+    expect_entry_refused(row.type, row.shape, "[0,0]", row.message);
+  }
 }
 
 TEST_F(SafetensorsRefusals, OfDataThatIsNotTiled) {

@@ -119,6 +119,11 @@ TEST_F(Safetensors, UnsortedEntriesLoad) {
   EXPECT_EQ(file.entries().front().name, "b");
 }
 
+TEST_F(Safetensors, WhiteSpaceIsToleratedOnReading) {
+  const SafetensorsFile file = open(file_bytes(" \n\t{ " + entry("a", "F32", "[ 2 ]", "[0 , 8]") + " }\r\n  ", 8));
+  EXPECT_EQ(file.entries().front().shape, Shape({2}));
+}
+
 TEST_F(Safetensors, OtherTypesAreListedButNotLoaded) {
   const std::pair<std::string_view, std::size_t> types[] = {{"F16", 2},     {"I8", 1},     {"U8", 1},  {"I16", 2},
                                                             {"U16", 2},     {"U32", 4},    {"U64", 8}, {"F8_E4M3", 1},

@@ -205,7 +205,10 @@ void expect_activations(const Product& p) {
     }
   };
   for (const UnaryOp op : {UnaryOp::relu, UnaryOp::gelu, UnaryOp::gelu_tanh, UnaryOp::silu}) {
-    Matrices<T> sums(4, 1, p.m, p.n), argument = sums, expected = sums, c = sums;
+    Matrices<T> sums(4, 1, p.m, p.n);
+    Matrices<T> argument = sums;
+    Matrices<T> expected = sums;
+    Matrices<T> c = sums;
     compute(sums.view, {.bias = bias_view});
     cpu::unary(op, 0, expected.view, sums.view);
     compute(c.view,

@@ -23,10 +23,13 @@ struct Matrices {
   Matrices(unsigned seed, std::int64_t batch, std::int64_t rows, std::int64_t columns, Order order = Order::rows,
            std::int64_t pad = 0) {
     const bool transposed = order == Order::columns;
-    const std::int64_t length = (transposed ? rows : columns) + pad, one = (transposed ? columns : rows) * length;
+    const std::int64_t stored_rows = transposed ? columns : rows;
+    const std::int64_t stored_columns = transposed ? rows : columns;
+    const std::int64_t row_stride = stored_columns + pad;
+    const std::int64_t matrix_stride = stored_rows * row_stride;
     data.reserve(1);  // an address, even without elements
-    data.assign(static_cast<std::size_t>(batch * one), std::numeric_limits<T>::quiet_NaN());
-    view = {data.data(), dtype_of<T>, {batch, rows, columns}, {{one, length, 1}}};
+    data.assign(static_cast<std::size_t>(batch * matrix_stride), std::numeric_limits<T>::quiet_NaN());
+    view = {data.data(), dtype_of<T>, {batch, rows, columns}, {{matrix_stride, row_stride, 1}}};
     if (transposed) std::swap(view.strides[1], view.strides[2]);
     std::mt19937 generator(seed);
     std::uniform_real_distribution<double> uniform(-1.0, 1.0);

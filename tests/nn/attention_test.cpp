@@ -22,7 +22,9 @@ TEST(Attention, SplitsHeadsWithoutACopy) {
 TEST(Attention, KeepsOneSquareTensor) {
   const Initializer start(4, StartValues::gpt2);
   ModelOptions model;
-  model.width = 8, model.heads = 1, model.attention = "composed";
+  model.width = 8;
+  model.heads = 1;
+  model.attention = "composed";
   const Attention attention(start, model);
   EncodingSetup setup;
   setup.heads = setup.key_heads = 1;

@@ -102,7 +102,9 @@ TEST_P(Contextual, TableHasTheRightHandDerivativeAtIntegers) {
   const auto moved = [&](double step) {
     return loss(Tensor::full({sizes.width()}, step, DType::f64, default_device())).item();
   };
-  const double here = at_kink.item(), right = (moved(eps) - here) / eps, left = (here - moved(-eps)) / eps;
+  const double here = at_kink.item();
+  const double right = (moved(eps) - here) / eps;
+  const double left = (here - moved(-eps)) / eps;
   EXPECT_NEAR(by_backward, right, 1e-5);
   EXPECT_GT(std::abs(right - left), 1e-2);  // there is a kink
 }
@@ -110,12 +112,15 @@ TEST_P(Contextual, TableHasTheRightHandDerivativeAtIntegers) {
 // If layer 0 has no network, no layer would have one.
 TEST(CopeMlp, OfTheFirstLayerIsInNoOther) {
   ModelOptions options;
-  options.layers = 2, options.width = 8, options.heads = 2;
+  options.layers = 2;
+  options.width = 8;
+  options.heads = 2;
   const auto model_of = [&](const char* text) {
     return Transformer(options, encoding(text, {{"cope-mlp.layers", "first"}}), 5, 6, 1).parameters();
   };
-  for (const auto& [path, parameter] : model_of("cope-mlp"))
+  for (const auto& [path, parameter] : model_of("cope-mlp")) {
     EXPECT_FALSE(path.starts_with("blocks.1.position")) << path;
+  }
   EXPECT_NO_THROW(model_of("0:alibi@0,cope-mlp@1,1:cope-mlp"));
   const std::string refused = testing::error_of([&] { model_of("0:none,1:cope-mlp@0,alibi@1"); });
   EXPECT_NE(refused.find("it would act nowhere"), std::string::npos) << refused;

@@ -85,10 +85,12 @@ inline std::optional<EncodingCase> with_option(const EncodingCase& one, const Op
   return changed;
 }
 
-// The case with each other value of a choice or a flag, or with one other number.
+// The case with each other value of a choice or a flag, or with one other number. Two small whole numbers are tried,
+// and for real numbers twice the default and 1: one of them differs from the default, is in the option's range, and
+// suits the small sizes of the tests. The second one of two that work would only repeat the first.
 inline std::vector<EncodingCase> with_other_values(const EncodingCase& one, const OptionInfo& info) {
   std::vector<std::string> values = info.allowed;
-  const bool number = info.allowed.empty() && !std::holds_alternative<bool>(info.value);
+  const bool is_number = info.allowed.empty() && !std::holds_alternative<bool>(info.value);
   if (std::holds_alternative<bool>(info.value)) values = {"false", "true"};
   if (std::holds_alternative<std::int64_t>(info.value)) values = {"2", "3"};
   if (const double* real = std::get_if<double>(&info.value)) values = {to_text(2 * *real), "1"};
@@ -96,7 +98,7 @@ inline std::vector<EncodingCase> with_other_values(const EncodingCase& one, cons
   for (const std::string& value : values) {
     if (value == to_text(info.value)) continue;
     if (auto other = with_option(one, info, value)) changed.push_back(std::move(*other));
-    if (number && !changed.empty()) break;
+    if (is_number && !changed.empty()) break;
   }
   return changed;
 }
@@ -251,14 +253,15 @@ inline std::vector<EncodingCase> together_cases(std::size_t step = 1) {
   return all;
 }
 
-// All cases; where tests take a share each encoding as it is and with all of its options changed. (Every option there:
-// tests of forms, reference values.)
-inline std::vector<EncodingCase> cases_here() {
-  if (!takes_a_share()) return all_cases();
+// Each encoding as it is and with all of its options changed.
+inline std::vector<EncodingCase> plain_and_changed_cases() {
   std::vector<EncodingCase> cases = plain_cases();
   for (EncodingCase& one : changed_cases()) cases.push_back(std::move(one));
   return cases;
 }
+
+// All cases, or few where tests take a share. (Every option there: tests of forms, reference values.)
+inline std::vector<EncodingCase> cases_here() { return takes_a_share() ? plain_and_changed_cases() : all_cases(); }
 
 // Whether an error is about these encodings: that they cannot act together, or one of them not for this length.
 inline bool names_encodings(std::string_view error, const EncodingChoice& choice) {

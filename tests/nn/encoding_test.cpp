@@ -1,6 +1,7 @@
 // Tests of every encoding, with each value of its options. No encoding is named here.
 #include <gtest/gtest.h>
 
+#include "autograd/gradcheck.hpp"
 #include "tests/nn/refusals.hpp"
 #include "tests/nn/small_model.hpp"
 
@@ -8,6 +9,7 @@ namespace tally::encoding_test {
 
 using testing::cases_here;
 using testing::EncodingCase;
+using testing::make_encoding;
 using testing::normal_tensor;
 using testing::some_tokens;
 using testing::together_cases;
@@ -64,6 +66,47 @@ TEST(EncodingRegistry, HasAllThatIsPrinted) {
   for (const EncodingEntry* entry : encoding_registry()) {
     EXPECT_FALSE(entry->summary.empty() || entry->formula.empty() || entry->paper.empty()) << entry->name;
     for (const OptionInfo& info : list_options(*entry->make_options())) EXPECT_FALSE(info.help.empty()) << info.name;
+  }
+}
+
+// With default options. All others go on beyond the trained length.
+TEST(EncodingRegistry, NamesThoseThatEndAtTheTrainedLength) {
+  std::set<std::string> ending;
+  for (const EncodingCase& one : testing::plain_singles()) {
+    if (testing::refused(one.choice, 13, 8)) ending.insert(one.label);
+  }
+  EXPECT_EQ(ending, (std::set<std::string>{"absolute", "relative"}));
+}
+
+// The Jacobian of the attention output (and of the embedding) by x, q, k, v and the parameters. On other devices than
+// the CPU, whose launches take their time, only along a random direction.
+TEST_P(Encodings, HaveTheGradientsOfCentralDifferences) {
+  const testing::AttentionSizes sizes;
+  const Shape head_shape{sizes.batch, sizes.heads, sizes.length, sizes.head_width};
+  const std::int64_t full_limit = GetParam() == Device{} ? 100'000 : 0;
+  for (const EncodingCase& one : testing::plain_and_changed_cases()) {
+    SCOPED_TRACE(one.label);
+    if (testing::refused(one.choice, sizes.length, sizes.max_length)) continue;
+    std::vector<Tensor> inputs{normal_tensor("x", {sizes.batch, sizes.length, sizes.width()}),
+                               normal_tensor("q", head_shape), normal_tensor("k", head_shape),
+                               normal_tensor("v", head_shape)};
+    const auto start = make_encoding(one.choice, sizes, [&](std::string_view name, const Shape& shape, const Fill&) {
+      return inputs.emplace_back(normal_tensor(name, shape, 0.7));
+    });
+    if (start->traits.straight_through) continue;
+    start->project();
+    const auto scored = testing::encoded_attention(*start, {inputs[0], inputs[1], inputs[2], inputs[3], 0.5});
+    EXPECT_GT(testing::distance_to_kinks(scored.operands, scored.score), 1e-4) << "too near to move by 1e-6";
+    const auto output = [&](const std::vector<Tensor>& given) {
+      std::size_t next = 4;
+      const auto encoding =
+          make_encoding(one.choice, sizes, [&](std::string_view, const Shape&, const Fill&) { return given[next++]; });
+      const Tensor heads = testing::attention_output(*encoding, given[0], given[1], given[2], given[3]);
+      return merge_heads(heads) + encoding->embed(given[0], {});
+    };
+    const GradcheckResult result = gradcheck(output, inputs, {.full_limit = full_limit, .directions = 1});
+    EXPECT_EQ(result.full, full_limit > 0);
+    EXPECT_TRUE(result.ok) << result.text;
   }
 }
 

@@ -170,7 +170,8 @@ TEST_P(Generation, GoesOnBehindAWindow) {
 TEST(GenerationMemory, GrowsWithTheTextAndNoFaster) {
   constexpr std::int64_t tokens = 512;
   ModelOptions options;
-  options.layers = 2, options.width = 64;
+  options.layers = 2;
+  options.width = 64;
   Transformer model(options, EncodingChoice::parse("none"), vocabulary, tokens, 1, DType::f64);
   const Tensor text = some_tokens(tokens);
   const auto taken = [] {
@@ -256,7 +257,10 @@ TEST_P(Generation, ComputesAnewWhatCannotGoOn) {
 TEST(Mixing, HasNoWeightsToLeaveOut) {
   const EncodingEntry whole = entry_of<Whole>("whole");
   ModelOptions options;
-  options.layers = 1, options.width = 8, options.heads = 2, options.dropout = 0.1;
+  options.layers = 1;
+  options.width = 8;
+  options.heads = 2;
+  options.dropout = 0.1;
   Transformer model(options, choice_of({&whole}), vocabulary, length, 1);
   EXPECT_THROW(model.forward(some_tokens(length), {.training = true}), Error);
   model.forward(some_tokens(length));

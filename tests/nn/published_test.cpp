@@ -2,6 +2,9 @@
 // it (tests/reference/published/README.md). Compared are outputs, and gradients of that code's own backward.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <sstream>
+
 #include "tests/nn/reference_file.hpp"
 
 namespace tally::published_test {
@@ -44,6 +47,21 @@ TEST_P(Published, CodeGivesTheSameNumbers) {
     ++checked;
   });
   if (checked == 0) GTEST_SKIP() << "no published code of the encoding that is asked for";
+}
+
+// That no encoding loses its numbers.
+TEST(Repository, WhatIsPublishedIsThere) {
+  std::set<std::string> seen;
+  for_every_file(folder, [&](const SafetensorsFile& file) {
+    for (const EncodingChoice::Part& part : choice_of(file).parts) seen.insert(part.entry->name);
+  });
+  std::istringstream names(
+      "alibi bam cope dape dape2 fire fox fox-pro gated grape-a grape-ap grape-m hard kerple mta path pope relative "
+      "relative-bank repo rope selective selective-rope sigmoid sink softpick stick-breaking tra transformer-xl wall "
+      "xpos");
+  for (std::string name; names >> name;) {
+    EXPECT_TRUE(seen.contains(name)) << "no numbers of published code for " << name;
+  }
 }
 
 }  // namespace tally::published_test

@@ -13,7 +13,9 @@ namespace tally::testing {
 // max_length.
 inline bool refused(const EncodingChoice& choice, std::int64_t length, std::int64_t max_length) {
   ModelOptions model;
-  model.layers = 2, model.width = 8, model.heads = 2;
+  model.layers = 2;
+  model.width = 8;
+  model.heads = 2;
   const Initializer start(1, StartValues::fan_in, DType::f64, default_device());
   EncodingSetup setup = EncodingSetup::of(model, max_length, start);
   try {

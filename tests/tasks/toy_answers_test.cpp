@@ -137,8 +137,9 @@ std::vector<Tokens> permutations(std::size_t points, bool even_only) {
   std::iota(images.begin(), images.end(), 0);
   do {
     std::int64_t inversions = 0;
-    for (std::size_t x = 0; x < points; ++x)
+    for (std::size_t x = 0; x < points; ++x) {
       inversions += std::ranges::count_if(part(images, x, points), [&](auto y) { return y < images[x]; });
+    }
     if (!even_only || inversions % 2 == 0) all.push_back(images);
   } while (std::ranges::next_permutation(images).found);
   return all;
@@ -147,8 +148,9 @@ std::vector<Tokens> permutations(std::size_t points, bool even_only) {
 // An element is a permutation and a residue. Except in a4xz5, one of the two has a single value.
 Answers group_word(const Given& given) {
   const std::string group = given.option("group", "a5");
-  const std::int32_t modulus = group == "z60" ? 60 : group == "a4xz5" ? 5 : 1;
+  const std::map<std::string, std::int32_t> moduli{{"z60", 60}, {"a4xz5", 5}, {"s3", 1}, {"a5", 1}, {"s5", 1}};
   const std::map<std::string, std::size_t> points{{"z60", 1}, {"a4xz5", 4}, {"s3", 3}, {"a5", 5}, {"s5", 5}};
+  const std::int32_t modulus = moduli.at(group);
   const std::vector<Tokens> all = permutations(points.at(group), group.starts_with('a'));
   EXPECT_EQ(given.tokens().front(), std::ssize(all) * modulus) << "the start symbol";
   Answers answers(given);
@@ -183,16 +185,20 @@ Answers last_sentence(const Given& given) {
 Answers last_x(const Given& given) {
   const auto colours = static_cast<std::int32_t>(given.number("colours", "8"));
   Answers answers(given);
-  Tokens latest;
-  std::size_t at = 0;
+  Tokens latest;  // the colour of the last x up to each position
+  std::int32_t colour = none;
+  std::size_t last_x = 0;
   for (std::size_t t = 0; t < given.tokens().size(); ++t) {
     const bool is_x = given.tokens()[t] < colours;
-    if (is_x) at = t;
-    latest.push_back(is_x ? given.tokens()[t] : latest.empty() ? none : latest.back());
+    if (is_x) {
+      colour = given.tokens()[t];
+      last_x = t;
+    }
+    latest.push_back(colour);
   }
   EXPECT_EQ(given.tokens().back(), 2 * colours);
-  answers.scored.back() = latest.back();
-  answers.key = static_cast<std::int64_t>(given.tokens().size() - 2 - at);
+  answers.scored.back() = colour;
+  answers.key = static_cast<std::int64_t>(given.tokens().size() - 2 - last_x);
   if (given.option("loss", "all") == "all") answers.also_trained = part(latest, 0, latest.size() - 1);
   return answers;
 }
@@ -332,9 +338,13 @@ Answers n_back(const Given& given) {
 
 Answers passkey(const Given& given) {
   const std::string text(given.tokens().begin(), given.tokens().end());
-  const std::size_t question = text.size() - 8, statement = text.find(text.substr(question, 3));
-  Answers answers = with_outputs(given, text.size() - 6, part(given.tokens(), statement + 3, statement + 8));
-  answers.key = static_cast<std::int64_t>(1 + 4 * (text.size() - 5 - statement) / text.size());
+  const std::size_t question = text.size() - 8;
+  const std::size_t statement = text.find(text.substr(question, 3));
+  const Tokens digits = part(given.tokens(), statement + 3, statement + 8);
+  Answers answers = with_outputs(given, text.size() - 6, digits);
+  const std::size_t distance = text.size() - 5 - statement;
+  const std::size_t quarter = 1 + 4 * distance / text.size();
+  answers.key = static_cast<std::int64_t>(quarter);
   std::string filler;
   std::set<char> letters;
   for (std::size_t at = 0; at < question;) {
