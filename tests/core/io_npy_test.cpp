@@ -123,6 +123,9 @@ TEST_F(Npy, HeaderAlone) {
 }
 
 TEST_F(Npy, RefusesWhatIsNotNpy) {
+  EXPECT_ERROR(read_npy(folder_.path()), "is a folder");
+  ASSERT_EQ(::mkfifo(folder_.file("pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(read_npy(folder_.file("pipe")), "is a pipe");
   expect_refused("", "byte 0: not a .npy file");
   expect_refused("\x93NUMPY\1", "byte 7: the file ends within its header");
   const std::string good = file_bytes(1, dictionary("<f4", "False", "(2, 3)"), data_of(six));
@@ -184,7 +187,10 @@ TEST_F(Npy, RefusesShapesThatAreNotPossible) {
   refused("(6L,)", "byte 62: syntax error");
   refused("(6.0,)", "the number 6.0 is no integer");
   refused("(99999999999999999999,)", "byte 61: the integer 99999999999999999999 does not fit 64 bits");
+  refused("(4294967296,)", "is not in 0 to 2^31");
   refused("(2147483648, 2147483648, 4)", "does not fit 63 bits");
+  refused("(0, 2147483648, 2147483648, 2147483648)", "does not fit 63 bits");
+  refused("(1, 1, 1, 1, 1, 1, 1, 1, 6)", "rank 9 is over 8");
 }
 
 TEST_F(Npy, RefusesDataTooShortOrLong) {
