@@ -290,7 +290,7 @@ TEST_P(Layers, KeepHalf) {
 }
 
 // The gradients of x, of a table, and of weights and biases of queries, keys and values, as one matmul or as three
-// layers. Attention writes gradients of queries, keys and values, and the table's matmul adds to those of queries.
+// layers. Attention writes gradients of queries, keys and values, and the table's matmul adds to the first.
 // Without attention only the queries have a gradient.
 std::vector<std::vector<double>> gradients_of_heads(bool as_one, bool with_attention, DType dtype) {
   constexpr std::int64_t batch = 2, tokens = 40, in = 24, heads = 2, width = 8, out = heads * width;
