@@ -7,6 +7,7 @@
 #include "core/device/kernels.hpp"
 #include "core/device/workspace.hpp"
 #include "core/math/random.hpp"
+#include "core/precision.hpp"
 #include "tests/autograd/hyperparameters.hpp"
 #include "tests/autograd/op_cases.hpp"
 
@@ -199,6 +200,25 @@ std::vector<OpCase> direct_cases() {
       clip_case("clip_scale", 2),
       clip_case("clip_scale_short", 100),
       clip_case("clip_scale_any", 0),
+      {.name = "round_to_bf16",
+       .kernels = {"round_to_bf16"},
+       .operands = {{Kind::constant}},
+       .shapes = small_vectors,
+       .large = large_vector,
+       .run =
+           [](const auto& x) {
+             const Tensor given = cast(x[0], DType::f32).to_dense();
+             const Tensor rounded = Tensor::empty(given.shape(), DType::bf16, given.device());
+             kernels(given.device()).round_to_bf16(Only(rounded), Only(given));
+             return cast(rounded, x[0].dtype());
+           },
+       .reference =
+           [](const auto& x) {
+             Array y = x[0];
+             for (double& value : y.values) value = round_to_bf16(static_cast<float>(value));
+             return y;
+           },
+       .differentiable = false},
       {.name = "squared_norm",
        .kernels = {"squared_norm"},
        .operands = {{Kind::constant, -1, 2}},
