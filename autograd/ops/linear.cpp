@@ -168,7 +168,7 @@ struct JoinedGradient {
   }
   // Stores the gradient of a layer, unless it is in its place already. Returns whether it is the first one.
   bool store(std::size_t layer, const Tensor& d_y) {
-    const bool first = std::ranges::none_of(is_set, [](bool set) { return set; });
+    const bool first = !std::ranges::any_of(is_set, [](bool set) { return set; });
     Tensor own = of(layer);
     if (d_y.storage() != own.storage()) own.copy_from(d_y);
     is_set[layer] = true;
