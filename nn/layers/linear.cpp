@@ -19,7 +19,7 @@ Tensor Linear::forward(Tensor x, Tensor residual, OutputPrecision precision) con
 
 StackedParameters::StackedParameters(const Initializer& start, std::int64_t layers, std::int64_t in, std::int64_t out,
                                      WithBias with_bias)
-    : weight_(Tensor::empty({layers * out, in}, start.dtype(), start.device())), layers_(layers) {
+    : weight_(Tensor::empty({layers * out, in}, start.dtype(), start.device())) {
   if (with_bias == WithBias::yes) bias_ = Tensor::empty({layers * out}, start.dtype(), start.device());
 }
 

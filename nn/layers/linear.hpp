@@ -41,7 +41,7 @@ class StackedParameters {
 
  private:
   Tensor weight_, bias_;
-  std::int64_t layers_ = 0, given_ = 0;
+  std::int64_t given_ = 0;  // layers that have their parameters
 };
 
 }  // namespace tally
