@@ -42,7 +42,7 @@
 namespace tally::TALLY_CUDA_NAMESPACE {
 
 #if defined(__CUDACC__)
-// As in host/language.hpp, which checks the alignment.
+// As in cuda/emulator/language.hpp, which checks the alignment.
 template <class Vector, class T>
 __device__ Vector* vector_at(T* first) {
   return reinterpret_cast<Vector*>(first);
@@ -73,6 +73,7 @@ template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
             Arguments&&... arguments) {
   static_assert((std::is_trivially_copyable_v<Parameters> && ...), "parameters go to the device as plain bytes");
+  static_assert((sizeof(Parameters) + ... + 0) <= 4096, "CUDA before version 12.1 takes 4 KiB of parameters");
 #if defined(__CUDACC__)
   constexpr std::size_t without_asking = std::size_t{48} << 10;
   if (shared_bytes > without_asking) {
