@@ -17,18 +17,11 @@ namespace {
 void check_call(cudaError_t error, const char* call, const char* file, int line) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // reported now, not again after the next launch
-#if defined(__CUDACC__)
   if (error == cudaErrorNoKernelImageForDevice) {
-    int device = 0, major = 0, minor = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
     fail("cuda",
-         "this build has no code for a GPU of compute capability {}.{}; configure with "
-         "-D CMAKE_CUDA_ARCHITECTURES={}{} and build again",
-         major, minor, major, minor);
+         "this build has no code for this GPU; nvidia-smi --query-gpu=compute_cap --format=csv prints its compute "
+         "capability: for 7.5 configure with -D CMAKE_CUDA_ARCHITECTURES=75, and build again");
   }
-#endif
   fail_call(call, cudaGetErrorString(error), file, line);
 }
 
