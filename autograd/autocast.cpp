@@ -67,7 +67,7 @@ Tensor to_f32(const Tensor& x) {
 }
 
 Tensor bf16_operand(const Tensor& x) {
-  // A cached copy has the layout of its whole storage, so it has the parts of it, too.
+  // A cached copy has the layout of the whole storage, so strides and offset of x apply to it.
   if (const std::shared_ptr<Storage> cached = x.storage()->cached_bf16(); cached != nullptr) {
     return Tensor(cached, x.shape(), x.strides(), x.offset(), DType::bf16);
   }

@@ -33,7 +33,7 @@ Tensor to_bf16_cached(const Tensor& x);
 Tensor to_f32(const Tensor& x);
 
 // --- operands ---
-// The same for a matmul operand, which may be a view of a cached copy of more elements.
+// As to_bf16_cached(), but a part of a tensor that has a cached copy becomes a view of that copy.
 Tensor bf16_operand(const Tensor& x);
 
 // x as an operand of the device's matmul c = x other or other x. The CPU takes any types. CUDA takes two of one type:
@@ -48,8 +48,8 @@ Tensor fused_operand(const Tensor& x);
 // matmuls round f32 operands as they pack them.
 Tensor cache_operand(const Tensor& x);
 
-// The same for parameters, rounded by one kernel instead of one each. Views of a larger tensor are left out: their
-// copies are views of its copy.
+// The same for parameters, all rounded by one kernel. Views of a larger tensor are skipped: their copies are views of
+// its copy.
 std::vector<Tensor> cache_operands(std::span<const Tensor> parameters);
 
 // --- saved activations ---
@@ -60,11 +60,11 @@ Saved save_activation(std::string_view operation, const Tensor& x);
 // Saves the matmul operand x if `other` takes a gradient. x becomes the saved tensor, so that its f32 can be freed.
 Saved save_operand(std::string_view operation, Tensor& x, const Tensor& other);
 
-// A cached bf16 copy of x with uninitialised elements, for a kernel that reads x anyway to write. Undefined if
+// An uninitialised cached bf16 copy of x, to be written by a kernel that reads x anyway. Undefined if
 // save_activation(x) needs none, or has one already.
 Tensor bf16_cache_to_fill(const Tensor& x);
 
-// The same for a gradient that matmuls may read as an operand on CUDA. The gradient holds it until an element changes.
+// The same for a gradient that CUDA matmuls may read. The gradient holds the copy until an element changes.
 Tensor held_bf16_to_fill(const Tensor& gradient);
 
 }  // namespace tally

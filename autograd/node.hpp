@@ -40,9 +40,9 @@ struct AutogradData {
   Tensor gradient;
   std::uint32_t deliveries = 0;  // gradients that have arrived while backward runs
   // Returns memory for the gradient, next to the gradients of other tensors, so that one matmul can read them all.
-  // Undefined after the first call. Empty if the gradient needs no special place.
+  // Later calls return an undefined tensor. Empty if the gradient may be a separate tensor.
   std::function<Tensor()> take_place;
-  const Storage* place = nullptr;  // that was taken
+  const Storage* place = nullptr;  // returned by take_place
 };
 
 // Gradients of a node's inputs, filled in by its backward. d.wants(i) returns whether input i takes a gradient, so that
@@ -55,7 +55,7 @@ class Gradients {
   const Shape& shape(std::size_t input) const { return node_.input_shapes[input]; }
   // Ignored if the input takes no gradient. The shape must be the input's. Once per input.
   void set(std::size_t input, Tensor gradient);
-  // The same for a dense part of a tensor whose other parts are only set for other inputs. A leaf gets it without a
+  // The same for a dense view whose memory is shared only with gradients of other inputs. A leaf takes it without a
   // copy.
   void set_part(std::size_t input, Tensor gradient);
   bool is_part(std::size_t input) const { return parts_[input]; }
@@ -64,10 +64,9 @@ class Gradients {
   // norm may add to it in its epilogue, and calls added_to_it() instead of set(). Undefined otherwise.
   Tensor so_far(std::size_t input) const;
   void added_to_it(std::size_t input) { added_[input] = true; }
-  // Memory, of any strides, in which the operation should write the input's gradient before it is set. Undefined: in a
-  // tensor of its own.
+  // Memory of any strides. If defined, the operation should write the input's gradient there and set() it.
   Tensor take_place(std::size_t input) const;
-  // As so_far(), for a sum in the memory of take_place(). It may be bf16 and have any strides.
+  // As so_far(), for a sum in the memory from take_place(). It may be bf16 and have any strides.
   Tensor so_far_in_place(std::size_t input) const;
   bool is_added(std::size_t input) const { return added_[input]; }
 

@@ -1,6 +1,5 @@
-// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp), one warp per row. In backward, a block has 32 rows.
-// For the gradients of weight and bias its threads then sum columns of these rows. A second kernel sums the parts of
-// all blocks, in fixed order.
+// Layer norm and RMS norm over rows (formulas: core/cpu/norm.cpp), one warp per row. In backward, a block has 32 rows,
+// whose columns its threads sum for the gradients of weight and bias. A second kernel adds up the blocks in order.
 #include <cmath>
 
 #include "core/device/kernels.hpp"

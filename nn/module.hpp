@@ -29,8 +29,8 @@ class Module {
   // wrong shapes and types, and changes nothing then.
   void load(const NamedTensors& values);
 
-  // The tensors that matmuls read as parameters, of this module and its children, to be rounded together
-  // (cache_operands).
+  // The parameters of this module and its children that matmuls read, or the tensors that hold them, to be rounded
+  // together (cache_operands).
   std::vector<Tensor> matmul_operands() const;
 
   void clear_gradients() const;

@@ -37,8 +37,8 @@ class OptionVisitor {
   virtual void choice(std::string_view name, std::string& value, const std::vector<std::string_view>& allowed,
                       std::string_view help) = 0;
   virtual void text(std::string_view name, std::string& value, std::string_view help) = 0;
-  // The next option has an effect only if the choice or flag `other` has one of these values. check_values refuses
-  // another value than its default without them.
+  // The next option has an effect only if the choice or flag `other` has one of these values. Otherwise check_values
+  // refuses any value of it except the default.
   virtual void only_with(std::string_view other, const std::vector<std::string_view>& values) {
     (void)other, (void)values;
   }
@@ -77,7 +77,7 @@ struct OptionInfo {
   std::string help;
   std::vector<std::string> allowed;  // of a choice
   std::string range;                 // "1 to 8", "in [0, 1)", empty when any value is fine
-  std::string other = {};            // of only_with; empty without
+  std::string other = {};            // of only_with; empty if that was not called
   std::vector<std::string> needed = {};
 
   // The help text with the allowed values: "kind of norm (layer|rms)", "a share (in [0, 1))".
@@ -92,8 +92,8 @@ std::vector<OptionInfo> list_options(Options& options);
 // unchanged.
 void set_option(Options& options, std::string_view where, std::string_view name, std::string_view text);
 
-// Throws Error("[where] ...") for a value that set_option would refuse, as C++ code may have filled in, and for an
-// option without effect (OptionVisitor::only_with).
+// Checks options that C++ code has filled in: throws Error("[where] ...") for a value that set_option would refuse, and
+// for an option without effect (OptionVisitor::only_with).
 void check_values(const Options& options, std::string_view where);
 
 // "64", "0.5", "true", "half".

@@ -3,8 +3,8 @@
 //     d_x = d_y w,  d_w = d_y^T x,  d_bias = sum of d_y's rows,  d_residual = d_y.
 //   y = op(h) w_down^T + bias_down (+ residual),  h = x w_up^T + bias_up:
 //     d_h = (d_y w_down) op'(h), and the gradients of `up` follow as above.
-//   Several layers of one x: their results are one batched matmul. In backward d_y has a row of all layers' d_y for
-//   each row of x, so that d_x is one matmul, and the gradients of all weights and biases another.
+//   Several layers of one x: one batched matmul computes all results. In backward the d_y of all layers are columns of
+//   one matrix, so that d_x is one matmul, and the gradients of all weights and biases another.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -51,7 +51,7 @@ Tensor product(const Tensor& a, const Tensor& b, OutputPrecision precision = Out
   return c;
 }
 
-// The bias as the matmul of a result of this type adds it. CUDA adds a bias to a bf16 result in bf16.
+// The bias operand of a matmul whose result has this type. CUDA adds a bf16 bias to a bf16 result.
 Tensor bias_operand(const Tensor& bias, DType result) {
   const bool rounds = bias.defined() && result == DType::bf16 && !is_cpu(bias.device());
   return rounds ? bf16_operand(bias) : bias.to_dense();
@@ -76,8 +76,8 @@ Tensor affine(const Tensor& x, const LinearWeights& by, const Tensor& residual,
   return y;
 }
 
-// The gradient of a weight from d_rows [R, out], the gradient of the layer's matmul of rows [R, in]. If sums_rows,
-// d_bias becomes the bias's.
+// The gradient of a weight from d_rows [R, out], the gradient of the layer's matmul of rows [R, in]. If sums_rows, also
+// sets d_bias.
 Tensor gradient_of_weight(const Tensor& d_rows, const Tensor& rows, bool sums_rows, Tensor& d_bias) {
   const DType type = compute_type(d_rows.dtype());
   const Tensor d_weight = Tensor::empty({d_rows.size(1), rows.size(1)}, type, rows.device());
@@ -133,7 +133,7 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor residua
 
 namespace {
 
-// The gradients of the results of several layers, next to each other in each row.
+// The gradients of the results of several layers, as columns of one matrix.
 struct JoinedGradient {
   std::int64_t layers;
   Shape heads;  // [B, H, T, d] of one layer's result
@@ -147,26 +147,27 @@ struct JoinedGradient {
     const std::int64_t width = heads[1] * heads[3], row = layers * width;
     if (!rows.defined()) {
       const Shape shape{heads[0] * heads[2], row};
+      // finite checks read the parts that are not set yet
       rows = finite_checks() ? Tensor::zeros(shape, dtype, device) : Tensor::empty(shape, dtype, device);
     }
     Strides strides;
     strides.step = {heads[2] * row, heads[3], row, 1};
     return rows.detached_strided(heads, strides, static_cast<std::int64_t>(layer) * width);
   }
-  // The same for the operation that computes the gradient first; undefined for others.
+  // The same for the first caller; undefined for later ones.
   Tensor take(std::size_t layer) {
     if (is_taken[layer]) return {};
     is_taken[layer] = true;
     return of(layer);
   }
-  // All as the gradient of the layers' results [layers, B T, H d].
+  // All parts, as the gradient of y [layers, B T, H d].
   Tensor of_results() const {
     const std::int64_t width = heads[1] * heads[3];
     Strides strides;
     strides.step = {width, layers * width, 1};
     return rows.detached_strided({layers, rows.size(0), width}, strides, 0);
   }
-  // Stores the gradient of a layer, unless it is in its place already. Returns whether it is the first one.
+  // Copies the gradient of a layer to its part, unless it is there already. Returns whether it is the first layer's.
   bool store(std::size_t layer, const Tensor& d_y) {
     const bool first = !std::ranges::any_of(is_set, [](bool set) { return set; });
     Tensor own = of(layer);
@@ -174,7 +175,7 @@ struct JoinedGradient {
     is_set[layer] = true;
     return first;
   }
-  // All rows, which are then free. Results that no loss depends on have the gradient 0.
+  // Hands over all rows. Results that no loss depends on have the gradient 0.
   Tensor take_rows() {
     for (std::size_t layer = 0; layer < is_set.size(); ++layer) {
       if (!is_set[layer]) of(layer).fill(0);

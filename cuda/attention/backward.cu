@@ -34,7 +34,7 @@ struct RoundedRows {
         width(static_cast<int>(from.shape[3])),
         factor(factor_) {}
 
-  // Every row_lanes-th chunk of columns of a row, from chunk `first` on. row: among the rows of all heads.
+  // Rounds every row_lanes-th chunk of columns of a row, from chunk `first` on. row: index among the rows of all heads.
   __device__ void round(std::int64_t row, int first) const {
     if (to == nullptr) return;
     const std::int64_t head = row / queries;
@@ -59,8 +59,8 @@ struct StagedOperandRows {
   RoundedRows<float> d_output;
 };
 
-// What backward reads of each row: the numbers of gradient.hpp and, if operands are bf16, rounded operands. Writes the
-// row's part of the gradient of a sink, -(1 - sum_j a_ij) D_i, and clears its gradient of the table.
+// Prepares each row for backward: writes the numbers of gradient.hpp, rounded operands if operands are bf16, and the
+// row's part of the gradient of a sink, -(1 - sum_j a_ij) D_i. Clears the gradient of the row's table.
 template <class T>
 __global__ void attention_row_states(const __grid_constant__ DeviceCall<T> call, bool staged,
                                      const __grid_constant__ StagedOperandRows operands) {

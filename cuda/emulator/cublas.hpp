@@ -123,8 +123,8 @@ cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t preferenc
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
                                                     cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
                                                     std::size_t bytes);
-// Finds an algorithm if c and d are f32, and a and b are f32, or bf16 with CUBLAS_COMPUTE_32F. In the latter case c and
-// d may be bf16, too, and then the bias is. There are no sums of the columns of several matrices, or for a bf16 result.
+// Finds an algorithm if c and d are f32, and a and b are f32, or bf16 with CUBLAS_COMPUTE_32F. In the latter case c, d
+// and the bias may all be bf16. Sums of columns require a single matrix and an f32 result.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

@@ -460,7 +460,7 @@ LayerEncoding EncodingChoice::make(const EncodingSetup& setup) const {
           assignment.sum.front()->name);
     const bool own_key_only = mask.first == 0 && (mask.window == 1 || mask.chunk == 1);
     check(!own_key_only || !group.encoding->excludes_own_key(), "encoding",
-          "{}: queries see the key of their own token only, to which this encoding gives no weight, so that every "
+          "{}: queries attend only to the key of their own token, to which this encoding gives no weight, so every "
           "weight is 0; a window or chunk must be at least 2 here, or first at least 1",
           assignment.sum_text());
     layer.push_back(std::move(group));

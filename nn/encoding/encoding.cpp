@@ -1,4 +1,4 @@
-// What encodings read, and encodings by name.
+// The inputs of encodings, and encodings by name.
 #include "nn/encoding/encoding.hpp"
 
 #include <algorithm>

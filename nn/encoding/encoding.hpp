@@ -51,7 +51,7 @@ struct EncodingSetup {
     return make_parameter(name, shape, fill, scope);
   }
   std::function<Tensor(std::string_view name, const Shape& shape, const Fill& fill, Scope scope)> make_parameter;
-  // The weight [rows, D] of a linear layer of x, by its rule of thumb, and its bias, undefined without `bias`.
+  // The weight [rows, D] of a linear layer of x, with its usual start values, and its bias, undefined without `bias`.
   Tensor linear_weight(std::string_view name, std::int64_t rows) const;
   Tensor linear_bias(std::string_view name, std::int64_t rows) const;
 
@@ -206,8 +206,8 @@ struct HeadGroup {
 // The groups that cover a layer's heads in order, usually one.
 using LayerEncoding = std::vector<HeadGroup>;
 
-// The name of a flag for encodings whose `score` multiplies q with vectors of its own: it takes the rotated q. It has
-// an effect only in a combination with a rotation.
+// A flag of encodings whose `score` multiplies q with vectors of its own: it then uses the rotated q. It has an effect
+// only in a combination with a rotation.
 inline constexpr std::string_view rotated_query_option = "rotated-query";
 
 struct EncodingEntry {

@@ -42,7 +42,7 @@ class Rotary {
   Tables tables_;
 };
 
-// The value r of an option rotary-dims, where 0 means all dims of a head. Throws Error of the encoding if r is larger.
+// The number r of rotated dims, from an option where 0 means all. Throws Error of the encoding if a head has fewer.
 std::int64_t rotated_dims(std::string_view encoding, std::int64_t option, std::int64_t head_width);
 // θ_i = base^(-2i/r), i = 0 .. r/2-1. Throws Error of the encoding if r is odd.
 std::vector<double> rotary_angles(std::string_view encoding, std::int64_t dims, double base);

@@ -16,8 +16,8 @@ struct ContextualGateOptions {
   std::string source = "keys";
   bool rotated_query = false;
 
-  // Options "gates" and "rotated-query". only_in_gates: the encoding multiplies q only with keys, in the score, which
-  // reads the rotated q anyway, and in gates.
+  // Options "gates" and "rotated-query". only_in_gates: the flag affects only gates, because the encoding has no other
+  // vectors to multiply q with.
   void visit(OptionVisitor& visitor, bool only_in_gates = false);
 };
 

@@ -25,15 +25,15 @@ class Linear final : public Module {
   Tensor bias_;  // undefined without bias
 };
 
-// The weights [layers out, in], and the biases [layers out], of linear layers of the same input. The parameters of each
-// layer are views of them, so that a GPU computes all layers by one matmul (linear_heads).
+// The weights [layers out, in] and biases [layers out] of linear layers of the same input. The parameters of each layer
+// are views of them, so that a GPU computes all layers by one matmul (linear_heads).
 class StackedParameters {
  public:
   StackedParameters() = default;
   StackedParameters(const Initializer& start, std::int64_t layers, std::int64_t in, std::int64_t out,
                     WithBias with_bias);
-  // For the constructor of a layer: its parameters, with start values of `start`, are the next views. Without stacked
-  // parameters: `start`.
+  // An initializer for the constructor of the next layer: parameters are views, with start values of `start`. Returns
+  // `start` if this is undefined.
   Initializer next(const Initializer& start);
   bool defined() const { return weight_.defined(); }
   const Tensor& weight() const { return weight_; }

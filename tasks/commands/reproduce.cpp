@@ -43,7 +43,7 @@ std::string reading_text(const std::string& path) {
 }
 
 // The origin of the table, then every run with its counts and machine. Links to a file reading.md next to the page.
-// command: that makes the page. picture: next to it; empty for none. work: the runs that this call trained.
+// command: the command that makes the page. picture: a file next to it; may be empty. work: the runs that were trained.
 std::string page_text(const Reproduced& result, const std::string& path, const std::string& command,
                       const std::string& picture, const std::string& work) {
   std::string text = formatted("# {}\n{}", reproduced_text(result), reading_text(path));

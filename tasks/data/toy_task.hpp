@@ -133,7 +133,7 @@ class RunningAnswerTask : public LengthTask {
   // The separator is the last symbol, and the `drawn` symbols before it form the prompts, uniformly.
   RunningAnswerTask(std::string name, std::vector<std::string> vocabulary, std::int64_t drawn,
                     const RunningAnswerOptions& options, const Seeds& seeds);
-  // The answer to a prompt, from the answer to all of it but the last symbol (0 for an empty prompt).
+  // The answer to a prompt, computed from the answer to the prompt without its last symbol (0 for an empty prompt).
   virtual std::int32_t next_answer(std::int32_t answer, const std::vector<std::int32_t>& prompt) const = 0;
 
  private:
@@ -171,8 +171,8 @@ struct RecallOptions {
 
 class Recall : public ToyTask<RecallLaw> {
  public:
-  // Adds ood-dense with twice the pairs, or with updates ood-all, in which all keys are updated, if keys and slots
-  // suffice. Throws Error if they do not for training.
+  // Adds ood-dense (twice the pairs), or ood-all (all keys are updated) if there are updates, unless keys or slots are
+  // too few. Throws Error if they are too few for training.
   Recall(std::string name, const RecallOptions& options, std::int64_t updates, const Seeds& seeds);
 
  private:

@@ -42,7 +42,7 @@ struct TensorRow {
   Layout layout = Layout::same;
 };
 
-// A weight of every layer, with its bias.
+// A weight of every layer, and whether it has a bias.
 enum class WithBias { never, always, optional };  // optional: as model.bias
 struct LayerWeight {
   std::string_view theirs;             // "attn.c_attn"
@@ -67,7 +67,7 @@ struct Family {
   std::vector<TensorRow> embeddings;
   std::string_view layers;  // "transformer.h.", before a layer's number
   std::vector<LayerWeight> weights;
-  LayerWeight norm;  // behind the layers
+  LayerWeight norm;  // after the layers
 };
 
 extern const Family gpt2_family, llama_family, neox_family, qwen2_family;

@@ -363,7 +363,7 @@ if (page.data.problems.length) {
   section.hidden = false;
   section.append(element("h2", {}, "Not read"), ...page.data.problems.map(problem => element("p", {}, problem)));
 }
-// In the overview, the name of a task, which may end in its preset, leads to its pictures.
+// In the overview, the name of a task, which may end in its preset, links to its pictures.
 document.getElementById("overview").hidden = page.data.overview === "";
 document.getElementById("overviewtable").innerHTML = page.data.overview;
 for (const head of document.querySelectorAll("#overviewtable th")) {

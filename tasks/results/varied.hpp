@@ -22,7 +22,7 @@ struct VariedKey {
 
 using TaskSettings = std::vector<std::pair<std::string, std::string>>;
 
-// An evaluation of a trained run.
+// The settings of an evaluation of a trained run.
 struct VariedQuestion {
   std::string option, value;  // "task.length", "256"
   std::string split;

@@ -1,4 +1,4 @@
-// Questions about paths whose answer is false if the system refuses it, and changes that throw an Error with the path.
+// Checks of paths, which are false on any system error, and changes, which throw an Error with the path.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ inline bool is_folder(const std::filesystem::path& path) {
 // Whether the folder has a configuration, as every run has.
 inline bool has_config(const std::filesystem::path& folder) { return path_exists(folder / "config.json"); }
 
-// Makes the folder and those above it.
+// Makes the folder and its parents.
 inline void make_folder(std::string_view where, const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

@@ -105,7 +105,7 @@ Blanks prepend_scheme_of(const Node& metaspace) {
   for (const auto& [known, blanks] : prepend_schemes) {
     if (name == known) return blanks;
   }
-  metaspace.refuse("prepend_scheme", "'{}' is not known; one of never, first, always is", escape_for_print(name));
+  metaspace.refuse("prepend_scheme", "'{}' is not known; never, first and always are", escape_for_print(name));
 }
 
 // The steps of a member, with nested sequences flattened; none if it is null.

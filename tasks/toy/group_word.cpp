@@ -41,14 +41,14 @@ struct GroupWordOptions final : OptionsOf<GroupWordOptions> {
 };
 
 // An element is a permutation and a residue mod m, with the number m times the permutation's number plus the residue.
-// All groups but a4xz5 have a single permutation or a single residue.
+// All groups except a4xz5 have a single permutation or a single residue.
 class Group {
  public:
   explicit Group(std::string_view name) {
     struct Kind {
       std::string_view name;
-      std::size_t points;  // that are permuted
-      bool even_only;      // permutations
+      std::size_t points;  // permuted points
+      bool even_only;      // only even permutations
       std::int32_t modulus;
     };
     constexpr Kind kinds[]{

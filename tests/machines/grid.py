@@ -1,4 +1,4 @@
-"""What the tests of sweeps over many machines share: a grid of tiny runs, trained alone and compared file by file."""
+"""A grid of tiny runs for tests of sweeps over many machines, trained by one process and compared file by file."""
 import json
 import pathlib
 import subprocess

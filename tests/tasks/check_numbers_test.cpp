@@ -17,7 +17,7 @@ using testing::make_task;
 using testing::Settings;
 using Tokens = std::vector<std::int32_t>;
 
-// What a sequence adds to a mean: its sum over `count` answers, or one number.
+// The contribution of a sequence to a mean: its sum over `count` answers, or one number.
 struct Share {
   double sum;
   double count = 1;

@@ -301,7 +301,7 @@ class Worker {
     if (gradients_->q) unpack_lanes(d_q.view, rows, width_, d_q.lanes, d_q.factor, rounded_rows_);
   }
 
-  // Passes d_output to the matmuls and the softmax_rule.
+  // Passes d_output to the matmuls and the softmax rule, and writes the gradient of `rest`.
   void open_gradient(const RowTile& rows) {
     of_v_.open_rows(gradients_->d_output, rows);
     softmax_.open_gradient(rows, of_v_.y_rows(), call_.softmax_rule.rest ? rest_rows_ : nullptr, value_ld_,

@@ -1,6 +1,6 @@
 // Matmuls of a tile of pairs with bf16 operands of its keys and rows (core/cpu/attention/products.hpp), by the
-// microkernels of core/cpu/matmul/microkernel.hpp. The tile that is multiplied with either is rounded while it is
-// packed. Blocks are 32 keys by 32 lanes, and pairs above the diagonal are multiplied as zeros.
+// microkernels of core/cpu/matmul/microkernel.hpp. The tile is rounded while it is packed. Blocks are 32 keys by 32
+// lanes, and pairs above the diagonal are multiplied as zeros.
 #pragma once
 
 #include <algorithm>
@@ -120,7 +120,7 @@ class Bf16Operands {
   std::int64_t row_pairs() const { return tiles_.depth(tile_rows); }
   // The microkernel reads whole blocks of rows of a; the results of padding rows are ignored.
   static constexpr std::int64_t rows_of_a(std::int64_t rows) { return round_up(rows, 32) + 32; }
-  // Lanes of whole blocks before this one see none of the keys from j on.
+  // A multiple of `block`. No lane before it attends to the keys from j on.
   static std::int64_t first_block(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
     return keys.first_lane(rows, j) / block * block;
   }

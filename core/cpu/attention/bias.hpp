@@ -14,7 +14,7 @@ namespace tally::cpu {
 template <class T>
 class BiasTile {
  public:
-  // sums: of the head, to which backward adds (SharedSums); forward gives null.
+  // sums: the head's sums, to which backward adds (SharedSums). Null in forward.
   virtual void open_head(std::int64_t batch, std::int64_t head, const BiasOperands<double*>& sums) {
     (void)batch, (void)head, (void)sums;
   }

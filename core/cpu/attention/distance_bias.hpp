@@ -44,11 +44,11 @@ TALLY_CLONES void add_shifted_far(T* y, std::int64_t step_y, const T* x, std::in
   }
 }
 
-// z of the current row tile, and its gradient. Distances of `width` or more have no term, or with cap the last one's.
+// z of the current row tile, and its gradient. Beyond distance width - 1, z is 0, or with cap that of width - 1.
 template <class T>
 class RowsByDistance {
  public:
-  // keys: of the call, or 0 if there is no such bias.
+  // keys: number of keys of the call, or 0 without such a bias.
   RowsByDistance(std::int64_t width, bool cap, std::int64_t keys, bool with_gradient, Arena& arena)
       : width_(width), cap_(cap) {
     const auto take = [&](bool needed, std::int64_t rows) {

@@ -63,8 +63,8 @@ void pack_lanes(T* target, const View& x, const RowTile& rows, std::int64_t firs
   }
 }
 
-// y = x, rounded to bf16; rows are step_y and step_x apart.
-// Writes bits, because g++ does not vectorise assignments of whole objects.
+// y = x, rounded to bf16; rows are step_y and step_x apart. Writes bits, because g++ does not vectorise assignments of
+// whole objects.
 template <class T>
 TALLY_CLONES void write_rounded_rows(Bfloat16* y, std::int64_t step_y, const T* x, std::int64_t step_x,
                                      std::int64_t rows, std::int64_t width) {
@@ -94,7 +94,7 @@ void unpack_lanes(const View& x, const RowTile& rows, std::int64_t columns, cons
   }
 }
 
-// y = x, rounded to bf16.
+// y = x rounded to bf16, stored as T.
 template <class T>
 TALLY_CLONES void round_to_bf16(T* y, const T* x, std::int64_t count) {
 #pragma omp simd

@@ -59,8 +59,8 @@ inline std::int64_t shared_count(const OperandRule& rule, const View& x) {
   return rule.shape.size() == 1 ? 1 : x.shape.back();
 }
 
-// These sums, which several chunks contribute to: each share of the row tiles of one head has separate doubles, which
-// are added in a fixed order afterwards.
+// Memory of these sums. Several chunks contribute to one, so each share of the row tiles of a head has separate
+// doubles, which are added in a fixed order afterwards.
 struct SharedSums {
   double* data = nullptr;
   std::int64_t step = 0;  // between chunks
@@ -70,7 +70,7 @@ struct SharedSums {
   double* at(std::int64_t batch, std::int64_t head, std::int64_t share) const {
     return data + ((batch * heads + head) * shares + share) * step;
   }
-  // The same by operand, for one share that begins at `own`; null for operands without sums, or without memory.
+  // The sums of each operand in a share that begins at `own`. Null for operands without sums, or if `own` is null.
   static AttentionProblem<double*> by_operand(const AttentionProblem<View>& call, double* own) {
     const auto place = [&own](const OperandRule& rule, const View& x) -> double* {
       const std::int64_t count = shared_count(rule, x);

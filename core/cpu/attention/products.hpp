@@ -1,8 +1,7 @@
 // Matmuls of a tile of pairs with an operand of its keys, x [K, w], and one of its rows, y [T, w]: k and q, v and do,
-// or the separate operands of gates. Operands of type T are multiplied directly. If x
-// is stored in bf16, y and the tile are rounded to bf16, too. They are multiplied by the processor's bf16 instructions
-// (Bf16Operands). Without such instructions they are multiplied as f32, which is faster than
-// the portable bf16 microkernel.
+// or the separate operands of gates. Operands of type T are multiplied directly. If x is stored in bf16, y and the tile
+// are rounded to bf16, too. They are multiplied by the processor's bf16 instructions (Bf16Operands). Without such
+// instructions they are multiplied as f32, which is faster than the portable bf16 microkernel.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +20,7 @@ namespace tally::cpu {
 // tile_rows]; matrices of keys begin with the tile's first key.
 
 // Neighbouring keys of a tile, and the first lane that multiplies them: a multiple of lane_step, before which no lane
-// sees any of them.
+// attends to any of them.
 struct CausalBand {
   std::int64_t key, keys, lane;
 };

@@ -35,7 +35,7 @@ class GateOperands {
     products_.pairs(rows, keys, score_);
     return score_;
   }
-  // The same memory, where the gradient of that tile is to be written before add_gradient.
+  // The same memory, for the gradient of that tile. The caller writes it before add_gradient.
   T* d_scores() { return score_; }
   void add_gradient(const RowTile& rows, const KeyTile& keys) {
     products_.add_gradients(rows, keys, d_lanes_, d_key_, score_);
@@ -79,7 +79,7 @@ TALLY_CLONES void entry_gradients(T* d_values, const Entry<T>* row, std::int64_t
   for (std::int64_t i = 1; i < n; ++i) d_values[i] = row[i].low - row[i].rise + row[i - 1].rise;
 }
 
-// Most often it has a running sum over the keys from j to i.
+// A score modification, usually with a running sum over the keys from j to i, on the current row tile.
 template <class T>
 class ScoreModTile {
  public:

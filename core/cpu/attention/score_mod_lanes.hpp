@@ -73,8 +73,8 @@ inline constexpr auto lanes_of = static_cast<std::int64_t>(sizeof(V) / sizeof(Sc
 template <class V>
 inline constexpr auto vectors_of_rows = static_cast<std::size_t>(tile_rows / lanes_of<V>);
 
-// Rows of the tile whose queries see key j. Padding lanes may be included: their numbers are 0 and their results are
-// not used.
+// Rows of the tile whose queries attend to key j. Padding lanes may be included: their numbers are 0 and their results
+// are not used.
 TALLY_INLINE Lanes unmasked_queries(const RowTile& rows, const KeyTile& keys, std::int64_t j) {
   Lanes unmasked = keys.unmasked_lanes(rows, j);
   const auto queries = static_cast<std::int32_t>(rows.rows);
@@ -106,7 +106,7 @@ struct PairLanes {
                                        : splat<V>(tile.head_scalars[index - traits.rows]);
     }
   }
-  // Whether these lanes see the key.
+  // Whether these lanes attend to the key.
   TALLY_INLINE auto within(const Lanes& unmasked) const {
     return (lane >= Count{unmasked.begin}) & (lane < Count{unmasked.end});
   }

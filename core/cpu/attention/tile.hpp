@@ -23,7 +23,7 @@ inline constexpr std::int64_t lane_step = 16;  // lanes are processed in multipl
 struct RowTile {
   std::int64_t batch = 0, head = 0;
   std::int64_t first = 0;     // query of lane 0
-  std::int64_t last_key = 0;  // last key that lane 0 sees: its query's index
+  std::int64_t last_key = 0;  // last key that lane 0 attends to: its query's index
   std::int64_t rows = 0;      // number of valid lanes; padding lanes hold finite garbage that is never stored
   std::int64_t lanes = 0;     // rows rounded up to a multiple of lane_step
   AttentionMask mask;         // the attention mask
@@ -42,14 +42,14 @@ struct Lanes {
 // The keys first .. first + keys - 1 for a tile of rows.
 struct KeyTile {
   std::int64_t first = 0, keys = 0;
-  // The lanes whose queries see key j, counted from the tile's first.
+  // The lanes whose queries attend to key j, counted from the tile's first.
   Lanes unmasked_lanes(const RowTile& rows, std::int64_t j) const {
     const auto lane = [&](std::int64_t query) { return std::clamp<std::int64_t>(query - rows.last_key, 0, tile_rows); };
     const std::int64_t key = first + j, begin = lane(key);
     const std::int64_t end = std::max(begin, lane(rows.mask.end(key)));
     return {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }
-  // Lanes before this one see none of the keys from j on; a multiple of lane_step.
+  // A multiple of lane_step. No lane before it attends to the keys from j on.
   TALLY_INLINE std::int64_t first_lane(const RowTile& rows, std::int64_t j) const {
     const std::int64_t after = first + j - rows.last_key, last = rows.lanes - 1;
     return (after < 0 ? 0 : after < last ? after : last) / lane_step * lane_step;
@@ -57,7 +57,7 @@ struct KeyTile {
   bool unmasked_for_any(const RowTile& rows) const {
     return rows.mask.attends_any(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
-  // Whether every row sees every key.
+  // Whether every row attends to every key.
   bool unmasked_for_all(const RowTile& rows) const {
     return rows.mask.attends_all(rows.last_key, rows.last_query(), first, first + keys - 1);
   }
@@ -87,7 +87,7 @@ struct TileCounts {
   std::int64_t saturated = 0;  // computed without gates and places, because every sum was already saturated
   std::int64_t skipped = 0;    // skipped, because all weights are negligible
 };
-// Where the tiles of this thread's calls are counted, forward and backward; null: nowhere.
+// Counts the tiles of this thread's calls, forward and backward. Null: no counting.
 extern thread_local TileCounts* counted_tiles;
 
 }  // namespace tally::cpu

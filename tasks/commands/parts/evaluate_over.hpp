@@ -17,14 +17,14 @@ namespace tally {
 // Evaluations of a trained run at other values of a task option, for tally eval --over and the contexts of tally
 // reproduce.
 
-// A finished run. The changes of all questions are the same.
+// A finished run. Its model is built once, so all questions must have the same changes.
 class VariedRun {
  public:
   VariedRun(const RunSummary& run, const CommonOptions& common, const std::atomic<bool>& stop)
       : run_(run), common_(common), stop_(stop) {}
 
-  // Evaluates `count` sequences (0: the whole split), perhaps of generated answers. Nothing after `stop`, or if the
-  // encoding does not accept this value; then `refusal` says why.
+  // Evaluates `count` sequences (0: the whole split), of generated answers if `generate`. Returns nothing after `stop`,
+  // or after an Error, such as for a length that the encoding refuses; `refusal` is then its text.
   std::optional<Evaluation> evaluate(const VariedQuestion& question, std::string& refusal, std::int64_t count = 0,
                                      bool generate = false);
   // The step of the evaluated checkpoint, once evaluate() has returned a result.
