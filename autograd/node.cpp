@@ -48,17 +48,17 @@ void Gradients::set_part(std::size_t input, Tensor gradient) {
   parts_[input] = wants(input);
 }
 
-Tensor Gradients::take_place(std::size_t input) const {
+Tensor Gradients::take_target(std::size_t input) const {
   AutogradData* const data = node_.inputs[input].get();
-  if (data == nullptr || !data->take_place || data->gradient.defined()) return {};
-  const Tensor place = data->take_place();
-  if (place.defined()) data->place = place.storage().get();
-  return place;
+  if (data == nullptr || !data->take_target || data->gradient.defined()) return {};
+  const Tensor target = data->take_target();
+  if (target.defined()) data->target = target.storage().get();
+  return target;
 }
 
-Tensor Gradients::so_far_in_place(std::size_t input) const {
+Tensor Gradients::sum_in_target(std::size_t input) const {
   const AutogradData* const data = node_.inputs[input].get();
-  if (data == nullptr || !data->gradient.defined() || data->gradient.storage().get() != data->place) return {};
+  if (data == nullptr || !data->gradient.defined() || data->gradient.storage().get() != data->target) return {};
   data->gradient.storage()->bump_version();
   return data->gradient;
 }

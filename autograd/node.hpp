@@ -41,8 +41,8 @@ struct AutogradData {
   std::uint32_t deliveries = 0;  // gradients that have arrived while backward runs
   // Returns memory for the gradient, next to the gradients of other tensors, so that one matmul can read them all.
   // Later calls return an undefined tensor. Empty if the gradient may be a separate tensor.
-  std::function<Tensor()> take_place;
-  const Storage* place = nullptr;  // returned by take_place
+  std::function<Tensor()> take_target;
+  const Storage* target = nullptr;  // returned by take_target
 };
 
 // Gradients of a node's inputs, filled in by its backward. d.wants(i) returns whether input i takes a gradient, so that
@@ -65,9 +65,9 @@ class Gradients {
   Tensor so_far(std::size_t input) const;
   void added_to_it(std::size_t input) { added_[input] = true; }
   // Memory of any strides. If defined, the operation should write the input's gradient there and set() it.
-  Tensor take_place(std::size_t input) const;
-  // As so_far(), for a sum in the memory from take_place(). It may be bf16 and have any strides.
-  Tensor so_far_in_place(std::size_t input) const;
+  Tensor take_target(std::size_t input) const;
+  // As so_far(), for a sum in the memory from take_target(). It may be bf16 and have any strides.
+  Tensor sum_in_target(std::size_t input) const;
   bool is_added(std::size_t input) const { return added_[input]; }
 
  private:

@@ -260,8 +260,8 @@ Tensor attend(const Problem& given, OutputPrecision precision) {
              const std::size_t own_input = input++;
              if (!d.wants(own_input)) return Tensor();
              const bool whole = rule.gradient == OperandRule::Gradient::by_token && d_y.numel() != 0;
-             const Tensor place = whole ? d.take_place(own_input) : Tensor();
-             if (place.defined() && place.dtype() == type) return place;
+             const Tensor target = whole ? d.take_target(own_input) : Tensor();
+             if (target.defined() && target.dtype() == type) return target;
              return empty_gradient(rule, one, type, d_y.numel() == 0);
            };
            const Problem d_own = transformed<Tensor>(wanted_gradient, own, d_types);

@@ -134,7 +134,7 @@ Tensor linear(Tensor x, const Tensor& weight, const Tensor& bias, Tensor residua
 namespace {
 
 // The gradients of the results of several layers, as columns of one matrix.
-struct JoinedGradient {
+struct StackedGradient {
   std::int64_t layers;
   Shape heads;  // [B, H, T, d] of one layer's result
   DType dtype;
@@ -213,7 +213,7 @@ std::vector<Tensor> linear_heads(const Tensor& given_x, const LinearWeights& all
 
   const std::int64_t batch = x.size(0), tokens = x.size(1), width = out / heads;
   const Shape of_heads{batch, heads, tokens, width};
-  const auto joined = std::make_shared<JoinedGradient>(JoinedGradient{
+  const auto joined = std::make_shared<StackedGradient>(StackedGradient{
       count, of_heads, y.dtype(), y.device(), std::vector<bool>(layers.size()), std::vector<bool>(layers.size())});
   record(name, y, inputs,
          [joined, cached, saved_x, saved_weight = Saved(name, requires_grad(x) ? all.weight : Tensor()), out](
@@ -248,7 +248,7 @@ std::vector<Tensor> linear_heads(const Tensor& given_x, const LinearWeights& all
         d.added_to_it(0);
       }
     });
-    if (result.autograd() != nullptr) result.autograd()->take_place = [joined, layer] { return joined->take(layer); };
+    if (result.autograd() != nullptr) result.autograd()->take_target = [joined, layer] { return joined->take(layer); };
     results.push_back(std::move(result));
   }
   return results;

@@ -118,7 +118,7 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b, double alpha) {
     // Both matmuls read d_c as bf16 if they read a bf16 operand.
     const bool reads_bf16 = is_matmul_input(saved_a.get()) || is_matmul_input(saved_b.get());
     const Tensor d_cached = reads_bf16 ? cache_operand(d_c) : Tensor();
-    if (const Tensor sum = d.so_far_in_place(0);
+    if (const Tensor sum = d.sum_in_target(0);
         sum.defined() && add_product(sum, d_c, transposed(saved_b.get()), alpha)) {
       d.added_to_it(0);
     } else if (d.wants(0)) {

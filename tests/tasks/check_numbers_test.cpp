@@ -509,7 +509,7 @@ TEST(CheckNumbers, SelectiveCopy) {
 
 // The numbers of the groups' multiplication tables in the specification, from the task's answers: running products
 // times next elements.
-TEST(CheckNumbers, GroupsAreThose) {
+TEST(CheckNumbers, GroupsHaveTheirNumbers) {
   struct Group {
     const char* name;
     std::size_t order;
