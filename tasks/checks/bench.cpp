@@ -59,10 +59,10 @@ Seconds<Directions> repeat(
 // prefix: "forward_". Returns the median.
 double set_times(JsonValue& json, const std::string& median, const std::string& prefix, std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
-  json.set(median, seconds[seconds.size() / 2]);
+  json.set(median, median_of(seconds));
   json.set(prefix + "min_s", seconds.front());
   json.set(prefix + "max_s", seconds.back());
-  return seconds[seconds.size() / 2];
+  return median_of(seconds);
 }
 
 // Also sets the work per second.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/io/json.hpp"
@@ -39,12 +40,18 @@ JsonValue bench_attention(const BenchOptions& options);
 // other rates.
 double bench_gemm(DType dtype);
 
+// The mean of the two middle ones if their number is even. Not for no numbers.
+inline double median_of(std::span<const double> ascending) {
+  const std::size_t n = ascending.size();
+  return (ascending[(n - 1) / 2] + ascending[n / 2]) / 2;
+}
+
 // The cost of an encoding: a training step of flip-flop's quick preset, relative to the same step with `none`.
 struct RelativeCost {
   std::vector<double> times;  // one ratio for each round, ascending
   double memory = 0;          // ratio of the peak bytes of tensors
   double bytes = 0;
-  double median() const { return times[times.size() / 2]; }
+  double median() const { return median_of(times); }
 };
 
 // A round measures a few steps of both models, because other load on the machine affects neighbouring measurements

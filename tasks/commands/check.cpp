@@ -171,6 +171,10 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
       properties.elements(), [](const JsonValue& property) { return property.integer("wrong") > 0; });
   const JsonValue cost = alone && settings.only.empty() ? report_cost(choice, common) : JsonValue();
   const std::string promises = plural(wrong, "promise");
+  std::vector<std::string> untested;
+  for (const JsonValue& property : properties.elements()) {
+    if (property.string("found") == "-") untested.push_back(property.string("property"));
+  }
   Result result{.code = wrong > 0 ? exit_code::failed : exit_code::done,
                 .value = JsonValue::object({{"pe", settings.encoding},
                                             {"options", labels.front()},
@@ -181,7 +185,8 @@ Result run_check(const CheckSettings& settings, const ConfigOptions& options, co
   if (cost.is_object()) result.value.set("cost", cost);
   if (alone) {
     result.text = wrong > 0 ? formatted("{} not kept\n", promises)
-                            : formatted("{} promises are kept\n", settings.only.empty() ? "all" : "these");
+                            : formatted("{} promises are kept{}\n", settings.only.empty() ? "all" : "these",
+                                        untested.empty() ? "" : formatted("; not tested: {}", joined(untested)));
   } else {
     result.value.set("against", settings.against);
     result.text = formatted("{}{}the same function as {}\n", settings.encoding, wrong > 0 ? " is not " : " is ",

@@ -65,7 +65,7 @@ struct ReproduceSettings {
 };
 
 // The command that reproduces this table in any folder.
-std::string command_of(const ReproduceSettings& settings) {
+std::string command_of(const ReproduceSettings& settings, const CommonOptions& common) {
   std::vector<std::string> words{"tally",        "reproduce", settings.name, "--scale",
                                  settings.scale, "--seeds",   settings.seeds};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
@@ -75,6 +75,7 @@ std::string command_of(const ReproduceSettings& settings) {
   add("--rows", settings.rows);
   add("--tasks", settings.tasks);
   if (!settings.folder.empty()) add("--dir", {settings.folder});
+  if (common.precision != CommonOptions().precision) add("--precision", {common.precision});
   for (std::string& word : words) word = shell_word(word);
   return joined(words, " ");
 }
@@ -192,7 +193,7 @@ Result run_reproduce(const ReproduceSettings& settings, const CommonOptions& com
       json.set("picture", path);
     }
     write_file_atomically(settings.out,
-                          page_text(result, settings.out, command_of(settings), picture, plan.work_text()));
+                          page_text(result, settings.out, command_of(settings, common), picture, plan.work_text()));
     json.set("page", settings.out);
     say(common, formatted("page: {}", printable(settings.out)));
   }
