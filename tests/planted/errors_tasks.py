@@ -9,7 +9,7 @@ ERRORS = [
             found_by=["tasks/ToyTasks.*"]),
     Planted("evaluation-by-seed", "tasks/data/toy_task.hpp",
             find="is_endless ? seeds_.training : seeds_.data",
-            replace="seeds_.training",
+            replace="is_endless ? seeds_.training : seeds_.training",
             what="runs with other seeds are evaluated on other sequences",
             found_by=["tasks/Tasks.TrainingFollows*"]),
     Planted("one-stream-for-all-splits", "tasks/data/task.cpp",
