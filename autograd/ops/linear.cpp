@@ -167,7 +167,8 @@ struct StackedGradient {
     strides.step = {width, layers * width, 1};
     return rows.detached_strided({layers, rows.size(0), width}, strides, 0);
   }
-  // Copies the gradient of a layer to its part, unless it is there already. Returns whether it is the first layer's.
+  // Copies the gradient of a layer to its part, unless the part already holds it. Returns whether no gradient was
+  // stored before.
   bool store(std::size_t layer, const Tensor& d_y) {
     const bool first = !std::ranges::any_of(is_set, [](bool set) { return set; });
     Tensor own = of(layer);

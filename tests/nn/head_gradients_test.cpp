@@ -85,9 +85,9 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& ex
   EXPECT_LE(difference, tolerance * largest);
 }
 
-// Matmuls round operands given in f32 to the same numbers, so no bit differs. The exception is a gradient of q with two
-// terms, one of which is rounded before their sum; no gradient of k or v depends on it. The sums by key come from one
-// part of a head or from several, for which there may not be enough memory at once.
+// Matmuls round operands given in f32 to the same numbers, so no bit differs. The exception is a gradient of q that is
+// the sum of a rounded and an unrounded term; no gradient of k or v depends on it. The sums by key come from one part
+// of a head, or from several if memory for the whole head is missing.
 TEST_P(HeadGradients, AreWrittenAsLayersReadThem) {
   set_matmul_precision(MatmulPrecision::bf16);
   set_thread_count(2);  // there is memory for a part of each thread

@@ -44,7 +44,7 @@ TALLY_CLONES void add_shifted_far(T* y, std::int64_t step_y, const T* x, std::in
   }
 }
 
-// z of the current row tile, and its gradient. Beyond distance width - 1, z is 0, or with cap that of width - 1.
+// z of the current row tile, and its gradient. Beyond distance width - 1, z is 0; with cap, z of width - 1 applies.
 template <class T>
 class RowsByDistance {
  public:
